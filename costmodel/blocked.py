@@ -1,0 +1,127 @@
+"""Blocked (NCHWc) layouts: from one host's padded layers to logical ones, and back to any block size.
+
+ONNX Runtime keeps image tensors in blocks of 8 channels on AVX2 and 16 on AVX-512. The canonical form forgets the
+block: shapes are logical, tensors are marked blocked. `materialise` pads for the block of the host that will run
+it; `portable` writes the same work in plain ONNX, for any host.
+"""
+
+from dataclasses import replace
+from math import prod
+
+from costmodel.graph import TensorType
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
+
+__all__ = ["BLOCKED_DOMAIN", "NotMaterialisableError", "materialise", "padded", "portable"]
+
+BLOCKED_DOMAIN = "com.microsoft.nchwc"
+_CHANNELS = 1
+
+# The versions of the plain pools that know every attribute of the blocked ones.
+_POOL_VERSIONS = {"MaxPool": 12, "AveragePool": 11}
+
+
+class NotMaterialisableError(ValueError):
+    """A sequence cannot exist on a host with this block size."""
+
+
+def padded(channels: int, block: int) -> int:
+    """`channels` rounded up to whole blocks."""
+    return -(-channels // block) * block
+
+
+def is_blocked(sequence: LayerSequence) -> bool:
+    """Whether a sequence depends on the host's block size."""
+    return any(layer.domain == BLOCKED_DOMAIN for layer in sequence.layers) or any(
+        value.type.blocked for value in sequence.values
+    )
+
+
+def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
+    """The sequence with the padded shapes of a host whose blocks hold `block` channels.
+
+    Raises:
+        NotMaterialisableError: The host has no blocked layout (`block` is 1), or would never form this sequence.
+    """
+    if not is_blocked(sequence):
+        return sequence
+    if block <= 1:
+        raise NotMaterialisableError("this host has no blocked layout")
+    values = [_pad_value(value, block) for value in sequence.values]
+    layers = []
+    for layer in sequence.layers:
+        if layer.domain == BLOCKED_DOMAIN and layer.op_type == "Conv":
+            layer = _pad_convolution(sequence, layer, values, block)
+        elif layer.op_type == "Concat":
+            joined = sum(values[i].type.shape[_CHANNELS] for i in layer.inputs)
+            if layer.attributes["axis"]["i"] == _CHANNELS and joined != values[layer.outputs[0]].type.shape[_CHANNELS]:
+                raise NotMaterialisableError(f"its channels are not whole blocks of {block}")
+        layers.append(layer)
+    return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
+
+
+def _pad_value(value: Value, block: int) -> Value:
+    if not value.type.blocked:
+        return value
+    shape = list(value.type.shape)
+    shape[_CHANNELS] = padded(shape[_CHANNELS], block)
+    return replace(value, type=TensorType(value.type.dtype, tuple(shape), blocked=True))
+
+
+def _pad_convolution(
+    sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int
+) -> SequenceLayer:
+    """Pad the filter and bias in `values`; the result has the group count of the padded layer."""
+    data, weight = layer.inputs[:2]
+    logical = sequence.values[weight].type.shape
+    group = layer.attributes.get("group", {"i": 1})["i"]
+    outputs = padded(logical[0], block)
+    depthwise = group > 1 and logical[1] == 1
+    if depthwise:
+        shape = (outputs, 1, *logical[2:])
+        layer = replace(layer, attributes={**layer.attributes, "group": {"i": outputs}})
+    else:
+        channels = values[data].type.shape[_CHANNELS] // group if values[data].type.blocked else logical[1]
+        shape = (outputs, channels, *logical[2:])
+    dtype = sequence.values[weight].type.dtype
+    values[weight] = replace(values[weight], type=TensorType(dtype, shape))
+    if len(layer.inputs) > 2 and layer.inputs[2] >= 0:
+        values[layer.inputs[2]] = replace(values[layer.inputs[2]], type=TensorType(dtype, (outputs,)))
+    return layer
+
+
+def portable(sequence: LayerSequence) -> LayerSequence:
+    """The same work in plain layout, which any host runs: reorders become Identity, blocked layers plain ones."""
+    if not is_blocked(sequence):
+        return sequence
+    values = tuple(
+        replace(value, type=replace(value.type, blocked=False)) if value.type.blocked else value
+        for value in sequence.values
+    )
+    return LayerSequence(
+        tuple(_plain_layer(sequence, layer) for layer in sequence.layers), values, sequence.outputs
+    )
+
+
+def _plain_layer(sequence: LayerSequence, layer: SequenceLayer) -> SequenceLayer:
+    if layer.domain != BLOCKED_DOMAIN:
+        return layer
+    if layer.op_type in ("ReorderInput", "ReorderOutput"):
+        source, target = (sequence.values[i].type.shape for i in (layer.inputs[0], layer.outputs[0]))
+        assert prod(source) == prod(target)
+        if source != target:  # a reorder that also moves the channels last
+            return replace(layer, op_type="Transpose", domain="", since=1, attributes={"perm": {"ints": _moved(layer, len(source))}})
+        return replace(layer, op_type="Identity", domain="", since=1, attributes={})
+    if layer.op_type == "Conv":
+        fused = "activation" in layer.attributes or len(layer.inputs) > 3
+        return replace(layer, op_type="FusedConv", domain="com.microsoft") if fused else replace(layer, domain="")
+    if layer.op_type == "Upsample":
+        scales = [float(s) for s in layer.attributes["scales"]["ints"]]
+        mode = layer.attributes.get("mode", {"s": "nearest"})["s"]
+        return replace(layer, domain="", since=7, attributes={"scales": {"floats": scales}, "mode": {"s": mode}})
+    return replace(layer, domain="", since=_POOL_VERSIONS.get(layer.op_type, 1))
+
+
+def _moved(layer: SequenceLayer, rank: int) -> list[int]:
+    if layer.op_type == "ReorderInput":
+        return [0, rank - 1, *range(1, rank - 1)]
+    return [0, *range(2, rank), 1]

@@ -1,0 +1,125 @@
+"""Every error that costmodel raises on purpose.
+
+The tree, and when each happens::
+
+    CostModelError
+    ├── ModelError             the model file or graph cannot be used
+    │   ├── ModelReadError     not ONNX, truncated, empty, a directory, weights outside its folder
+    │   ├── ShapeError         a dimension is missing, zero, negative or absurd
+    │   └── LoweringError      the runtime refuses it: unknown operator, opset too new, cyclic
+    ├── SystemNameError        the name of a system has characters that a name must not have
+    ├── SystemMismatchError    this host is not the system that was named
+    ├── UnknownSystemError     nothing is known or measured under that name
+    ├── HostBusyError          another process is measuring on this host
+    ├── MeasurementError       a network failed to run, or gave no usable time
+    ├── StoreError             the store cannot be opened, is of a newer format, is no store, or is full
+    ├── BrickError             a folder of bricks or a results file is incomplete or inconsistent
+    ├── ArtefactError          a trained regressor cannot be loaded here, or has another feature schema
+    ├── TrainingError          there is not enough data to train on
+    ├── HoleError              layers that are neither measured nor predictable: there is no estimate
+    └── MissingExtraError      an optional dependency is not installed
+
+The message is one sentence that names its subject and says what to do next; the CLI prints it and exits 1.
+"""
+
+from collections.abc import Sequence
+
+__all__ = [
+    "ArtefactError",
+    "BrickError",
+    "CostModelError",
+    "HoleError",
+    "HostBusyError",
+    "LoweringError",
+    "MeasurementError",
+    "MissingExtraError",
+    "ModelError",
+    "ModelReadError",
+    "ShapeError",
+    "StoreError",
+    "SystemMismatchError",
+    "SystemNameError",
+    "TrainingError",
+    "UnknownSystemError",
+]
+
+
+class CostModelError(Exception):
+    """Base of everything that costmodel raises on purpose."""
+
+
+class ModelError(CostModelError):
+    """A model cannot be used."""
+
+
+class ModelReadError(ModelError):
+    """A file is not a readable ONNX model."""
+
+
+class ShapeError(ModelError):
+    """A tensor has a dimension that is missing, zero, negative or absurd."""
+
+
+class LoweringError(ModelError):
+    """The runtime refuses to build the model."""
+
+
+class SystemNameError(CostModelError):
+    """A system's name has characters that a name must not have."""
+
+
+class SystemMismatchError(CostModelError):
+    """This host is not the system that was named."""
+
+
+class UnknownSystemError(CostModelError):
+    """Nothing is known under that system name."""
+
+
+class HostBusyError(CostModelError):
+    """Another process is measuring on this host."""
+
+
+class MeasurementError(CostModelError):
+    """A network failed to run, or gave no usable time."""
+
+
+class StoreError(CostModelError):
+    """The results store cannot be used."""
+
+
+class BrickError(CostModelError):
+    """A folder of bricks or a results file is incomplete or inconsistent."""
+
+
+class ArtefactError(CostModelError):
+    """A trained regressor cannot be loaded here."""
+
+
+class TrainingError(CostModelError):
+    """There is not enough data to train on."""
+
+
+class HoleError(CostModelError):
+    """Layers that are neither measured nor predictable.
+
+    Attributes:
+        layers: The names of the layers that have no cost, in execution order.
+    """
+
+    def __init__(self, model: str, system: str, layers: Sequence[str]) -> None:
+        """Name every layer of `model` that has no cost on `system`."""
+        self.layers = tuple(layers)
+        super().__init__(
+            f"{model} has {len(layers)} layers without a cost on {system}: {', '.join(layers)}; run "
+            f"`costmodel bench --system {system} --corpus {model}`, train a regressor, or ask for a partial "
+            "answer with --partial"
+        )
+
+
+class MissingExtraError(CostModelError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        """Say what needs `extra` and the exact line that installs it."""
+        super().__init__(f"{what} needs an optional dependency: pip install 'costmodel[{extra}]'")

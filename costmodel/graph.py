@@ -1,0 +1,148 @@
+"""The graph of layers that a runtime executes, in canonical form.
+
+Canonical means: logical shapes, and no trace of one machine's vector width. A tensor that the runtime keeps in a
+blocked (NCHWc) layout has the shape of the tensor that it stands for and is marked `blocked`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+__all__ = ["ITEM_BYTES", "Attributes", "Layer", "LayerGraph", "TensorType"]
+
+# An attribute is one of {"i": int}, {"f": float}, {"s": str}, {"ints": [...]}, {"floats": [...]},
+# {"strings": [...]}, {"t": tensor}, {"g": subgraph}; see costmodel.attributes.
+Attributes = Mapping[str, Mapping[str, Any]]
+
+ITEM_BYTES = {
+    "bool": 1, "int4": 0.5, "uint4": 0.5, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
+    "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """What a tensor is, apart from its values.
+
+    Attributes:
+        dtype: Element type by its numpy name: "float32", "int64", "bool", ...
+        shape: Logical dimensions, every one known.
+        blocked: Whether the runtime keeps it in a channel-blocked layout.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    blocked: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Number of logical elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the logical elements, without the padding of a blocked layout."""
+        return int(self.elements * ITEM_BYTES[self.dtype])
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One node as the runtime executes it.
+
+    Attributes:
+        name: The runtime's name for it.
+        op_type: Operator, for example "Conv".
+        domain: Operator domain, "" for ONNX's own.
+        since: The oldest operator version that means the same (see `costmodel.operators.since_version`).
+        attributes: Canonical attributes.
+        inputs: Value names; "" where an optional input is absent. Values that a subgraph captures come last.
+        outputs: Value names; "" where an optional output is absent.
+        captured: How many of the last inputs are captured by subgraphs.
+        sources: Names of the nodes of the source model that it was made from, as far as the runtime keeps names.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    since: int
+    attributes: Attributes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    captured: int = 0
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerGraph:
+    """The layers of one model in execution order.
+
+    Attributes:
+        layers: Topologically sorted.
+        types: Type of every value that a layer reads or writes.
+        constants: Values known before the model runs, with their data where it shapes the work (small integers:
+            the parameters of Reshape, Slice, Pad, Resize) and None where it is a weight.
+        inputs: Names of the model's inputs.
+        outputs: Names of the model's outputs.
+        opset: Version of ONNX's own operators in the source model.
+        data_dependent: Names of values whose shape was only found by running the model once.
+    """
+
+    layers: tuple[Layer, ...]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, tuple[Any, ...] | None]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    opset: int
+    data_dependent: frozenset[str] = frozenset()
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able form, read back by `from_dict`."""
+        return {
+            "layers": [
+                {
+                    "name": layer.name,
+                    "op": layer.op_type,
+                    "domain": layer.domain,
+                    "since": layer.since,
+                    "attrs": dict(layer.attributes),
+                    "in": layer.inputs,
+                    "out": layer.outputs,
+                    "captured": layer.captured,
+                    "sources": layer.sources,
+                }
+                for layer in self.layers
+            ],
+            "types": {name: [t.dtype, t.shape, t.blocked] for name, t in self.types.items()},
+            "constants": dict(self.constants),
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "opset": self.opset,
+            "data_dependent": sorted(self.data_dependent),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "LayerGraph":
+        """The graph that `to_dict` wrote down."""
+        return cls(
+            layers=tuple(
+                Layer(
+                    name=item["name"],
+                    op_type=item["op"],
+                    domain=item["domain"],
+                    since=item["since"],
+                    attributes=item["attrs"],
+                    inputs=tuple(item["in"]),
+                    outputs=tuple(item["out"]),
+                    captured=item["captured"],
+                    sources=tuple(item["sources"]),
+                )
+                for item in data["layers"]
+            ),
+            types={name: TensorType(t[0], tuple(t[1]), t[2]) for name, t in data["types"].items()},
+            constants={name: None if v is None else tuple(v) for name, v in data["constants"].items()},
+            inputs=tuple(data["inputs"]),
+            outputs=tuple(data["outputs"]),
+            opset=data["opset"],
+            data_dependent=frozenset(data["data_dependent"]),
+        )

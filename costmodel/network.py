@@ -1,0 +1,93 @@
+"""Runnable networks: the stand-alone ONNX model made from a layer sequence."""
+
+from collections.abc import Iterable
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from costmodel.attributes import bind_captured, decode
+from costmodel.constants import data_type_of
+from costmodel.operators import opset_for
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
+
+__all__ = ["IR_VERSION", "build_network", "external_tensor", "input_indices", "value_name", "weight_indices"]
+
+IR_VERSION = 9
+_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml")
+
+
+def value_name(index: int) -> str:
+    """The name in a runnable network of the value with this index; "" where an optional value is absent."""
+    return f"v{index}" if index >= 0 else ""
+
+
+def input_indices(sequence: LayerSequence) -> list[int]:
+    """Indices of the values that a caller feeds."""
+    return [i for i, value in enumerate(sequence.values) if value.role == "input"]
+
+
+def weight_indices(sequence: LayerSequence) -> list[int]:
+    """Indices of the constants whose values are synthetic."""
+    return [i for i, value in enumerate(sequence.values) if value.role == "constant" and value.data is None]
+
+
+def external_tensor(name: str, value: Value, location: str) -> TensorProto:
+    """A weight that is declared here and supplied when the network is loaded."""
+    tensor = TensorProto(
+        name=name,
+        dims=value.type.shape,
+        data_type=data_type_of(value.type.dtype),
+        data_location=TensorProto.EXTERNAL,
+    )
+    for key, text in (("location", location), ("offset", "0"), ("length", str(value.type.nbytes))):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, text
+    return tensor
+
+
+def build_network(sequence: LayerSequence, *, weights: Iterable[TensorProto | NodeProto]) -> ModelProto:
+    """The runnable network of `sequence`, exactly as its layers say.
+
+    Values are named v0, v1, ... by their index. An input keeps its shape; nothing else in the network says where
+    the sequence came from.
+
+    Args:
+        sequence: What to build; for a blocked one, see `costmodel.blocked`.
+        weights: An initialiser, or a node that makes the value, for each index of `weight_indices`.
+    """
+    graph = GraphProto(name="sequence")
+    for weight in weights:
+        (graph.initializer if isinstance(weight, TensorProto) else graph.node).append(weight)  # type: ignore[arg-type]
+    for index, value in enumerate(sequence.values):
+        if value.role == "constant" and value.data is not None:
+            graph.initializer.append(
+                helper.make_tensor(
+                    value_name(index), data_type_of(value.type.dtype), value.type.shape, list(value.data)
+                )
+            )
+    graph.node.extend(_node(position, layer) for position, layer in enumerate(sequence.layers))
+    graph.input.extend(_port(sequence, i) for i in input_indices(sequence))
+    graph.output.extend(_port(sequence, i) for i in sequence.outputs)
+    opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in sequence.layers])
+    used = {layer.domain for layer in sequence.layers}
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in _DOMAINS if d in used)]
+    return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=imports, producer_name="costmodel")
+
+
+def _port(sequence: LayerSequence, index: int) -> helper.ValueInfoProto:
+    kind = sequence.values[index].type
+    return helper.make_tensor_value_info(value_name(index), data_type_of(kind.dtype), kind.shape)
+
+
+def _node(position: int, layer: SequenceLayer) -> NodeProto:
+    explicit = layer.inputs[: len(layer.inputs) - layer.captured]
+    captured = layer.inputs[len(explicit) :]
+    node = NodeProto(op_type=layer.op_type, domain=layer.domain, name=f"layer{position}")
+    node.input.extend(value_name(i) for i in explicit)
+    node.output.extend(value_name(i) for i in layer.outputs)
+    names = {f"c{slot}": value_name(index) for slot, index in enumerate(captured)}
+    for name, encoded in layer.attributes.items():
+        attribute = decode(name, encoded)
+        if attribute.HasField("g"):
+            bind_captured(attribute.g, names)
+        node.attribute.append(attribute)
+    return node

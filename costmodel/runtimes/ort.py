@@ -1,0 +1,279 @@
+"""ONNX Runtime on CPUs. Every call into onnxruntime is in this file."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import ModelProto, TensorProto, helper
+
+from costmodel.blocked import NotMaterialisableError, materialise
+from costmodel.errors import LoweringError, MeasurementError
+from costmodel.graph import LayerGraph, TensorType
+from costmodel.model import Model, all_tensors, omitted_bytes
+from costmodel.network import build_network, external_tensor, input_indices, value_name, weight_indices
+from costmodel.runtimes import Runner, RuntimeSettings
+from costmodel.runtimes.ort_graph import canonical_graph
+from costmodel.sequence import LayerSequence
+from costmodel.synthesis import synthetic, synthetic_like
+
+__all__ = ["OnnxRuntime", "open_session"]
+
+_LEVELS = {
+    "none": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+_PROVIDERS = ["CPUExecutionProvider"]
+_WEIGHTS = "weights.bin"
+# Lowered models carry values up to this size; larger ones are weights.
+_EMBEDDED_BYTES = 1024
+_QUIET = 4  # fatal only: what went wrong reaches the user as our exception
+
+
+def _options(settings: RuntimeSettings) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = settings.threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = _LEVELS[settings.level]
+    options.log_severity_level = _QUIET
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(settings.spinning)))
+    return options
+
+
+def open_session(model: bytes | str, settings: RuntimeSettings, weights: Mapping[str, np.ndarray] | None = None) -> Any:
+    """An `onnxruntime.InferenceSession` on the CPU.
+
+    Args:
+        model: Serialised model, or the path of one.
+        settings: Threads, level, spinning.
+        weights: Values for the initialisers that the model declares as external.
+    """
+    options = _options(settings)
+    if weights:
+        values = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
+        options.add_external_initializers(list(weights), values)
+    return ort.InferenceSession(model, options, providers=_PROVIDERS)
+
+
+class _SessionRunner:
+    """A loaded network with its inputs bound, so that a run does nothing but the run."""
+
+    def __init__(self, session: Any, feeds: Mapping[str, np.ndarray]) -> None:
+        self._session = session
+        self._binding = session.io_binding()
+        self._feeds = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
+        for name, value in self._feeds.items():
+            self._binding.bind_ortvalue_input(name, value)
+        for output in session.get_outputs():
+            self._binding.bind_output(output.name)
+
+    def run(self) -> None:
+        try:
+            self._session.run_with_iobinding(self._binding)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+            raise MeasurementError(f"the network failed to run: {_first_line(error)}") from error
+
+
+class OnnxRuntime:
+    """ONNX Runtime's CPU execution provider."""
+
+    name = "onnxruntime"
+    version: str = ort.__version__
+
+    def lower(self, model: Model, level: str) -> LayerGraph:
+        """The layers that ONNX Runtime executes at `level`; see docs/adr/0002 for how weights stay untouched."""
+        with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
+            source, path = _placed(model, Path(folder))
+            lowered = _compile(path, level, model.name)
+            # The steps that find shapes, cheapest first; each is taken only if the one before left a hole.
+            return canonical_graph(
+                model.name,
+                source,
+                lowered,
+                simplified=lambda: _compile(path, "basic", model.name),
+                observe=lambda names: _observe(lowered, names, model),
+                block=self.block,
+            )
+
+    def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
+        """`sequence` in this host's own blocks; optimisation is off, because its layers are optimised already."""
+        try:
+            local = materialise(sequence, self.block)
+        except NotMaterialisableError as error:
+            raise MeasurementError(f"{sequence.kind} cannot run on this host: {error}") from error
+        indices = weight_indices(local)
+        proto = build_network(
+            local, weights=[external_tensor(value_name(i), local.values[i], _WEIGHTS) for i in indices]
+        )
+        try:
+            session = open_session(
+                proto.SerializeToString(),
+                RuntimeSettings(settings.threads, "none", settings.spinning),
+                {value_name(i): synthetic(local, i) for i in indices},
+            )
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+            raise MeasurementError(f"{sequence.kind} does not load: {_first_line(error)}") from error
+        return _SessionRunner(session, {value_name(i): synthetic(local, i) for i in input_indices(local)})
+
+    def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
+        """The model as a user would load it, its symbolic dimensions replaced by numbers."""
+        try:
+            session = self._model_session(model, settings)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+            raise _refusal(model.name, error) from error
+        return _SessionRunner(session, {name: synthetic_like(kind) for name, kind in model.inputs.items()})
+
+    def _model_session(self, model: Model, settings: RuntimeSettings) -> Any:
+        if model.path is not None and not model.weights_missing:
+            options = _options(settings)
+            for symbol, size in _free_dimensions(model).items():
+                options.add_free_dimension_override_by_name(symbol, size)
+            return ort.InferenceSession(str(model.path), options, providers=_PROVIDERS)
+        if model.original is not None:
+            return open_session(model.original.SerializeToString(), settings)
+        proto = ModelProto()
+        proto.CopyFrom(model.proto)
+        weights = {}
+        for tensor in all_tensors(proto.graph):
+            if omitted_bytes(tensor):
+                _set_location(tensor)
+                kind = TensorType(_dtype(tensor), tuple(tensor.dims))
+                weights[tensor.name] = synthetic_like(kind, positive=True) / max(1, kind.elements) ** 0.5
+        return open_session(proto.SerializeToString(), settings, weights)
+
+    def fingerprint(self) -> str:
+        """The block size, which is what ONNX Runtime's choice of layers depends on."""
+        return f"block{self.block}"
+
+    @cached_property
+    def block(self) -> int:
+        """Channels in a block of this host's NCHWc layout; 1 where it has none."""
+        sample = helper.make_model(
+            helper.make_graph(
+                [helper.make_node("Conv", ["x", "w"], ["y"])],
+                "probe",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8))],
+                [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                [helper.make_tensor("w", TensorProto.FLOAT, (1, 3, 1, 1), [1.0, 1.0, 1.0])],
+            ),
+            ir_version=9,
+            opset_imports=[helper.make_opsetid("", 17)],
+        )
+        lowered = onnx.load_from_string(
+            ort.ModelCompiler(
+                _options(RuntimeSettings()), sample.SerializeToString(), graph_optimization_level=_LEVELS["all"]
+            ).compile_to_bytes()
+        )
+        # A filter of one output channel is padded to one block.
+        return max(int(tensor.dims[0]) for tensor in lowered.graph.initializer)
+
+
+def _dtype(tensor: TensorProto) -> str:
+    return str(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+
+
+def _free_dimensions(model: Model) -> dict[str, int]:
+    """The number that was chosen for each symbol of the model's inputs."""
+    assert model.path is not None
+    declared = onnx.load(str(model.path), load_external_data=False) if model.original is None else model.original
+    sizes = {}
+    for port in declared.graph.input:
+        if port.name in model.inputs:
+            dims = port.type.tensor_type.shape.dim
+            for dim, size in zip(dims, model.inputs[port.name].shape, strict=False):
+                if dim.dim_param:
+                    sizes[dim.dim_param] = size
+    return sizes
+
+
+def _set_location(tensor: TensorProto) -> None:
+    del tensor.external_data[:]
+    for key, text in (("location", _WEIGHTS), ("offset", "0"), ("length", str(omitted_bytes(tensor)))):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, text
+
+
+def _placed(model: Model, folder: Path) -> tuple[ModelProto, Path]:
+    """The model on disk beside a sparse file of zeros that stands for every weight: no page of it is ever written."""
+    proto = ModelProto()
+    proto.CopyFrom(model.proto)
+    largest = 0
+    for tensor in all_tensors(proto.graph):
+        size = omitted_bytes(tensor)
+        if size:
+            _set_location(tensor)
+            largest = max(largest, size)
+    with (folder / _WEIGHTS).open("wb") as file:
+        file.truncate(largest)
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return proto, path
+
+
+def _compile(path: Path, level: str, name: str) -> ModelProto:
+    """ONNX Runtime's optimised graph, without the values of its weights."""
+
+    def keep_outside(_: str, value: Any, known: Any) -> Any:
+        if known is not None:
+            return known
+        size = value.tensor_size_in_bytes()
+        return ort.OrtExternalInitializerInfo(_WEIGHTS, 0, size) if size > _EMBEDDED_BYTES else None
+
+    try:
+        compiler = ort.ModelCompiler(
+            _options(RuntimeSettings()),
+            str(path),
+            graph_optimization_level=_LEVELS[level],
+            get_initializer_location_func=keep_outside,
+        )
+        return onnx.load_from_string(compiler.compile_to_bytes())
+    except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+        raise _refusal(name, error) from error
+
+
+def _observe(lowered: ModelProto, names: Sequence[str], model: Model) -> dict[str, TensorType]:
+    """Types of values that no inference finds, seen by running the lowered model once on synthetic inputs."""
+    proto = ModelProto()
+    proto.CopyFrom(lowered)
+    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
+    weights = {}
+    for tensor in all_tensors(proto.graph):
+        if omitted_bytes(tensor):
+            _set_location(tensor)
+            weights[tensor.name] = synthetic_like(TensorType(_dtype(tensor), tuple(tensor.dims)), positive=True)
+    try:
+        session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
+        feeds = {name: synthetic_like(kind) for name, kind in model.inputs.items()}
+        found = session.run(list(names), feeds)
+    except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+        raise LoweringError(
+            f"{model.name}: the shapes of {', '.join(names)} depend on data, and running the model to see them "
+            f"failed ({_first_line(error)}): give fixed shapes with --shape"
+        ) from error
+    return {
+        name: TensorType(str(value.dtype), tuple(value.shape))
+        for name, value in zip(names, found, strict=True)
+        if isinstance(value, np.ndarray)
+    }
+
+
+def _refusal(name: str, error: Exception) -> LoweringError:
+    return LoweringError(
+        f"{name} is refused by onnxruntime {ort.__version__} ({_first_line(error)}): "
+        "export it with operators and an opset that this version runs"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    line = text[0] if text else type(error).__name__
+    # "[ONNXRuntimeError] : 10 : INVALID_GRAPH : Load model from /tmp/... failed:This is ..." - keep the end.
+    return line.rsplit("failed:", 1)[-1].rsplit("] : ", 1)[-1].strip().rstrip(".:")
+
+

@@ -1,0 +1,251 @@
+"""Layer sequences and their signatures.
+
+A sequence is written down without names: values are numbered in the order in which its layers, themselves in
+canonical order, first mention them. Two sequences that do the same work therefore have the same text, whatever
+their models called things and in whatever order branches were listed, and the signature is the digest of that text.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from costmodel.graph import Attributes, Layer, TensorType
+
+__all__ = ["LayerSequence", "SequenceLayer", "Value", "build_sequence"]
+
+SIGNATURE_HEX_DIGITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One tensor of a sequence.
+
+    Attributes:
+        type: Element type, logical shape, layout.
+        role: "input" (arrives from outside), "constant" (known beforehand) or "internal".
+        data: Values of a constant that shapes the work; None for weights and for everything that is no constant.
+    """
+
+    type: TensorType
+    role: str
+    data: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceLayer:
+    """One layer of a sequence; inputs and outputs are indices into the sequence's values, -1 where absent."""
+
+    op_type: str
+    domain: str
+    since: int
+    attributes: Attributes
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    captured: int = 0
+
+
+@dataclass(frozen=True)
+class LayerSequence:
+    """A chain of layers that is runnable by itself, in canonical form.
+
+    Attributes:
+        layers: In canonical topological order.
+        values: Every tensor, in order of first mention.
+        outputs: Indices of the values that leave the sequence, ascending.
+    """
+
+    layers: tuple[SequenceLayer, ...]
+    values: tuple[Value, ...]
+    outputs: tuple[int, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical JSON that the signature is the digest of; `from_text` reads it back."""
+        return json.dumps(
+            {
+                "layers": [
+                    {
+                        "op": layer.op_type,
+                        "domain": layer.domain,
+                        "since": layer.since,
+                        "attrs": layer.attributes,
+                        "in": layer.inputs,
+                        "out": layer.outputs,
+                        "captured": layer.captured,
+                    }
+                    for layer in self.layers
+                ],
+                "values": [
+                    [v.type.dtype, v.type.shape, int(v.type.blocked), v.role, v.data] for v in self.values
+                ],
+                "outputs": self.outputs,
+            },
+            sort_keys=True,
+            separators=(",", ":"),
+        )
+
+    @cached_property
+    def signature(self) -> str:
+        """Identity of the sequence: 32 hexadecimal digits."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:SIGNATURE_HEX_DIGITS]
+
+    @property
+    def kind(self) -> str:
+        """Operator types in order, for people and for grouping: "Conv", "Conv+MaxPool"."""
+        return "+".join(layer.op_type for layer in self.layers)
+
+    @classmethod
+    def from_text(cls, text: str) -> "LayerSequence":
+        """The sequence that `text` describes.
+
+        Raises:
+            ValueError: `text` is not the canonical JSON of a sequence.
+        """
+        try:
+            data = json.loads(text)
+            return cls(
+                layers=tuple(
+                    SequenceLayer(
+                        op_type=item["op"],
+                        domain=item["domain"],
+                        since=item["since"],
+                        attributes=item["attrs"],
+                        inputs=tuple(item["in"]),
+                        outputs=tuple(item["out"]),
+                        captured=item["captured"],
+                    )
+                    for item in data["layers"]
+                ),
+                values=tuple(
+                    Value(
+                        TensorType(dtype, tuple(shape), bool(blocked)),
+                        role,
+                        None if values is None else tuple(values),
+                    )
+                    for dtype, shape, blocked, role, values in data["values"]
+                ),
+                outputs=tuple(data["outputs"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a layer sequence: {error}") from error
+
+
+def build_sequence(
+    layers: Sequence[Layer],
+    types: Mapping[str, TensorType],
+    constants: Mapping[str, tuple[Any, ...] | None],
+    read_outside: Iterable[str],
+) -> LayerSequence:
+    """The canonical sequence made of `layers`, given in a valid order.
+
+    Outputs are the produced values in `read_outside`; a layer whose values nobody reads at all keeps its first one,
+    because a runtime would drop it otherwise.
+
+    Args:
+        layers: At least one layer.
+        types: Type of every value that they touch.
+        constants: Values known before the model runs, as in `LayerGraph`.
+        read_outside: Names that a layer outside the sequence, or the model's caller, reads.
+    """
+    outside = set(read_outside)
+    ordered = _canonical_order(layers, types, constants, outside)
+    produced = {name for layer in ordered for name in layer.outputs if name}
+    index: dict[str, int] = {}
+    values: list[Value] = []
+
+    def number(name: str) -> int:
+        if not name:
+            return -1
+        if name not in index:
+            index[name] = len(values)
+            role = "internal" if name in produced else "constant" if name in constants else "input"
+            values.append(Value(types[name], role, constants.get(name) if role == "constant" else None))
+        return index[name]
+
+    numbered = tuple(
+        SequenceLayer(
+            op_type=layer.op_type,
+            domain=layer.domain,
+            since=layer.since,
+            attributes=layer.attributes,
+            inputs=tuple(number(name) for name in layer.inputs),
+            outputs=tuple(number(name) for name in layer.outputs),
+            captured=layer.captured,
+        )
+        for layer in ordered
+    )
+    read_inside = {name for layer in ordered for name in layer.inputs}
+    leaving = {name for name in produced if name in outside}
+    for layer in ordered:
+        # A dangling layer still runs: its first output must leave, or the runtime would drop the layer.
+        if not any(name in leaving or name in read_inside for name in layer.outputs):
+            leaving.add(next(name for name in layer.outputs if name))
+    return LayerSequence(numbered, tuple(values), tuple(sorted(index[name] for name in leaving)))
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
+
+
+def _canonical_order(
+    layers: Sequence[Layer],
+    types: Mapping[str, TensorType],
+    constants: Mapping[str, tuple[Any, ...] | None],
+    outside: set[str],
+) -> list[Layer]:
+    """Topological order that depends on structure only.
+
+    Each layer is digested with everything above it (its ancestors) and then with everything below it; ties that
+    remain are layers that no structure tells apart. One pass down and one up, so linear in the size.
+    """
+    if len(layers) == 1:
+        return list(layers)
+    producer = {name: position for position, layer in enumerate(layers) for name in layer.outputs if name}
+    above: list[str] = []
+    leaf: dict[str, str] = {}
+    for layer in layers:
+        seen = []
+        for name in layer.inputs:
+            if not name:
+                seen.append("")
+            elif name in producer:
+                position = producer[name]
+                seen.append(f"{above[position]}.{layers[position].outputs.index(name)}")
+            else:
+                if name not in leaf:
+                    leaf[name] = _digest(types[name], name in constants, constants.get(name))
+                seen.append(leaf[name])
+        attributes = json.dumps(layer.attributes, sort_keys=True)
+        above.append(_digest(layer.op_type, layer.domain, layer.since, attributes, seen))
+
+    readers: dict[str, list[tuple[int, int]]] = {}
+    for position, layer in enumerate(layers):
+        for slot, name in enumerate(layer.inputs):
+            readers.setdefault(name, []).append((position, slot))
+    below = [""] * len(layers)
+    for position in range(len(layers) - 1, -1, -1):
+        reached = [
+            (name in outside, sorted((below[reader], slot) for reader, slot in readers.get(name, ())))
+            for name in layers[position].outputs
+        ]
+        # What else the layer reads, and who shares it, tells apart siblings that agree in all else.
+        shared = [len(readers[name]) for name in layers[position].inputs if name]
+        below[position] = _digest(above[position], reached, shared)
+
+    waiting = [len({producer[name] for name in layer.inputs if name in producer}) for layer in layers]
+    ready = [(below[position], position) for position, count in enumerate(waiting) if count == 0]
+    heapify(ready)
+    order = []
+    while ready:
+        _, position = heappop(ready)
+        order.append(layers[position])
+        followers = {reader for name in layers[position].outputs if name for reader, _ in readers.get(name, ())}
+        for reader in followers:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                heappush(ready, (below[reader], reader))
+    return order
