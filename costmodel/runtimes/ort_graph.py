@@ -23,7 +23,7 @@ __all__ = ["canonical_graph"]
 
 Types = dict[str, TensorType]
 
-_BLOCKED_NAME = re.compile(r"^(?P<tensor>.+?)(?:_bn)?_nchwc(?:_token_\d+)?$")
+_BLOCKED_NAME = re.compile(r"^(?P<tensor>.+)_nchwc(?:_token_\d+)?$")
 
 
 def canonical_graph(
@@ -129,11 +129,15 @@ def _origins(nodes: Iterable[NodeProto], source: ModelProto) -> dict[str, str]:
     for node in source.graph.node:
         for n in node.input:
             readers.setdefault(n, []).append(node)
+    made = {n for node in source.graph.node for n in node.output}
     origins: dict[str, str] = {}
     for node in nodes:
         match = _BLOCKED_NAME.match(node.name) if node.domain == BLOCKED_DOMAIN else None
         if match:
-            origins[node.output[0]] = _fused_output(node, match["tensor"], readers)
+            tensor = match["tensor"]
+            if tensor not in made:  # a normalisation or product turned into a convolution says so in its name
+                tensor = tensor.removesuffix("_bn").removesuffix("_mul")
+            origins[node.output[0]] = _fused_output(node, tensor, readers)
         elif node.domain == BLOCKED_DOMAIN and node.op_type == "ReorderInput":
             origins[node.output[0]] = origins.get(node.input[0], node.input[0])
         elif node.output[0].startswith("reorder") and node.name in by_node:
