@@ -1,7 +1,8 @@
 """ONNX attributes as JSON-able values and back.
 
-Weights inside attributes (a tensor, or the initialisers of a subgraph) are reduced to their type and shape, except
-small ones that shape the work. A subgraph is kept as the base64 of a `GraphProto` whose names are numbered.
+Weights inside attributes (a tensor, or the initialisers of a subgraph) are reduced to their type and shape,
+except small ones that shape the work. A subgraph is kept as the base64 of a `GraphProto` whose names are numbered
+and whose weights are marked as left out (see `costmodel.skim`).
 """
 
 import base64
@@ -10,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from costmodel.constants import data_of, dtype_name, is_kept
+from costmodel.skim import OMITTED
 
 __all__ = ["bind_captured", "captured_names", "decode", "encode", "subgraphs"]
 
@@ -46,7 +47,9 @@ def encode(attribute: AttributeProto, rename: Mapping[str, str] | None = None) -
     if kind == AttributeProto.GRAPH:
         body = _numbered(attribute.g, dict(rename or {}))
         return {"g": base64.b64encode(body.SerializeToString(deterministic=True)).decode()}
-    raise ValueError(f"attribute {attribute.name} has an unsupported kind {AttributeProto.AttributeType.Name(kind)}")
+    raise ValueError(
+        f"attribute {attribute.name} has an unsupported kind {AttributeProto.AttributeType.Name(kind)}"
+    )
 
 
 def decode(name: str, value: Mapping[str, Any]) -> AttributeProto:
@@ -147,26 +150,33 @@ def _numbered(graph: GraphProto, names: dict[str, str]) -> GraphProto:
 
     def copy(source: GraphProto, scope: dict[str, str]) -> GraphProto:
         target = GraphProto(name="body")
-        for port in source.input:
-            renamed = target.input.add()
-            renamed.CopyFrom(port)
-            renamed.name, renamed.doc_string = rename(port.name, scope), ""
-        for tensor in source.initializer:
-            kept = target.initializer.add()
-            kept.CopyFrom(tensor if is_kept(tensor) else onnx.TensorProto(dims=tensor.dims))
-            kept.data_type = tensor.data_type
-            kept.name, kept.doc_string = rename(tensor.name, scope), ""
-            if not is_kept(tensor):
-                kept.raw_data = b""
+        target.input.extend(_renamed_port(port, rename(port.name, scope)) for port in source.input)
+        target.initializer.extend(
+            _renamed_tensor(tensor, rename(tensor.name, scope)) for tensor in source.initializer
+        )
         for node in source.node:
             target.node.append(_numbered_node(node, scope, rename, copy))
-        for port in source.output:
-            renamed = target.output.add()
-            renamed.CopyFrom(port)
-            renamed.name, renamed.doc_string = rename(port.name, scope), ""
+        target.output.extend(_renamed_port(port, rename(port.name, scope)) for port in source.output)
         return target
 
     return copy(graph, names)
+
+
+def _renamed_port(port: ValueInfoProto, name: str) -> ValueInfoProto:
+    renamed = ValueInfoProto(name=name, type=port.type)
+    for dim in renamed.type.tensor_type.shape.dim:
+        if dim.dim_param:
+            dim.Clear()
+    return renamed
+
+
+def _renamed_tensor(tensor: TensorProto, name: str) -> TensorProto:
+    if is_kept(tensor):  # written in one of the several ways that mean the same
+        return numpy_helper.from_array(numpy_helper.to_array(tensor), name)
+    renamed = TensorProto(name=name, dims=tensor.dims, data_type=tensor.data_type)
+    renamed.data_location = TensorProto.EXTERNAL
+    renamed.external_data.add(key="location", value=OMITTED)
+    return renamed
 
 
 def _numbered_node(node: NodeProto, scope: dict[str, str], rename: Any, copy: Any) -> NodeProto:

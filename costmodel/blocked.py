@@ -6,7 +6,6 @@ it; `portable` writes the same work in plain ONNX, for any host.
 """
 
 from dataclasses import replace
-from math import prod
 
 from costmodel.graph import TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
@@ -16,8 +15,8 @@ __all__ = ["BLOCKED_DOMAIN", "NotMaterialisableError", "materialise", "padded", 
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
 _CHANNELS = 1
 
-# The versions of the plain pools that know every attribute of the blocked ones.
-_POOL_VERSIONS = {"MaxPool": 12, "AveragePool": 11}
+# The versions of the plain operators that know every attribute of the blocked ones.
+_PLAIN_VERSIONS = {"MaxPool": 12, "AveragePool": 11, "Resize": 13}
 
 
 class NotMaterialisableError(ValueError):
@@ -53,7 +52,10 @@ def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
             layer = _pad_convolution(sequence, layer, values, block)
         elif layer.op_type == "Concat":
             joined = sum(values[i].type.shape[_CHANNELS] for i in layer.inputs)
-            if layer.attributes["axis"]["i"] == _CHANNELS and joined != values[layer.outputs[0]].type.shape[_CHANNELS]:
+            if (
+                layer.attributes["axis"]["i"] == _CHANNELS
+                and joined != values[layer.outputs[0]].type.shape[_CHANNELS]
+            ):
                 raise NotMaterialisableError(f"its channels are not whole blocks of {block}")
         layers.append(layer)
     return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
@@ -93,32 +95,51 @@ def portable(sequence: LayerSequence) -> LayerSequence:
     """The same work in plain layout, which any host runs: reorders become Identity, blocked layers plain ones."""
     if not is_blocked(sequence):
         return sequence
-    values = tuple(
+    values = [
         replace(value, type=replace(value.type, blocked=False)) if value.type.blocked else value
         for value in sequence.values
-    )
-    return LayerSequence(
-        tuple(_plain_layer(sequence, layer) for layer in sequence.layers), values, sequence.outputs
-    )
+    ]
+    # A network has one opset: what is written anew must be of a version that the plain layers beside it allow.
+    newest = max((layer.since for layer in sequence.layers if layer.domain == ""), default=1)
+    layers = [_plain_layer(layer, values, newest) for layer in sequence.layers]
+    return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
 
 
-def _plain_layer(sequence: LayerSequence, layer: SequenceLayer) -> SequenceLayer:
+def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceLayer:
+    """One layer in plain ONNX; constants that this takes are appended to `values`."""
     if layer.domain != BLOCKED_DOMAIN:
         return layer
     if layer.op_type in ("ReorderInput", "ReorderOutput"):
-        source, target = (sequence.values[i].type.shape for i in (layer.inputs[0], layer.outputs[0]))
-        assert prod(source) == prod(target)
-        if source != target:  # a reorder that also moves the channels last
-            return replace(layer, op_type="Transpose", domain="", since=1, attributes={"perm": {"ints": _moved(layer, len(source))}})
-        return replace(layer, op_type="Identity", domain="", since=1, attributes={})
+        source, target = (values[i].type.shape for i in (layer.inputs[0], layer.outputs[0]))
+        if source == target:
+            return replace(layer, op_type="Identity", domain="", since=1, attributes={})
+        # a reorder that also moves the channels last, or back
+        moved = {"perm": {"ints": _moved(layer, len(source))}}
+        return replace(layer, op_type="Transpose", domain="", since=1, attributes=moved)
     if layer.op_type == "Conv":
         fused = "activation" in layer.attributes or len(layer.inputs) > 3
-        return replace(layer, op_type="FusedConv", domain="com.microsoft") if fused else replace(layer, domain="")
+        kind = {"op_type": "FusedConv", "domain": "com.microsoft"} if fused else {"domain": ""}
+        return replace(layer, **kind)
     if layer.op_type == "Upsample":
-        scales = [float(s) for s in layer.attributes["scales"]["ints"]]
-        mode = layer.attributes.get("mode", {"s": "nearest"})["s"]
-        return replace(layer, domain="", since=7, attributes={"scales": {"floats": scales}, "mode": {"s": mode}})
-    return replace(layer, domain="", since=_POOL_VERSIONS.get(layer.op_type, 1))
+        return _resize(layer, values, newest)
+    return replace(layer, domain="", since=max(newest, _PLAIN_VERSIONS.get(layer.op_type, 1)))
+
+
+def _resize(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceLayer:
+    scales = [float(scale) for scale in layer.attributes["scales"]["ints"]]
+    values.append(Value(TensorType("float32", (len(scales),)), "constant", tuple(scales)))
+    return replace(
+        layer,
+        op_type="Resize",
+        domain="",
+        since=max(newest, _PLAIN_VERSIONS["Resize"]),
+        inputs=(layer.inputs[0], -1, len(values) - 1),
+        attributes={
+            "coordinate_transformation_mode": {"s": "asymmetric"},
+            "nearest_mode": {"s": "floor"},
+            **{name: value for name, value in layer.attributes.items() if name != "scales"},
+        },
+    )
 
 
 def _moved(layer: SequenceLayer, rank: int) -> list[int]:

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 __all__ = ["KEPT_ELEMENTS", "data_of", "data_type_of", "dtype_name", "is_kept"]
 
-# Axes, pads, starts, sizes, split lengths: the longest in practice is Pad's, two per dimension. Longer integer
-# tensors are tables (relative positions, token ids), whose values do not change the work.
+# Axes, pads, starts, sizes, split lengths: the longest in practice is Pad's, two per dimension. Longer
+# integer tensors are tables (relative positions, token ids), whose values do not change the work.
 KEPT_ELEMENTS = 64
 
 # ONNX gives parameters of shape as int64; int32 is also the type of quantised biases, which are weights.
@@ -29,10 +29,16 @@ def data_of(tensor: TensorProto) -> tuple[Any, ...] | None:
 
 
 def dtype_name(data_type: int) -> str:
-    """The numpy name of an ONNX element type: "float32", "int64", "bool", "bfloat16", "string"."""
+    """The numpy name of an ONNX element type: "float32", "int64", "bool", "bfloat16", "string".
+
+    A number that ONNX gives no meaning becomes "type 99": a corrupt file is for the caller to refuse.
+    """
     if data_type == TensorProto.STRING:
         return "string"
-    return str(helper.tensor_dtype_to_np_dtype(data_type)) if data_type else "undefined"
+    try:
+        return str(helper.tensor_dtype_to_np_dtype(data_type))
+    except KeyError:
+        return f"type {data_type}"
 
 
 def data_type_of(dtype: str) -> int:
@@ -40,7 +46,7 @@ def data_type_of(dtype: str) -> int:
     return _BY_NAME[dtype]
 
 
-_BY_NAME = {
+_BY_NAME: dict[str, int] = {
     dtype_name(value): value
     for value in onnx.TensorProto.DataType.values()
     if value not in (TensorProto.UNDEFINED, TensorProto.STRING)

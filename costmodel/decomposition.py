@@ -8,7 +8,15 @@ from functools import cached_property
 from costmodel.graph import LayerGraph
 from costmodel.sequence import LayerSequence, build_sequence
 
-__all__ = ["CorpusStatistics", "Decomposition", "Piece", "corpus_statistics", "decompose", "jaccard", "whole_model"]
+__all__ = [
+    "CorpusStatistics",
+    "Decomposition",
+    "Piece",
+    "corpus_statistics",
+    "decompose",
+    "jaccard",
+    "whole_model",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,10 @@ class _Cutter:
         A layer that does not is the start of another branch: its data input is missing from the slice.
         """
         return all(
-            any(begin <= self._producer.get(name, -1) < position for name in self._graph.layers[position].inputs)
+            any(
+                begin <= self._producer.get(name, -1) < position
+                for name in self._graph.layers[position].inputs
+            )
             for position in range(begin + 1, end)
         )
 
@@ -139,7 +150,9 @@ class _Cutter:
 
     def sequence(self, begin: int, end: int) -> LayerSequence:
         layers = self._graph.layers[begin:end]
-        outside = [name for layer in layers for name in layer.outputs if self._last_reader.get(name, -1) >= end]
+        outside = [
+            name for layer in layers for name in layer.outputs if self._last_reader.get(name, -1) >= end
+        ]
         return build_sequence(layers, self._graph.types, self._graph.constants, outside)
 
 

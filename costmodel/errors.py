@@ -22,7 +22,9 @@ The tree, and when each happens::
 The message is one sentence that names its subject and says what to do next; the CLI prints it and exits 1.
 """
 
+import copyreg
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "ArtefactError",
@@ -45,7 +47,18 @@ __all__ = [
 
 
 class CostModelError(Exception):
-    """Base of everything that costmodel raises on purpose."""
+    """Base of everything that costmodel raises on purpose.
+
+    The message is one line, whatever it quotes; the error crosses process borders (workers lower and measure).
+    """
+
+    def __init__(self, message: str = "") -> None:
+        """Keep `message` on one line: names in a model, and a runtime's own words, may hold line breaks."""
+        super().__init__(" ".join(message.split()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own way back calls __init__ with the message, which subclasses with other parameters refuse.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ModelError(CostModelError):

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from costmodel.attributes import bind_captured, decode
-from costmodel.constants import data_type_of
+from costmodel.constants import data_type_of, dtype_name
+from costmodel.external import omitted_bytes, set_location
+from costmodel.graph import TensorType
 from costmodel.operators import opset_for
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.synthesis import synthetic_like
 
-__all__ = ["IR_VERSION", "build_network", "external_tensor", "input_indices", "value_name", "weight_indices"]
+__all__ = ["IR_VERSION", "build_network", "external_tensor", "input_indices", "make_node", "value_name", "weight_indices"]
 
 IR_VERSION = 9
-_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml")
+_VERSIONS = {"ai.onnx.ml": 3}  # the newest whose operators are all run; other domains have one version
 
 
 def value_name(index: int) -> str:
@@ -38,9 +41,7 @@ def external_tensor(name: str, value: Value, location: str) -> TensorProto:
         data_type=data_type_of(value.type.dtype),
         data_location=TensorProto.EXTERNAL,
     )
-    for key, text in (("location", location), ("offset", "0"), ("length", str(value.type.nbytes))):
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, text
+    set_location(tensor, location)
     return tensor
 
 
@@ -64,24 +65,47 @@ def build_network(sequence: LayerSequence, *, weights: Iterable[TensorProto | No
                     value_name(index), data_type_of(value.type.dtype), value.type.shape, list(value.data)
                 )
             )
-    graph.node.extend(_node(position, layer) for position, layer in enumerate(sequence.layers))
+    graph.node.extend(make_node(f"layer{position}", layer) for position, layer in enumerate(sequence.layers))
     graph.input.extend(_port(sequence, i) for i in input_indices(sequence))
     graph.output.extend(_port(sequence, i) for i in sequence.outputs)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in sequence.layers])
-    used = {layer.domain for layer in sequence.layers}
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in _DOMAINS if d in used)]
+    others = sorted(_domains(graph) - {"", "ai.onnx"})
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, _VERSIONS.get(d, 1)) for d in others)]
     return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=imports, producer_name="costmodel")
 
 
-def _port(sequence: LayerSequence, index: int) -> helper.ValueInfoProto:
+def _port(sequence: LayerSequence, index: int) -> ValueInfoProto:
     kind = sequence.values[index].type
     return helper.make_tensor_value_info(value_name(index), data_type_of(kind.dtype), kind.shape)
 
 
-def _node(position: int, layer: SequenceLayer) -> NodeProto:
+def _domains(graph: GraphProto) -> set[str]:
+    """Domains of the operators in a graph and in the subgraphs in it."""
+    found = {node.domain for node in graph.node}
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _domains(attribute.g)
+    return found
+
+
+def _fill(body: GraphProto) -> None:
+    """Give the weights of a body values; they cannot be supplied from outside, as the network's own can."""
+    for tensor in body.initializer:
+        if omitted_bytes(tensor):
+            kind = TensorType(dtype_name(tensor.data_type), tuple(tensor.dims))
+            tensor.CopyFrom(numpy_helper.from_array(synthetic_like(kind), tensor.name))
+    for node in body.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _fill(attribute.g)
+
+
+def make_node(name: str, layer: SequenceLayer) -> NodeProto:
+    """One layer of a sequence as a node of a network."""
     explicit = layer.inputs[: len(layer.inputs) - layer.captured]
     captured = layer.inputs[len(explicit) :]
-    node = NodeProto(op_type=layer.op_type, domain=layer.domain, name=f"layer{position}")
+    node = NodeProto(op_type=layer.op_type, domain=layer.domain, name=name)
     node.input.extend(value_name(i) for i in explicit)
     node.output.extend(value_name(i) for i in layer.outputs)
     names = {f"c{slot}": value_name(index) for slot, index in enumerate(captured)}
@@ -89,5 +113,6 @@ def _node(position: int, layer: SequenceLayer) -> NodeProto:
         attribute = decode(name, encoded)
         if attribute.HasField("g"):
             bind_captured(attribute.g, names)
+            _fill(attribute.g)
         node.attribute.append(attribute)
     return node

@@ -21,7 +21,19 @@ __all__ = ["COMMON_OPSET", "canonical_attributes", "opset_for", "since_version"]
 # unless a layer exists only there.
 COMMON_OPSET = 21
 
-_WINDOWED = {"Conv", "FusedConv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "ConvInteger", "QLinearConv"}
+# The bodies of these say what they mean only together with the opset of the model that they came from.
+_CONTROL_FLOW = {"If", "Loop", "Scan"}
+
+_WINDOWED = {
+    "Conv",
+    "FusedConv",
+    "ConvTranspose",
+    "MaxPool",
+    "AveragePool",
+    "LpPool",
+    "ConvInteger",
+    "QLinearConv",
+}
 
 
 @cache
@@ -66,7 +78,9 @@ def _window(op_type: str, domain: str, opset: int, input_types: tuple[str, ...])
         return opset, None
     meaning = _meaning(versions[current])
     first = current
-    while first > 0 and _meaning(versions[first - 1]) == meaning and _accepts(versions[first - 1], input_types):
+    while (
+        first > 0 and _meaning(versions[first - 1]) == meaning and _accepts(versions[first - 1], input_types)
+    ):
         first -= 1
     after = current + 1
     while after < len(versions) and _meaning(versions[after]) == meaning:
@@ -79,6 +93,8 @@ def since_version(op_type: str, domain: str, opset: int, input_types: tuple[str,
     """The oldest version of an operator that means what it means at `opset` and takes these dtypes."""
     if domain not in ("", "ai.onnx"):
         return 1
+    if op_type in _CONTROL_FLOW:
+        return opset
     return _window(op_type, "", opset, input_types)[0]
 
 
@@ -87,6 +103,8 @@ def _newest_equivalent(op_type: str, domain: str, since: int) -> int:
     """The newest opset, at most `COMMON_OPSET` or `since`, at which the operator still means the same."""
     if domain not in ("", "ai.onnx"):
         return COMMON_OPSET
+    if op_type in _CONTROL_FLOW:
+        return since
     after = _window(op_type, "", since, ())[1]
     return max(since, min(COMMON_OPSET, (after or COMMON_OPSET + 1) - 1))
 
@@ -150,7 +168,9 @@ def _explicit_window(
             large, small = input_shapes[0][2 + axis], output_shapes[0][2 + axis]
             if op_type == "ConvTranspose":
                 large, small = small, large
-            totals.append(max(0, (small - 1) * strides[axis] + dilations[axis] * (kernel[axis] - 1) + 1 - large))
+            totals.append(
+                max(0, (small - 1) * strides[axis] + dilations[axis] * (kernel[axis] - 1) + 1 - large)
+            )
         lower = [(total + 1) // 2 if automatic == "SAME_LOWER" else total // 2 for total in totals]
         pads = lower + [total - begin for total, begin in zip(totals, lower, strict=True)]
     window = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
@@ -161,5 +181,6 @@ def _explicit_window(
 
 def opset_for(layers: Sequence[tuple[str, str, int]]) -> int:
     """The ONNX opset for a network of (op_type, domain, since) layers that came from one model."""
-    windows = [_newest_equivalent(*layer) for layer in layers if layer[1] in ("", "ai.onnx")]
-    return min(windows, default=COMMON_OPSET)
+    own = [layer for layer in layers if layer[1] in ("", "ai.onnx")]
+    oldest = max((since for _, _, since in own), default=1)
+    return max(oldest, min((_newest_equivalent(*layer) for layer in own), default=COMMON_OPSET))

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from typing import Any
 
+from costmodel.canonical import canonical_order
 from costmodel.graph import Attributes, Layer, TensorType
 
 __all__ = ["LayerSequence", "SequenceLayer", "Value", "build_sequence"]
@@ -152,7 +152,7 @@ def build_sequence(
         read_outside: Names that a layer outside the sequence, or the model's caller, reads.
     """
     outside = set(read_outside)
-    ordered = _canonical_order(layers, types, constants, outside)
+    ordered = canonical_order(layers, types, constants, outside)
     produced = {name for layer in ordered for name in layer.outputs if name}
     index: dict[str, int] = {}
     values: list[Value] = []
@@ -185,67 +185,3 @@ def build_sequence(
         if not any(name in leaving or name in read_inside for name in layer.outputs):
             leaving.add(next(name for name in layer.outputs if name))
     return LayerSequence(numbered, tuple(values), tuple(sorted(index[name] for name in leaving)))
-
-
-def _digest(*parts: object) -> str:
-    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
-
-
-def _canonical_order(
-    layers: Sequence[Layer],
-    types: Mapping[str, TensorType],
-    constants: Mapping[str, tuple[Any, ...] | None],
-    outside: set[str],
-) -> list[Layer]:
-    """Topological order that depends on structure only.
-
-    Each layer is digested with everything above it (its ancestors) and then with everything below it; ties that
-    remain are layers that no structure tells apart. One pass down and one up, so linear in the size.
-    """
-    if len(layers) == 1:
-        return list(layers)
-    producer = {name: position for position, layer in enumerate(layers) for name in layer.outputs if name}
-    above: list[str] = []
-    leaf: dict[str, str] = {}
-    for layer in layers:
-        seen = []
-        for name in layer.inputs:
-            if not name:
-                seen.append("")
-            elif name in producer:
-                position = producer[name]
-                seen.append(f"{above[position]}.{layers[position].outputs.index(name)}")
-            else:
-                if name not in leaf:
-                    leaf[name] = _digest(types[name], name in constants, constants.get(name))
-                seen.append(leaf[name])
-        attributes = json.dumps(layer.attributes, sort_keys=True)
-        above.append(_digest(layer.op_type, layer.domain, layer.since, attributes, seen))
-
-    readers: dict[str, list[tuple[int, int]]] = {}
-    for position, layer in enumerate(layers):
-        for slot, name in enumerate(layer.inputs):
-            readers.setdefault(name, []).append((position, slot))
-    below = [""] * len(layers)
-    for position in range(len(layers) - 1, -1, -1):
-        reached = [
-            (name in outside, sorted((below[reader], slot) for reader, slot in readers.get(name, ())))
-            for name in layers[position].outputs
-        ]
-        # What else the layer reads, and who shares it, tells apart siblings that agree in all else.
-        shared = [len(readers[name]) for name in layers[position].inputs if name]
-        below[position] = _digest(above[position], reached, shared)
-
-    waiting = [len({producer[name] for name in layer.inputs if name in producer}) for layer in layers]
-    ready = [(below[position], position) for position, count in enumerate(waiting) if count == 0]
-    heapify(ready)
-    order = []
-    while ready:
-        _, position = heappop(ready)
-        order.append(layers[position])
-        followers = {reader for name in layers[position].outputs if name for reader, _ in readers.get(name, ())}
-        for reader in followers:
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                heappush(ready, (below[reader], reader))
-    return order

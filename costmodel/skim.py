@@ -5,10 +5,11 @@ memory map, copies everything else, and never touches the pages that hold large 
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from onnx import TensorProto
 
-__all__ = ["OMITTED", "SkimError", "skim"]
+__all__ = ["OMITTED", "SkimError", "carries_values", "skim"]
 
 # Location written into a tensor whose values were left out.
 OMITTED = "costmodel:omitted"
@@ -21,21 +22,27 @@ INTEGER_BYTES = 1 << 20
 _INTEGERS = {TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL}
 
 # Message types of onnx.proto by the numbers of the fields that can lead to a tensor.
-_TENSOR: Mapping[int, "Mapping[int, object] | None"] = {}
-_GRAPH: dict[int, object] = {5: _TENSOR}
-_ATTRIBUTE: dict[int, object] = {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH}
-_NODE: dict[int, object] = {5: _ATTRIBUTE}
+_Fields = Mapping[int, Any]
+_TENSOR: _Fields = {}
+_GRAPH: dict[int, _Fields] = {5: _TENSOR}
+_ATTRIBUTE: _Fields = {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH}
+_NODE: _Fields = {5: _ATTRIBUTE}
 _GRAPH[1] = _NODE
-_FUNCTION: dict[int, object] = {7: _NODE}
-_MODEL: dict[int, object] = {7: _GRAPH, 25: _FUNCTION}
+_FUNCTION: _Fields = {7: _NODE}
+_MODEL: _Fields = {7: _GRAPH, 25: _FUNCTION}
 
-_DIMS, _DATA_TYPE, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 13, 14
+_DATA_TYPE, _EXTERNAL_DATA, _DATA_LOCATION = 2, 13, 14
 _PAYLOADS = {4, 5, 7, 9, 10, 11}  # float_data, int32_data, int64_data, raw_data, double_data, uint64_data
 _MAX_DEPTH = 64
 
 
 class SkimError(ValueError):
     """The bytes are not a well-formed protobuf message, or end too early."""
+
+
+def carries_values(data_type: int, nbytes: int) -> bool:
+    """Whether a tensor is small enough for its element type to keep its values."""
+    return nbytes <= (INTEGER_BYTES if data_type in _INTEGERS else FLOAT_BYTES)
 
 
 def skim(data: memoryview) -> bytes:
@@ -46,74 +53,76 @@ def skim(data: memoryview) -> bytes:
     Raises:
         SkimError: `data` is truncated or is not protobuf.
     """
-    return b"".join(_walk(data, _MODEL, 0))
+    return b"".join(_walk(data, 0, len(data), _MODEL, 0))
 
 
-def _walk(data: memoryview, fields: Mapping[int, object], depth: int) -> Iterator[bytes]:
+# What follows passes the whole view and a range of it: a slice that an exception's traceback kept alive would
+# hold the memory map open.
+
+
+def _walk(data: memoryview, begin: int, stop: int, fields: _Fields, depth: int) -> Iterator[bytes]:
     if depth > _MAX_DEPTH:
         raise SkimError("subgraphs are nested too deeply")
-    for number, start, body, end in _fields(data):
+    for number, start, body, end in _parts(data, begin, stop):
         inner = fields.get(number)
         if inner is None or body is None or end - body <= FLOAT_BYTES:
             yield bytes(data[start:end])
             continue
-        content = data[body:end]
         if inner is _TENSOR:
-            short = _tensor(content)
+            short = _tensor(data, body, end)
         else:
-            short = b"".join(_walk(content, inner, depth + 1))  # type: ignore[arg-type]  # not _TENSOR: a mapping
+            short = b"".join(_walk(data, body, end, inner, depth + 1))
         yield _varint(number << 3 | 2) + _varint(len(short)) + short
 
 
-def _tensor(data: memoryview) -> bytes:
+def _tensor(data: memoryview, begin: int, stop: int) -> bytes:
     """One tensor, without its values when they are large."""
     data_type, payload = 0, 0
     kept = []
-    for number, start, body, end in _fields(data):
+    for number, start, body, end in _parts(data, begin, stop):
         if number == _DATA_TYPE and body is None:
-            data_type = _read_varint(data, start + 1)[0]
+            data_type = _read_varint(data, start + 1, end)[0]
         if number in _PAYLOADS and body is not None:
             payload += end - body
         else:
             kept.append(bytes(data[start:end]))
-    if payload <= (INTEGER_BYTES if data_type in _INTEGERS else FLOAT_BYTES):
-        return bytes(data)
+    if carries_values(data_type, payload):
+        return bytes(data[begin:stop])
     entry = _text(1, "location") + _text(2, OMITTED)
     kept.append(_varint(_EXTERNAL_DATA << 3 | 2) + _varint(len(entry)) + entry)
     kept.append(_varint(_DATA_LOCATION << 3) + _varint(TensorProto.EXTERNAL))
     return b"".join(kept)
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int, int | None, int]]:
+def _parts(data: memoryview, position: int, stop: int) -> Iterator[tuple[int, int, int | None, int]]:
     """(number, start of tag, start of content or None for a scalar, end) of every field."""
-    position, size = 0, len(data)
-    while position < size:
+    while position < stop:
         start = position
-        tag, position = _read_varint(data, position)
+        tag, position = _read_varint(data, position, stop)
         number, wire = tag >> 3, tag & 7
         body = None
         if number == 0:
             raise SkimError("a field has the number 0")
         if wire == 0:
-            _, position = _read_varint(data, position)
+            _, position = _read_varint(data, position, stop)
         elif wire == 1:
             position += 8
         elif wire == 5:
             position += 4
         elif wire == 2:
-            length, body = _read_varint(data, position)
+            length, body = _read_varint(data, position, stop)
             position = body + length
         else:
             raise SkimError(f"a field has the wire type {wire}")
-        if position > size:
+        if position > stop:
             raise SkimError("the data ends in the middle of a field")
         yield number, start, body, position
 
 
-def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if position >= len(data):
+        if position >= stop:
             raise SkimError("the data ends in the middle of a number")
         byte = data[position]
         position += 1

@@ -42,7 +42,11 @@ def _numpy_type(dtype: str) -> np.dtype:
 def synthetic_like(kind: TensorType, *, positive: bool = False) -> np.ndarray:
     """Values of a given type, the same ones each time."""
     pool = _pool(kind.dtype, positive)
-    return np.resize(pool, kind.shape) if kind.elements > pool.size else pool[: kind.elements].reshape(kind.shape)
+    return (
+        np.resize(pool, kind.shape)
+        if kind.elements > pool.size
+        else pool[: kind.elements].reshape(kind.shape)
+    )
 
 
 def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:
@@ -62,7 +66,9 @@ def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:
         slot = layer.inputs.index(index)
         rule = _RULES.get((layer.op_type, slot))
         if rule is not None:
-            made = rule([_at(sequence, i) for i in layer.inputs], [_at(sequence, i) for i in layer.outputs], layer)
+            made = rule(
+                [_at(sequence, i) for i in layer.inputs], [_at(sequence, i) for i in layer.outputs], layer
+            )
             return np.broadcast_to(made, value.type.shape).astype(_numpy_type(value.type.dtype), order="C")
     positive = any(layer.op_type in _POSITIVE for layer in sequence.layers if index in layer.inputs)
     fan_in = _fan_in(sequence, index)
@@ -82,15 +88,36 @@ _POSITIVE = {
     "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
 }  # fmt: skip
 
-_CONTRACTIONS = {"Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "ConvTranspose", "LSTM", "GRU", "RNN"}
+_CONTRACTIONS = {
+    "Conv",
+    "FusedConv",
+    "Gemm",
+    "FusedGemm",
+    "MatMul",
+    "FusedMatMul",
+    "ConvTranspose",
+    "LSTM",
+    "GRU",
+    "RNN",
+}
 
 
 def _fan_in(sequence: LayerSequence, index: int) -> int:
     """Length of the sums that a weight takes part in, so that chains of layers stay of order one."""
     for layer in sequence.layers:
-        if layer.op_type in _CONTRACTIONS and index in layer.inputs[1:2] and sequence.values[index].role == "constant":
+        if (
+            layer.op_type in _CONTRACTIONS
+            and index in layer.inputs[1:2]
+            and sequence.values[index].role == "constant"
+        ):
             shape = sequence.values[index].type.shape
-            return int(np.prod(shape[1:])) if "Conv" in layer.op_type else int(shape[-2]) if len(shape) > 1 else 1
+            return (
+                int(np.prod(shape[1:]))
+                if "Conv" in layer.op_type
+                else int(shape[-2])
+                if len(shape) > 1
+                else 1
+            )
     return 1
 
 

@@ -13,7 +13,7 @@ from costmodel.graph import LayerGraph
 from costmodel.model import Model
 from costmodel.sequence import LayerSequence
 
-__all__ = ["DEFAULT_RUNTIME", "LEVELS", "Runner", "Runtime", "RuntimeSettings", "get_runtime"]
+__all__ = ["DEFAULT_RUNTIME", "LEVELS", "Runner", "Runtime", "RuntimeSettings", "get_runtime", "lowering_key"]
 
 DEFAULT_RUNTIME = "onnxruntime"
 LEVELS = ("none", "basic", "extended", "all")
@@ -94,3 +94,8 @@ def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
     runtime = found[name].load()()
     assert isinstance(runtime, Runtime)
     return runtime
+
+
+def lowering_key(runtime: Runtime, level: str) -> str:
+    """What a lowered graph depends on besides the model: runtime, version, level, vector width."""
+    return f"{runtime.name}-{runtime.version}-{level}-{runtime.fingerprint()}"

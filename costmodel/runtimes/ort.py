@@ -1,7 +1,9 @@
 """ONNX Runtime on CPUs. Every call into onnxruntime is in this file."""
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,12 @@ from onnx import ModelProto, TensorProto, helper
 
 from costmodel.blocked import NotMaterialisableError, materialise
 from costmodel.errors import LoweringError, MeasurementError
+from costmodel.external import all_tensors, omitted_bytes, set_location
 from costmodel.graph import LayerGraph, TensorType
-from costmodel.model import Model, all_tensors, omitted_bytes
+from costmodel.model import Model
 from costmodel.network import build_network, external_tensor, input_indices, value_name, weight_indices
 from costmodel.runtimes import Runner, RuntimeSettings
+from costmodel.runtimes.ort_bodies import has_blocked_body, with_bodies_of
 from costmodel.runtimes.ort_graph import canonical_graph
 from costmodel.sequence import LayerSequence
 from costmodel.synthesis import synthetic, synthetic_like
@@ -33,6 +37,7 @@ _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights.bin"
 # Lowered models carry values up to this size; larger ones are weights.
 _EMBEDDED_BYTES = 1024
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _QUIET = 4  # fatal only: what went wrong reaches the user as our exception
 
 
@@ -46,7 +51,9 @@ def _options(settings: RuntimeSettings) -> ort.SessionOptions:
     return options
 
 
-def open_session(model: bytes | str, settings: RuntimeSettings, weights: Mapping[str, np.ndarray] | None = None) -> Any:
+def open_session(
+    model: bytes | str, settings: RuntimeSettings, weights: Mapping[str, np.ndarray] | None = None
+) -> Any:
     """An `onnxruntime.InferenceSession` on the CPU.
 
     Args:
@@ -76,7 +83,7 @@ class _SessionRunner:
     def run(self) -> None:
         try:
             self._session.run_with_iobinding(self._binding)
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+        except Exception as error:
             raise MeasurementError(f"the network failed to run: {_first_line(error)}") from error
 
 
@@ -91,18 +98,25 @@ class OnnxRuntime:
         with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
             source, path = _placed(model, Path(folder))
             lowered = _compile(path, level, model.name)
+            if has_blocked_body(lowered):
+                with_bodies_of(lowered, _compile(path, "extended", model.name))
             # The steps that find shapes, cheapest first; each is taken only if the one before left a hole.
             return canonical_graph(
                 model.name,
                 source,
                 lowered,
                 simplified=lambda: _compile(path, "basic", model.name),
-                observe=lambda names: _observe(lowered, names, model),
+                observe_source=lambda names: _observe(source, names, model),
+                observe_lowered=lambda names: _observe(lowered, names, model),
                 block=self.block,
             )
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
-        """`sequence` in this host's own blocks; optimisation is off, because its layers are optimised already."""
+        """`sequence` in this host's own blocks.
+
+        Optimisation is off, because the layers are optimised already; bodies of If, Loop and Scan are kept in plain
+        layout, so that a sequence with one is optimised as the model is.
+        """
         try:
             local = materialise(sequence, self.block)
         except NotMaterialisableError as error:
@@ -114,10 +128,10 @@ class OnnxRuntime:
         try:
             session = open_session(
                 proto.SerializeToString(),
-                RuntimeSettings(settings.threads, "none", settings.spinning),
+                settings if _has_body(local) else replace(settings, level="none"),
                 {value_name(i): synthetic(local, i) for i in indices},
             )
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+        except Exception as error:
             raise MeasurementError(f"{sequence.kind} does not load: {_first_line(error)}") from error
         return _SessionRunner(session, {value_name(i): synthetic(local, i) for i in input_indices(local)})
 
@@ -125,27 +139,24 @@ class OnnxRuntime:
         """The model as a user would load it, its symbolic dimensions replaced by numbers."""
         try:
             session = self._model_session(model, settings)
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+        except Exception as error:
             raise _refusal(model.name, error) from error
         return _SessionRunner(session, {name: synthetic_like(kind) for name, kind in model.inputs.items()})
 
     def _model_session(self, model: Model, settings: RuntimeSettings) -> Any:
-        if model.path is not None and not model.weights_missing:
-            options = _options(settings)
-            for symbol, size in _free_dimensions(model).items():
-                options.add_free_dimension_override_by_name(symbol, size)
-            return ort.InferenceSession(str(model.path), options, providers=_PROVIDERS)
-        if model.original is not None:
-            return open_session(model.original.SerializeToString(), settings)
-        proto = ModelProto()
-        proto.CopyFrom(model.proto)
-        weights = {}
-        for tensor in all_tensors(proto.graph):
-            if omitted_bytes(tensor):
-                _set_location(tensor)
-                kind = TensorType(_dtype(tensor), tuple(tensor.dims))
-                weights[tensor.name] = synthetic_like(kind, positive=True) / max(1, kind.elements) ** 0.5
-        return open_session(proto.SerializeToString(), settings, weights)
+        options = _options(settings)
+        if model.weights_missing:
+            proto, weights = _with_values(model.proto)
+            return open_session(proto.SerializeToString(), settings, weights)
+        if model.reshaped:
+            declared = ModelProto()
+            declared.CopyFrom(model.original or onnx.load(str(model.path)))
+            _rewrite_inputs(declared, model)
+            return open_session(declared.SerializeToString(), settings)
+        for symbol, size in model.symbols.items():
+            options.add_free_dimension_override_by_name(symbol, size)
+        content = str(model.path) if model.original is None else model.original.SerializeToString()
+        return ort.InferenceSession(content, options, providers=_PROVIDERS)
 
     def fingerprint(self) -> str:
         """The block size, which is what ONNX Runtime's choice of layers depends on."""
@@ -167,7 +178,9 @@ class OnnxRuntime:
         )
         lowered = onnx.load_from_string(
             ort.ModelCompiler(
-                _options(RuntimeSettings()), sample.SerializeToString(), graph_optimization_level=_LEVELS["all"]
+                _options(RuntimeSettings()),
+                sample.SerializeToString(),
+                graph_optimization_level=_LEVELS["all"],
             ).compile_to_bytes()
         )
         # A filter of one output channel is padded to one block.
@@ -178,25 +191,45 @@ def _dtype(tensor: TensorProto) -> str:
     return str(helper.tensor_dtype_to_np_dtype(tensor.data_type))
 
 
-def _free_dimensions(model: Model) -> dict[str, int]:
-    """The number that was chosen for each symbol of the model's inputs."""
-    assert model.path is not None
-    declared = onnx.load(str(model.path), load_external_data=False) if model.original is None else model.original
-    sizes = {}
+def _has_body(sequence: LayerSequence) -> bool:
+    return any("g" in value for layer in sequence.layers for value in layer.attributes.values())
+
+
+def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
+    """Give the inputs of the model as its owner wrote it the shapes that were asked for."""
+    fixed = {port.name: port for port in model.proto.graph.input}
     for port in declared.graph.input:
         if port.name in model.inputs:
-            dims = port.type.tensor_type.shape.dim
-            for dim, size in zip(dims, model.inputs[port.name].shape, strict=False):
-                if dim.dim_param:
-                    sizes[dim.dim_param] = size
-    return sizes
+            port.CopyFrom(fixed[port.name])
+    del declared.graph.value_info[:]
+    for port in declared.graph.output:
+        port.type.tensor_type.ClearField("shape")
 
 
-def _set_location(tensor: TensorProto) -> None:
-    del tensor.external_data[:]
-    for key, text in (("location", _WEIGHTS), ("offset", "0"), ("length", str(omitted_bytes(tensor)))):
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, text
+def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """A copy whose omitted values are synthetic, and the weights that are to be supplied with it."""
+    proto = ModelProto()
+    proto.CopyFrom(model)
+    weights = {}
+    supplied = len(proto.graph.initializer)  # all_tensors begins with those
+    for position, tensor in enumerate(all_tensors(proto)):
+        if not omitted_bytes(tensor):
+            continue
+        values = _weight_values(TensorType(_dtype(tensor), tuple(tensor.dims)))
+        if position < supplied:
+            set_location(tensor, _WEIGHTS)
+            weights[tensor.name] = values
+        else:  # onnxruntime takes weights from outside for the main graph only
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    return proto, weights
+
+
+def _weight_values(kind: TensorType) -> np.ndarray:
+    """Positive, so that no root or logarithm meets a negative; small, so that no chain of products overflows."""
+    values = synthetic_like(kind, positive=True)
+    if values.dtype.kind in "iub":
+        return values
+    return (values / max(1, kind.elements) ** 0.5).astype(values.dtype)
 
 
 def _placed(model: Model, folder: Path) -> tuple[ModelProto, Path]:
@@ -204,10 +237,10 @@ def _placed(model: Model, folder: Path) -> tuple[ModelProto, Path]:
     proto = ModelProto()
     proto.CopyFrom(model.proto)
     largest = 0
-    for tensor in all_tensors(proto.graph):
+    for tensor in all_tensors(proto):
         size = omitted_bytes(tensor)
         if size:
-            _set_location(tensor)
+            set_location(tensor, _WEIGHTS)
             largest = max(largest, size)
     with (folder / _WEIGHTS).open("wb") as file:
         file.truncate(largest)
@@ -233,33 +266,35 @@ def _compile(path: Path, level: str, name: str) -> ModelProto:
             get_initializer_location_func=keep_outside,
         )
         return onnx.load_from_string(compiler.compile_to_bytes())
-    except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+    except Exception as error:
         raise _refusal(name, error) from error
 
 
-def _observe(lowered: ModelProto, names: Sequence[str], model: Model) -> dict[str, TensorType]:
-    """Types of values that no inference finds, seen by running the lowered model once on synthetic inputs."""
-    proto = ModelProto()
-    proto.CopyFrom(lowered)
-    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
-    weights = {}
-    for tensor in all_tensors(proto.graph):
-        if omitted_bytes(tensor):
-            _set_location(tensor)
-            weights[tensor.name] = synthetic_like(TensorType(_dtype(tensor), tuple(tensor.dims)), positive=True)
+def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str, TensorType]:
+    """Types of values that no inference finds, seen by running the graph once on synthetic inputs.
+
+    Raises:
+        LoweringError: It does not run, or a value is no tensor.
+    """
+    proto, weights = _with_values(graph)
+    known = {port.name for port in proto.graph.output}
+    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
+    feeds = {name: synthetic_like(kind) for name, kind in model.inputs.items()}
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
-        feeds = {name: synthetic_like(kind) for name, kind in model.inputs.items()}
+        kinds = {port.name: port.type for port in session.get_outputs()}
         found = session.run(list(names), feeds)
-    except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
+    except Exception as error:
         raise LoweringError(
             f"{model.name}: the shapes of {', '.join(names)} depend on data, and running the model to see them "
             f"failed ({_first_line(error)}): give fixed shapes with --shape"
         ) from error
+    for name in names:
+        if not kinds[name].startswith("tensor("):
+            raise LoweringError(f"{model.name}: {name} is a {kinds[name]}: costmodel prices tensors only")
     return {
         name: TensorType(str(value.dtype), tuple(value.shape))
         for name, value in zip(names, found, strict=True)
-        if isinstance(value, np.ndarray)
     }
 
 
@@ -274,6 +309,4 @@ def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     line = text[0] if text else type(error).__name__
     # "[ONNXRuntimeError] : 10 : INVALID_GRAPH : Load model from /tmp/... failed:This is ..." - keep the end.
-    return line.rsplit("failed:", 1)[-1].rsplit("] : ", 1)[-1].strip().rstrip(".:")
-
-
+    return _PREFIX.sub("", line).rsplit("failed:", 1)[-1].strip().rstrip(".:")

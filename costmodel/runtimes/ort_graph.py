@@ -16,7 +16,7 @@ from costmodel.blocked import BLOCKED_DOMAIN, padded
 from costmodel.constants import data_of, dtype_name
 from costmodel.errors import LoweringError
 from costmodel.graph import ITEM_BYTES, Attributes, Layer, LayerGraph, TensorType
-from costmodel.model import MAX_TENSOR_BYTES
+from costmodel.shapes import MAX_TENSOR_BYTES
 from costmodel.operators import canonical_attributes, since_version
 
 __all__ = ["canonical_graph"]
@@ -32,7 +32,8 @@ def canonical_graph(
     lowered: ModelProto,
     *,
     simplified: Callable[[], ModelProto],
-    observe: Callable[[Sequence[str]], Types],
+    observe_source: Callable[[Sequence[str]], Types],
+    observe_lowered: Callable[[Sequence[str]], Types],
     block: int,
 ) -> LayerGraph:
     """The canonical graph of layers of one lowered model.
@@ -42,7 +43,8 @@ def canonical_graph(
         source: The model that was lowered, its input shapes fixed.
         lowered: What the runtime made of it.
         simplified: Gives the model with constants folded, on which shape inference finds more.
-        observe: Gives the types of named values of `lowered` by running it; the last resort.
+        observe_source: Gives the types of named values of `source` by running it.
+        observe_lowered: The same of `lowered`, for what only the runtime has a name for; the last resort.
         block: Channels in a block of this host's layout.
 
     Raises:
@@ -59,10 +61,17 @@ def canonical_graph(
         shapes.learn(_inferred(simplified()))
     data_dependent = frozenset(shapes.missing())
     if data_dependent:
-        shapes.learn(observe([n for n in shapes.order if n in data_dependent]), observed=True)
+        named = shapes.source_names({n for node in source.graph.node for n in node.output})
+        if named:
+            shapes.learn(observe_source(named))
+        unnamed = [n for n in shapes.order if n in shapes.missing()]
+        if unnamed:
+            shapes.learn(observe_lowered(unnamed), observed=True)
     holes = shapes.missing()
     if holes:
-        raise LoweringError(f"{name}: no shape is known for {', '.join(sorted(holes))}; give fixed shapes with --shape")
+        raise LoweringError(
+            f"{name}: no shape is known for {', '.join(sorted(holes))}; give fixed shapes with --shape"
+        )
     _check(name, shapes.types)
 
     trace = _Trace(source)
@@ -163,7 +172,12 @@ class _Shapes:
     """Types of every value of the lowered graph, filled in as more is learnt."""
 
     def __init__(
-        self, nodes: Sequence[NodeProto], lowered: ModelProto, origins: Mapping[str, str], block: int, opset: int
+        self,
+        nodes: Sequence[NodeProto],
+        lowered: ModelProto,
+        origins: Mapping[str, str],
+        block: int,
+        opset: int,
     ) -> None:
         self._nodes = nodes
         self._origins = origins
@@ -174,7 +188,9 @@ class _Shapes:
             t.name: TensorType(dtype_name(t.data_type), tuple(t.dims)) for t in lowered.graph.initializer
         }
         self.order = list(
-            dict.fromkeys(n for node in nodes for n in (*node.input, *node.output, *captured_names(node)) if n)
+            dict.fromkeys(
+                n for node in nodes for n in (*node.input, *node.output, *captured_names(node)) if n
+            )
         )
         self._blocked = self._find_blocked()
 
@@ -191,9 +207,16 @@ class _Shapes:
     def missing(self) -> set[str]:
         return {n for n in self.order if n not in self.types}
 
+    def source_names(self, made: set[str]) -> list[str]:
+        """What the source calls the missing values, as far as it makes them."""
+        names = (self._origins.get(n, n) for n in self.order if n not in self.types)
+        return [n for n in dict.fromkeys(names) if n in made]
+
     def learn(self, found: Types, *, observed: bool = False) -> None:
         """Take over what was found, then infer what follows from it, layer by layer."""
         for n in self.order:
+            if observed and n in self._blocked:
+                continue  # what runs is padded
             kind = found.get(n if observed else self._origins.get(n, n))
             if n not in self.types and kind is not None:
                 self.types[n] = TensorType(kind.dtype, kind.shape, n in self._blocked)
@@ -209,7 +232,9 @@ class _Shapes:
             return
         if node.domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder"):
             source = self.types[node.input[0]]
-            self.types[node.output[0]] = TensorType(source.dtype, source.shape, node.op_type == "ReorderInput")
+            self.types[node.output[0]] = TensorType(
+                source.dtype, source.shape, node.op_type == "ReorderInput"
+            )
             return
         try:
             schema = onnx.defs.get_schema(node.op_type, self._opset, "")
@@ -260,9 +285,13 @@ def _type_proto(kind: TensorType) -> TypeProto:
 def _check(name: str, types: Mapping[str, TensorType]) -> None:
     for value, kind in types.items():
         if kind.dtype not in ITEM_BYTES:
-            raise LoweringError(f"{name}: {value} has elements of type {kind.dtype}: costmodel prices numbers only")
+            raise LoweringError(
+                f"{name}: {value} has elements of type {kind.dtype}: costmodel prices numbers only"
+            )
         if kind.nbytes > MAX_TENSOR_BYTES:
-            raise LoweringError(f"{name}: {value} would have the absurd shape {list(kind.shape)}: check the input shapes")
+            raise LoweringError(
+                f"{name}: {value} would have the absurd shape {list(kind.shape)}: check the input shapes"
+            )
 
 
 class _Trace:
@@ -364,5 +393,3 @@ def _attributes(
         [types[n].shape if n else () for n in node.input],
         [types[n].shape if n else () for n in node.output],
     )
-
-

@@ -1,0 +1,186 @@
+"""Benchmark what is missing: each unique sequence once per system, resumable at any moment."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from costmodel.capability import measure_capabilities
+from costmodel.errors import LoweringError, MeasurementError
+from costmodel.host import circumstances
+from costmodel.lock import measuring_lock
+from costmodel.measurement import Measurement, Protocol, is_data_dependent, measure, now, pinned, reference_sequence
+from costmodel.model import Model
+from costmodel.runtimes import Runner, Runtime
+from costmodel.sequence import LayerSequence
+from costmodel.store import Store
+from costmodel.systems import System, check_same
+
+__all__ = ["Bench", "BenchReport", "Progress"]
+
+# Called with (done, total, what is next); seconds left are the caller's to compute and show.
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class BenchReport:
+    """What one run of the benchmark did.
+
+    Attributes:
+        measured: Sequences and models timed in this run.
+        reused: Those that had been measured before.
+        unstable: Of the measured ones, those whose rounds never agreed.
+        failed: Reason for each signature or model that would not run.
+        left: Those that the budget did not reach.
+        seconds: Wall-clock time of this run.
+    """
+
+    measured: int = 0
+    reused: int = 0
+    unstable: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    left: int = 0
+    seconds: float = 0.0
+
+
+class Bench:
+    """A host, a runtime and a store, ready to measure: holds the measuring lock and the pinned CPUs while open.
+
+    Use as a context manager. Entering measures what the system can do, if the store does not know yet.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        system: System,
+        runtime: Runtime,
+        *,
+        protocol: Protocol | None = None,
+        lock: Callable[[], Any] = measuring_lock,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """Prepare to measure.
+
+        Args:
+            store: Where results go, each as soon as it is there.
+            system: This host under the name that the records will carry.
+            runtime: What runs the networks.
+            protocol: How to time; the default is the one that data sets are made with.
+            lock: Gives the context in which this process alone measures.
+            clock_ns: A monotonic clock, in nanoseconds.
+        """
+        self.store = store
+        self.system = system
+        self._runtime = runtime
+        self._protocol = protocol or Protocol()
+        self._lock = lock
+        self._clock_ns = clock_ns
+
+    def __enter__(self) -> "Bench":
+        """Take the lock and the CPUs, and get to know the system.
+
+        Raises:
+            HostBusyError: Another process is measuring.
+            SystemMismatchError: The name belongs to another machine, runtime or setting.
+        """
+        known = self.store.systems().get(self.system.name)
+        if known is not None and not self.system.asserted:
+            check_same(known, self.system)
+            self.system = replace(self.system, capabilities=known.capabilities)
+        with ExitStack() as stack:
+            stack.enter_context(self._lock())
+            self._cpus = stack.enter_context(pinned(self.system.settings.threads))
+            if not self.system.capabilities:
+                found = measure_capabilities(self._runtime, self.system.settings, self._clock_ns)
+                self.system = replace(self.system, capabilities=found)
+            if known is None:
+                self.store.put_system(self.system)
+            self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
+            self._held = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the CPUs and the lock back."""
+        self._held.close()
+
+    def run(
+        self,
+        sequences: Iterable[LayerSequence],
+        models: Mapping[str, tuple[LayerSequence, Model]] | None = None,
+        *,
+        budget_s: float | None = None,
+        progress: Progress | None = None,
+        again: bool = False,
+    ) -> BenchReport:
+        """Measure what the store does not have.
+
+        Args:
+            sequences: What to measure, the most important first.
+            models: Whole models by name, each with its graph as one sequence, measured end to end after them.
+            budget_s: No measurement starts later than this; None for no limit.
+            progress: Told before each measurement.
+            again: Measure once more what was measured before, as a repeat.
+        """
+        started = time.monotonic()
+        report = BenchReport()
+        models = dict(models or {})
+        unique = {sequence.signature: sequence for sequence in sequences}
+        known = set() if again else set(self.store.latencies_us(self.system.name))
+        # (label, signature's owner, what opens it); loading happens when its turn comes.
+        waiting: list[tuple[str, LayerSequence, Callable[[], Runner]]] = [
+            (sequence.kind, sequence, lambda s=sequence: self._runtime.open_sequence(s, self.system.settings))  # type: ignore[misc]
+            for signature, sequence in unique.items()
+            if signature not in known
+        ]
+        waiting += [
+            (name, whole, lambda m=model: self._runtime.open_model(m, self.system.settings))  # type: ignore[misc]
+            for name, (whole, model) in models.items()
+            if whole.signature not in known
+        ]
+        report.reused = len(unique) + len(models) - len(waiting)
+        self.store.put_sequences([*unique.values(), *(whole for whole, _ in models.values())])
+        for done, (label, sequence, opened) in enumerate(waiting):
+            if budget_s is not None and time.monotonic() - started >= budget_s:
+                report.left = len(waiting) - done
+                break
+            if progress is not None:
+                progress(done, len(waiting), label)
+            try:
+                measurement = self.measure(sequence, opened())
+            except (MeasurementError, LoweringError) as error:
+                report.failed[label if len(sequence.layers) > 1 else sequence.signature] = str(error)
+                continue
+            self.store.put_measurement(self.system.name, measurement)
+            report.measured += 1
+            report.unstable += not measurement.stable
+        if progress is not None:
+            progress(len(waiting) - report.left, len(waiting), "")
+        report.seconds = time.monotonic() - started
+        return report
+
+    def measure(self, sequence: LayerSequence, runner: Runner) -> Measurement:
+        """Time one loaded network under this bench's protocol, without storing it."""
+        before = circumstances()
+        rounds, references, stable = measure(
+            runner, self._reference, self.system.capabilities["reference_us"], self._protocol, self._clock_ns
+        )
+        return Measurement(
+            signature=sequence.signature,
+            rounds_us=rounds,
+            reference_us=references,
+            stable=stable,
+            data_dependent=is_data_dependent(sequence),
+            circumstances={
+                "protocol": self._protocol.version,
+                "runtime": f"{self.system.runtime} {self._runtime.version}",
+                "level": self.system.settings.level,
+                "threads": self.system.settings.threads,
+                "spinning": self.system.settings.spinning,
+                "cpus": list(self._cpus),
+                "asserted": self.system.asserted,
+                "before": before,
+                "after": circumstances(),
+            },
+            measured_at=now(),
+        )

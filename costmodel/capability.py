@@ -1,0 +1,48 @@
+"""What a system can do: the few numbers that every analytical bound is made of, measured through its runtime."""
+
+import time
+from collections.abc import Callable
+
+from costmodel.graph import TensorType
+from costmodel.measurement import capability_latency_us, reference_sequence
+from costmodel.runtimes import Runtime, RuntimeSettings
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
+
+__all__ = ["measure_capabilities"]
+
+_GEMM_SIZE = 1024
+_STREAM_ELEMENTS = 1 << 24  # 64 MiB in and 64 MiB out: beyond any last-level cache's share of one core
+
+
+def measure_capabilities(
+    runtime: Runtime, settings: RuntimeSettings, clock_ns: Callable[[], int] = time.perf_counter_ns
+) -> dict[str, float]:
+    """Measure this host through `runtime`; takes about two seconds.
+
+    Returns:
+        "gemm_gflops": sustained float32 matrix product, 10^9 operations a second.
+        "memory_gbps": bytes read and written by a streaming layer, 10^9 a second.
+        "dispatch_us": one call of a network that does nothing.
+        "reference_us": the reference kernel on the quiet machine.
+    """
+
+    def latency_us(sequence: LayerSequence) -> float:
+        return capability_latency_us(runtime.open_sequence(sequence, settings), clock_ns)
+
+    gemm_us = latency_us(reference_sequence(_GEMM_SIZE))
+    stream_us = latency_us(_elementwise("Relu", (_STREAM_ELEMENTS,)))
+    return {
+        "gemm_gflops": 2 * _GEMM_SIZE**3 / gemm_us / 1e3,
+        "memory_gbps": 2 * 4 * _STREAM_ELEMENTS / stream_us / 1e3,
+        "dispatch_us": latency_us(_elementwise("Identity", (1,))),
+        "reference_us": latency_us(reference_sequence()),
+    }
+
+
+def _elementwise(op_type: str, shape: tuple[int, ...]) -> LayerSequence:
+    kind = TensorType("float32", shape)
+    return LayerSequence(
+        layers=(SequenceLayer(op_type, "", 1 if op_type == "Identity" else 6, {}, (0,), (1,)),),
+        values=(Value(kind, "input"), Value(kind, "internal")),
+        outputs=(1,),
+    )

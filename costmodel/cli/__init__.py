@@ -1,0 +1,40 @@
+"""The command line: parse, validate with a plain sentence, one call, an exit code."""
+
+import os
+import sys
+
+import typer
+
+from costmodel.errors import CostModelError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="costmodel",
+    help="What will this neural network cost on that machine, without running it there?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """Run the command line; exit 0 when done, 1 on an error of costmodel's, 2 on wrong usage, 130 on Ctrl-C."""
+    try:
+        app()
+    except CostModelError as error:
+        sys.stderr.write(f"costmodel: {error}\n")
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("costmodel: stopped; what was measured is kept, run the same command to go on\n")
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough
+        raise SystemExit(0) from None
+
+
+# Each command registers itself on `app`.
+from costmodel.cli import bench, decompose, predict, systems, tour, train, transfer  # noqa: E402
+
+assert all((bench, decompose, predict, systems, tour, train, transfer))

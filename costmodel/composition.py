@@ -1,0 +1,105 @@
+"""Composition: from the costs of sequences to the latency of a model."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["COMPOSITIONS", "SOURCES", "Cost", "Uncertainty", "compose", "critical_path"]
+
+COMPOSITIONS = ("sequential", "parallel")
+SOURCES = ("measured", "predicted", "extrapolated", "unpriced")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Latency of one sequence on one system.
+
+    Attributes:
+        latency_us: Of back-to-back runs on the quiet machine.
+        interval_us: Where it lies with the level of the estimate.
+        source: One of `SOURCES`; an unpriced cost has latency 0 and appears only in partial estimates.
+        kind: Operator types; errors of predictions of one kind are taken as fully correlated.
+    """
+
+    latency_us: float
+    interval_us: tuple[float, float]
+    source: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """What is known about the error of a composed latency beyond its parts.
+
+    Attributes:
+        scale: Factor on the width that the parts give, so that held-out models are covered.
+        construction: Half-width, in log latency, of (sum of measured layers) / (whole model).
+    """
+
+    scale: float = 1.0
+    construction: float = 0.0
+
+
+def critical_path(latencies_us: Sequence[float], needs: Sequence[Sequence[int]]) -> list[int]:
+    """Positions along the dearest chain of sequences, in execution order.
+
+    Args:
+        latencies_us: Cost of each sequence, in execution order.
+        needs: For each sequence the positions of those that it reads from, all earlier ones.
+    """
+    if not latencies_us:
+        return []
+    finish: list[float] = []
+    before: list[int | None] = []
+    for latency, needed in zip(latencies_us, needs, strict=True):
+        last = max(needed, key=finish.__getitem__, default=None)
+        before.append(last)
+        finish.append(latency + (finish[last] if last is not None else 0.0))
+    position: int | None = max(range(len(finish)), key=finish.__getitem__)
+    path = []
+    while position is not None:
+        path.append(position)
+        position = before[position]
+    return path[::-1]
+
+
+def compose(
+    costs: Sequence[Cost],
+    needs: Sequence[Sequence[int]],
+    composition: str = "sequential",
+    uncertainty: Uncertainty | None = None,
+) -> tuple[float, tuple[float, float]]:
+    """The latency of a model and its interval, in microseconds.
+
+    Args:
+        costs: Of its sequences, in execution order.
+        needs: For each sequence the positions of those that it reads from.
+        composition: "sequential" sums every sequence, "parallel" those along the critical path.
+        uncertainty: Errors beyond those of the parts.
+    """
+    if composition not in COMPOSITIONS:
+        raise ValueError(f"composition must be one of {', '.join(COMPOSITIONS)}, not {composition!r}")
+    uncertainty = uncertainty or Uncertainty()
+    chosen = list(costs)
+    if composition == "parallel":
+        chosen = [costs[i] for i in critical_path([cost.latency_us for cost in costs], needs)]
+    latency = sum(cost.latency_us for cost in chosen)
+    below = _width([(c, c.latency_us - c.interval_us[0]) for c in chosen], latency, uncertainty)
+    above = _width([(c, c.interval_us[1] - c.latency_us) for c in chosen], latency, uncertainty)
+    return latency, (max(0.0, latency - below), latency + above)
+
+
+def _width(widths: Sequence[tuple[Cost, float]], latency_us: float, uncertainty: Uncertainty) -> float:
+    """Width of the sum: linear within a kind of predicted sequence, in quadrature between kinds.
+
+    A regressor that is wrong about one convolution is wrong about its siblings in the same direction; noise of
+    measurements has no such memory.
+    """
+    measured = sum(width**2 for cost, width in widths if cost.source == "measured")
+    by_kind: dict[str, float] = {}
+    for cost, width in widths:
+        if cost.source != "measured":
+            by_kind[cost.kind] = by_kind.get(cost.kind, 0.0) + width
+    predicted = sum(width**2 for width in by_kind.values()) * uncertainty.scale**2
+    construction = (latency_us * math.expm1(uncertainty.construction)) ** 2
+    return math.sqrt(measured + predicted + construction)

@@ -1,0 +1,127 @@
+"""Decoys: plausible sequences of no model, mixed into a suite so that it does not give its models away.
+
+A decoy is a real sequence in which one size that occurs in it (a number of channels, a resolution) is another one
+everywhere. What follows from the sizes is inferred anew, layer by layer, so that a decoy runs like any sequence.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from onnx import TensorProto, helper
+
+from costmodel.blocked import BLOCKED_DOMAIN
+from costmodel.constants import data_type_of
+from costmodel.graph import Attributes, TensorType
+from costmodel.inference import infer_node
+from costmodel.network import make_node, value_name
+from costmodel.operators import COMMON_OPSET, opset_for
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
+
+__all__ = ["make_decoys"]
+
+# Smaller numbers are windows, strides and colour channels, which are the same in most models.
+_LEAST_SIZE = 8
+_FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
+_TRIES_EACH = 50
+
+
+def make_decoys(
+    sequences: Sequence[LayerSequence], count: int, *, seed: int = 0, runs: Callable[[LayerSequence], bool]
+) -> list[LayerSequence]:
+    """Up to `count` distinct decoys, fewer if the sequences do not vary enough.
+
+    Args:
+        sequences: Real ones, none of which is returned.
+        count: How many decoys.
+        seed: The same seed and sequences give the same decoys.
+        runs: Says whether a candidate really runs.
+    """
+    rng = random.Random(seed)  # noqa: S311 - a choice of shapes, no secret
+    known = {sequence.signature for sequence in sequences}
+    decoys: list[LayerSequence] = []
+    for _ in range(count * _TRIES_EACH):
+        if len(decoys) == count or not sequences:
+            break
+        candidate = _resized(rng.choice(sequences), rng)
+        if candidate is not None and candidate.signature not in known and runs(candidate):
+            known.add(candidate.signature)
+            decoys.append(candidate)
+    return decoys
+
+
+def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
+    sizes = sorted(
+        {d for v in sequence.values if v.role != "internal" for d in v.type.shape if d >= _LEAST_SIZE}
+    )
+    if not sizes:
+        return None
+    old = rng.choice(sizes)
+    # Whole blocks stay whole blocks: what no host would lay out in blocks is not plausible.
+    unit = next(u for u in (16, 8, 4, 1) if old % u == 0)
+    new = max(unit, round(old * rng.choice(_FACTORS) / unit) * unit)
+    if new == old:
+        return None
+    return _with_size(sequence, old, new)
+
+
+def _with_size(sequence: LayerSequence, old: int, new: int) -> LayerSequence | None:
+    """The sequence with `new` for `old`; None where the layers do not fit together then."""
+
+    def other(size: Any) -> Any:
+        return new if size == old else size
+
+    values = [
+        value
+        if value.role == "internal"
+        else Value(
+            replace(value.type, shape=tuple(map(other, value.type.shape))),
+            value.role,
+            None if value.data is None else tuple(map(other, value.data)),
+        )
+        for value in sequence.values
+    ]
+    layers = tuple(
+        replace(layer, attributes=_with_size_in(layer.attributes, old, new)) for layer in sequence.layers
+    )
+    opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in layers])
+    for layer in layers:
+        made = _outputs(layer, values, opset)
+        if made is None:
+            return None
+        for index, kind in made.items():
+            values[index] = replace(values[index], type=kind)
+    return LayerSequence(layers, tuple(values), sequence.outputs)
+
+
+def _with_size_in(attributes: Attributes, old: int, new: int) -> Attributes:
+    named = ("group", "channels")
+    return {n: {"i": new} if n in named and v == {"i": old} else v for n, v in attributes.items()}
+
+
+def _outputs(layer: SequenceLayer, values: Sequence[Value], opset: int) -> dict[int, TensorType] | None:
+    outputs = [index for index in layer.outputs if index >= 0]
+    if layer.domain == BLOCKED_DOMAIN and layer.op_type.startswith("Reorder"):
+        source = values[layer.inputs[0]].type
+        return {outputs[0]: replace(source, blocked=values[outputs[0]].type.blocked)}
+    if layer.captured:
+        return None
+    types = {value_name(i): values[i].type for i in layer.inputs if i >= 0}
+    tensors: dict[str, TensorProto] = {}
+    for index in layer.inputs:
+        if index >= 0 and values[index].data is not None:
+            value = values[index]
+            name = value_name(index)
+            tensors[name] = helper.make_tensor(
+                name, data_type_of(value.type.dtype), value.type.shape, list(value.data or ())
+            )
+    version = COMMON_OPSET if layer.domain else opset
+    if layer.op_type in ("MaxPool", "AveragePool", "GlobalAveragePool") and layer.domain:
+        version = 17  # the last that takes the attributes of the blocked pools
+    found = infer_node(make_node("", layer), types, tensors, version)
+    if any(value_name(index) not in found for index in outputs):
+        return None
+    return {
+        index: replace(found[value_name(index)], blocked=values[index].type.blocked) for index in outputs
+    }

@@ -1,0 +1,105 @@
+"""The estimate: the composed latency of a model on a system, with its interval and where every part came from."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from costmodel.composition import SOURCES, Cost
+
+__all__ = ["Estimate", "LayerEstimate", "PredictorId"]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorId:
+    """Name and version of the regressor that answered; both "none" when everything was measured."""
+
+    name: str = "none"
+    version: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerEstimate:
+    """One row of an estimate: a sequence, by the names of its layers, with its cost."""
+
+    name: str
+    op_type: str
+    signature: str
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a model will cost on a system.
+
+    Attributes:
+        model: Name of the model.
+        system: Name of the system.
+        latency_us: Of back-to-back runs on the quiet machine.
+        interval_us: Where `latency_us` lies with probability `interval_level`.
+        interval_level: For example 0.9.
+        jitter: Factor from the quiet latency to each quantile that users see: "p50", "p90", "p99".
+        composition: "sequential" or "parallel".
+        granularity: The most layers in a sequence.
+        layers: The sequences in execution order.
+        predictor: Which regressor answered for those not measured.
+        warnings: What the reader should know, one sentence each.
+    """
+
+    model: str
+    system: str
+    latency_us: float
+    interval_us: tuple[float, float]
+    interval_level: float
+    jitter: Mapping[str, float]
+    composition: str
+    granularity: int
+    layers: Sequence[LayerEstimate]
+    predictor: PredictorId
+    warnings: Sequence[str] = ()
+
+    @property
+    def quantiles_us(self) -> dict[str, float]:
+        """Latencies that users of the noisy machine will see."""
+        return {name: self.latency_us * factor for name, factor in self.jitter.items()}
+
+    @property
+    def coverage(self) -> dict[str, float]:
+        """Share of the summed latency by source; they add up to 1."""
+        by_source: Counter[str] = Counter()
+        for layer in self.layers:
+            by_source[layer.cost.source] += layer.cost.latency_us  # type: ignore[assignment]  # Counter of floats
+        total = sum(by_source.values())
+        return {source: by_source[source] / total if total else 0.0 for source in SOURCES if source != "unpriced"}
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Layers without a cost; only a partial estimate has any."""
+        return tuple(layer.name for layer in self.layers if layer.cost.source == "unpriced")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `costmodel predict --json` prints."""
+        return {
+            "model": self.model,
+            "system": self.system,
+            "latency_us": self.latency_us,
+            "interval_us": list(self.interval_us),
+            "interval_level": self.interval_level,
+            "quantiles_us": self.quantiles_us,
+            "composition": self.composition,
+            "granularity": self.granularity,
+            "coverage": self.coverage,
+            "layers": [
+                {
+                    "name": layer.name,
+                    "op_type": layer.op_type,
+                    "signature": layer.signature,
+                    "latency_us": layer.cost.latency_us,
+                    "interval_us": list(layer.cost.interval_us),
+                    "source": layer.cost.source,
+                }
+                for layer in self.layers
+            ],
+            "predictor": {"name": self.predictor.name, "version": self.predictor.version},
+            "warnings": list(self.warnings),
+        }

@@ -1,0 +1,60 @@
+"""Where costmodel keeps what it makes."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Home", "find_home"]
+
+_CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folders of one installation.
+
+    Attributes:
+        root: `COSTMODEL_HOME` if set; the checkout when run from one; else the user's data folder.
+    """
+
+    root: Path
+
+    @property
+    def data(self) -> Path:
+        """Stores, trained regressors, caches."""
+        return self.root / "data"
+
+    @property
+    def store_url(self) -> str:
+        """The default store: SQLite, embedded."""
+        return f"sqlite:///{self.data / 'costmodel.db'}"
+
+    @property
+    def bundles(self) -> Path:
+        """Trained regressors, a folder for each system."""
+        return self.data / "regressors"
+
+    @property
+    def cache(self) -> Path:
+        """Lowered graphs; may be deleted at any time."""
+        return self.data / "cache"
+
+    @property
+    def tracking(self) -> Path:
+        """MLflow's default store."""
+        return self.root / "mlruns"
+
+
+def find_home() -> Home:
+    """The home of this installation, its data folder made if need be."""
+    configured = os.environ.get("COSTMODEL_HOME")
+    if configured:
+        root = Path(configured).expanduser().resolve()
+    elif (_CHECKOUT / "pyproject.toml").exists() and (_CHECKOUT / "data").is_dir():
+        root = _CHECKOUT
+    else:
+        base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        root = Path(base) / "costmodel"
+    home = Home(root)
+    home.data.mkdir(parents=True, exist_ok=True)
+    return home

@@ -1,0 +1,299 @@
+"""What this host is, read from the kernel's own files; whatever is absent or unreadable is left unknown.
+
+Ready-made probes are wrong about caches (py-cpuinfo) or miss VNNI (archspec): /proc and /sys are the source.
+"""
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+__all__ = ["Host", "circumstances", "microarchitecture", "probe_host"]
+
+_LIVE = Path("/")
+_CPU = "sys/devices/system/cpu"
+
+# The flags that choose between kernels of a runtime. Hosts are compared by them, so one more here makes every
+# stored system that has it look like another host.
+_ISA = frozenset((
+    "sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni",
+    "avx512_bf16", "avx512_fp16", "avx_vnni", "avx_vnni_int8", "amx_tile", "amx_int8", "amx_bf16",
+    "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2", "sme",
+))  # fmt: skip
+# After Linux's amd.c and intel-family.h. A slug is part of a default name: never rename one.
+_AMD = {
+    0x17: ((0x00, 0x2F, "zen1"), (0x30, 0xFF, "zen2")),
+    0x19: ((0x10, 0x1F, "zen4"), (0x60, 0xAF, "zen4"), (0x00, 0x5F, "zen3")),
+    0x1A: ((0x50, 0x5F, "zen6"), (0x80, 0xAF, "zen6"), (0xC0, 0xCF, "zen6"), (0x00, 0x7F, "zen5")),
+}
+_INTEL_FAMILY_6 = {
+    0x2D: "sandy-bridge-ep", 0x3E: "ivy-bridge-ep", 0x3F: "haswell-ep", 0x4F: "broadwell-ep",
+    0x56: "broadwell-de", 0x6A: "icelake-sp", 0x6C: "icelake-sp", 0x8F: "sapphire-rapids",
+    0xCF: "emerald-rapids", 0xAD: "granite-rapids", 0xAE: "granite-rapids", 0xAF: "sierra-forest",
+    0x3C: "haswell", 0x5E: "skylake", 0x8E: "kaby-lake", 0x9E: "kaby-lake", 0x97: "alder-lake",
+    0x9A: "alder-lake", 0xB7: "raptor-lake", 0xBA: "raptor-lake", 0xAA: "meteor-lake",
+}  # fmt: skip
+_ARM_PARTS = {0xD0C: "neoverse-n1", 0xD40: "neoverse-v1", 0xD49: "neoverse-n2", 0xD4F: "neoverse-v2"}
+_ARM_IMPLEMENTERS = {0x41: "ARM", 0x48: "HiSilicon", 0x51: "Qualcomm", 0x61: "Apple", 0xC0: "Ampere"}
+# First match wins: Nitro also offers kvm-clock.
+_HYPERVISORS = {"amazon ec2": "nitro", "xen": "xen", "vmware": "vmware", "hyperv": "hyper-v", "kvm": "kvm"}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The hardware that a process sees, and how much of it the process may use.
+
+    Attributes:
+        vendor: As in CPUID, "GenuineIntel"; on ARM the implementer; "" when unknown.
+        model_name: The processor's brand string.
+        family: CPUID family; on ARM the architecture version. 0 when unknown.
+        model: CPUID model; on ARM the part number. 0 when unknown.
+        stepping: CPUID stepping; on ARM the revision. 0 when unknown.
+        microarchitecture: Slug such as "zen5" or "skylake-x"; "" when not in our table.
+        architecture: Instruction set family: "x86_64", "aarch64".
+        physical_cores: Cores of the host.
+        logical_cpus: Hardware threads that this process may be scheduled on (its affinity).
+        logical_cpus_total: Hardware threads of the host.
+        threads_per_core: Hardware threads of one core.
+        sockets: Processor packages.
+        numa_nodes: Memory nodes.
+        l1d_bytes: Level 1 data cache of one core; 0 when unknown.
+        l2_bytes: Level 2 cache of one core; 0 when unknown.
+        l3_bytes: One instance of the level 3 cache, not their sum; 0 when there is none or it is unknown.
+        l3_shared_cpus: Hardware threads that share that instance; 0 when there is none or it is unknown.
+        isa: Instruction set extensions that matter for inference, sorted, by the kernel's names.
+        memory_bytes: Main memory; 0 when unknown.
+        base_clock_mhz: Nominal clock; None when unreadable.
+        max_clock_mhz: Highest clock; None when unreadable, as in most virtual machines.
+        hypervisor: "kvm", "nitro", "xen", ...; "unknown" when there is one; "" on bare metal.
+        cpu_quota: CPUs' worth of time that the container may use, fractions too; None when unlimited.
+        governor: Frequency governor of the kernel; None when absent.
+        smt_active: Whether simultaneous multithreading is on; None when the kernel does not say.
+    """
+
+    vendor: str = ""
+    model_name: str = ""
+    family: int = 0
+    model: int = 0
+    stepping: int = 0
+    microarchitecture: str = ""
+    architecture: str = ""
+    physical_cores: int = 1
+    logical_cpus: int = 1
+    logical_cpus_total: int = 1
+    threads_per_core: int = 1
+    sockets: int = 1
+    numa_nodes: int = 1
+    l1d_bytes: int = 0
+    l2_bytes: int = 0
+    l3_bytes: int = 0
+    l3_shared_cpus: int = 0
+    isa: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    base_clock_mhz: float | None = None
+    max_clock_mhz: float | None = None
+    hypervisor: str = ""
+    cpu_quota: float | None = None
+    governor: str | None = None
+    smt_active: bool | None = None
+
+    @property
+    def vector_bits(self) -> int:
+        """Width of the widest vectors; 128, which every 64-bit processor has, where nothing wider shows."""
+        if "avx512f" in self.isa:
+            return 512
+        return 256 if "avx" in self.isa else 128
+
+    @property
+    def effective_cpus(self) -> int:
+        """Whole CPUs that this process can keep busy: affinity and container quota together, at least 1."""
+        quota = self.logical_cpus if self.cpu_quota is None else int(self.cpu_quota)
+        return max(1, min(self.logical_cpus, quota))
+
+    def facts(self) -> dict[str, Any]:
+        """A JSON-able form, read back by `from_facts`."""
+        return {**asdict(self), "isa": list(self.isa)}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> "Host":
+        """The host that `facts` wrote down; facts of a later version are ignored, missing ones unknown."""
+        known = {name: facts[name] for name in (f.name for f in fields(cls)) if name in facts}
+        return cls(**{**known, "isa": tuple(facts.get("isa", ()))})
+
+
+def probe_host(root: Path = _LIVE) -> Host:
+    """What the host is; `root` stands for "/" so that a copy of another host's files can be probed.
+
+    Only under the real root do psutil and the scheduler answer for what the files leave out. Probe before
+    pinning threads: the affinity of the calling thread is part of the answer.
+    """
+    live = root == _LIVE
+    processors = {_int(p["processor"]): p for p in _cpuinfo(root)}
+    online = _cpu_list(_read(root / _CPU / "online")) or set(processors)
+    total = len(processors) or len(online) or (live and os.cpu_count()) or 1
+    allowed = _cpu_list(_field(root / "proc/self/status", "Cpus_allowed_list"))
+    if live and hasattr(os, "sched_getaffinity"):
+        allowed = set(os.sched_getaffinity(0))
+    usable = allowed or online or {0}
+    # On a hybrid processor the facts are those of the first CPU that we may use.
+    cpu = processors.get(min(usable)) or next(iter(processors.values()), {})
+    own = root / _CPU / f"cpu{min(usable)}"
+    flags = frozenset((cpu.get("flags") or cpu.get("Features", "")).split())
+    vendor = cpu.get("vendor_id") or _ARM_IMPLEMENTERS.get(_int(cpu.get("CPU implementer", "")), "")
+    family = _int(cpu.get("cpu family") or cpu.get("CPU architecture", ""))
+    model = _int(cpu.get("model") or cpu.get("CPU part", ""))
+    stepping = _int(cpu.get("stepping") or cpu.get("CPU revision", ""))
+    topology = [path / "topology" for path in (root / _CPU).glob("cpu[0-9]*")]
+    cores_cpus = [_read(t / "core_cpus_list") or _read(t / "thread_siblings_list") for t in topology]
+    siblings = {frozenset(_cpu_list(text)) for text in cores_cpus} - {frozenset()}
+    numbered = {(p.get("physical id", "0"), p["core id"]) for p in processors.values() if "core id" in p}
+    packages = {_read(t / "physical_package_id") for t in topology} - {""} or {p for p, _ in numbered}
+    cores = len(siblings or numbered) or (live and psutil.cpu_count(logical=False)) or total
+    l1d, l2, l3 = _caches(own)
+    memory_kib = _int(_field(root / "proc/meminfo", "MemTotal"))
+    return Host(
+        vendor=vendor,
+        model_name=cpu.get("model name", "") or (platform.processor() if live and not processors else ""),
+        family=family,
+        model=model,
+        stepping=stepping,
+        microarchitecture=microarchitecture(vendor, family, model, stepping),
+        architecture=platform.machine(),
+        physical_cores=cores,
+        logical_cpus=len(usable) if processors or online else total,
+        logical_cpus_total=total,
+        threads_per_core=max(map(len, siblings), default=max(1, total // cores)),
+        sockets=max(1, len(packages)),
+        numa_nodes=max(1, len(list((root / "sys/devices/system/node").glob("node[0-9]*")))),
+        l1d_bytes=l1d[0],
+        l2_bytes=l2[0],
+        l3_bytes=l3[0],
+        l3_shared_cpus=l3[1],
+        isa=tuple(sorted(_ISA & flags)),
+        memory_bytes=memory_kib * 1024 or (psutil.virtual_memory().total if live else 0),
+        base_clock_mhz=_base_clock_mhz(own, cpu),
+        max_clock_mhz=_mhz(_read(own / "cpufreq/cpuinfo_max_freq"), 1e3),
+        hypervisor=_hypervisor(root, flags),
+        cpu_quota=_cpu_quota(root),
+        governor=_read(own / "cpufreq/scaling_governor") or None,
+        smt_active={"0": False, "1": True}.get(_read(root / _CPU / "smt/active")),
+    )
+
+
+def circumstances(root: Path = _LIVE) -> dict[str, Any]:
+    """What varies on this host while it measures; None where the kernel does not say.
+
+    Two readings of `steal_ticks` (time that the hypervisor gave to others) and `cpu_ticks` (all time) give
+    the share stolen in between. `clock_mhz` is that of the fastest CPU, since an idle one may be asleep.
+    """
+    load = re.match(r"[0-9]+\.[0-9]+", _read(root / "proc/loadavg"))
+    line = _read(root / "proc/stat").partition("\n")[0].split()
+    # Guest time is the 9th and 10th column and already counted in the first two.
+    ticks = [_int(t) for t in line[1:9]] if line[:1] == ["cpu"] else []
+    clocks = [_mhz(p.get("cpu MHz", "")) for p in _cpuinfo(root)]
+    clocks += [_mhz(_read(f), 1e3) for f in (root / _CPU).glob("cpu[0-9]*/cpufreq/scaling_cur_freq")]
+    return {
+        "governor": _read(root / _CPU / "cpu0/cpufreq/scaling_governor") or None,
+        "load_1m": float(load[0]) if load else None,
+        "steal_ticks": ticks[7] if len(ticks) == 8 else None,
+        "cpu_ticks": sum(ticks) if ticks else None,
+        "clock_mhz": max((mhz for mhz in clocks if mhz), default=None),
+    }
+
+
+def microarchitecture(vendor: str, family: int, model: int, stepping: int) -> str:
+    """Slug of the core's design, "" when it is not in our table."""
+    if vendor == "AuthenticAMD":
+        return next((slug for first, last, slug in _AMD.get(family, ()) if first <= model <= last), "")
+    if vendor == "GenuineIntel" and family == 6:
+        if model == 0x55:
+            return "cooper-lake" if stepping >= 10 else "cascade-lake" if stepping >= 5 else "skylake-x"
+        return _INTEL_FAMILY_6.get(model, "")
+    return _ARM_PARTS.get(model, "") if vendor == "ARM" else ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _int(text: str) -> int:
+    """0 for what is no number; ARM's are hexadecimal."""
+    return int(text, 0) if re.fullmatch(r"0x[0-9a-f]+|0|[1-9][0-9]*", text) else 0
+
+
+def _mhz(text: str, hz: float = 1e6) -> float | None:
+    """A clock written in units of `hz`; None for 0, the kernel's way of not knowing, and for no number."""
+    return (round(float(text) * hz / 1e6, 3) or None) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else None
+
+
+def _field(path: Path, name: str) -> str:
+    """The first word after `name` in a file of "name: value" lines."""
+    found = re.search(rf"^{name}:\s*(\S+)", _read(path), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _cpuinfo(root: Path) -> list[dict[str, str]]:
+    """One mapping per online processor."""
+    blocks = re.split(r"\n\s*\n", _read(root / "proc/cpuinfo"))
+    pairs = [[line.partition(":") for line in block.splitlines()] for block in blocks]
+    parsed = [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
+    return [processor for processor in parsed if "processor" in processor]
+
+
+def _cpu_list(text: str) -> set[int]:
+    """The CPUs in the kernel's list form: "0-3,8"."""
+    bounds = [(first, last or first) for first, _, last in (part.partition("-") for part in text.split(","))]
+    return {cpu for a, b in bounds if a.isdecimal() and b.isdecimal() for cpu in range(int(a), int(b) + 1)}
+
+
+def _caches(cpu: Path) -> list[tuple[int, int]]:
+    """Bytes of the data cache at levels 1 to 3, and how many CPUs share it; zeros where there is none."""
+    caches = {}
+    for index in cpu.glob("cache/index[0-9]*"):
+        size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size"))
+        if size and _read(index / "type") in ("Data", "Unified"):
+            nbytes = int(size[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[size[2]]
+            caches[_int(_read(index / "level"))] = nbytes, len(_cpu_list(_read(index / "shared_cpu_list")))
+    return [caches.get(level, (0, 0)) for level in (1, 2, 3)]
+
+
+def _base_clock_mhz(cpu: Path, info: Mapping[str, str]) -> float | None:
+    base = _mhz(_read(cpu / "cpufreq/base_frequency"), 1e3) or _mhz(_read(cpu / "acpi_cppc/nominal_freq"))
+    if not base and (named := re.search(r"@ ([0-9.]+)GHz", info.get("model name", ""))):
+        base = _mhz(named[1], 1e9)
+    # x86 derives BogoMIPS from the time-stamp counter, which runs at the nominal clock: two for each MHz.
+    return base or (_mhz(info.get("bogomips", ""), 5e5) if "flags" in info else None)
+
+
+def _hypervisor(root: Path, flags: frozenset[str]) -> str:
+    # A cloud's bare metal carries the same vendor strings; only a guest has the flag.
+    if "hypervisor" not in flags:
+        return ""
+    files = ("sys/hypervisor/type", "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name",
+             "sys/devices/system/clocksource/clocksource0/available_clocksource")  # fmt: skip
+    hints = " ".join(_read(root / name) for name in files).lower()
+    return next((name for needle, name in _HYPERVISORS.items() if needle in hints), "unknown")
+
+
+def _cpu_quota(root: Path) -> float | None:
+    """The tightest limit of this process's control groups and all above them, version 1 and 2."""
+    ours = r"^\d+:(?:(?:[^:]*,)?cpu(?:,[^:]*)?)?:/*(.*)$"
+    groups = [Path(group) for group in re.findall(ours, _read(root / "proc/self/cgroup"), re.MULTILINE)]
+    # A container sees its own group as the root of the mount, whatever path the host gave it.
+    folders = {Path(), *groups, *(above for group in groups for above in group.parents)}
+    quotas = []
+    for mount, folder in product(("", "unified", "cpu", "cpu,cpuacct"), folders):
+        at = root / "sys/fs/cgroup" / mount / folder
+        limit = _read(at / "cpu.max") or f"{_read(at / 'cpu.cfs_quota_us')} {_read(at / 'cpu.cfs_period_us')}"
+        if found := re.fullmatch(r"(\d+) ([1-9]\d*)", limit):
+            quotas.append(int(found[1]) / int(found[2]))
+    return min(quotas, default=None)

@@ -1,0 +1,66 @@
+"""Shape inference: what ONNX's own operators say about the types of their outputs."""
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
+
+from costmodel.constants import data_of, data_type_of, dtype_name
+from costmodel.graph import TensorType
+
+__all__ = ["infer_model", "infer_node"]
+
+# Fused operators whose outputs have the types of a plain one's.
+_PLAIN = {"FusedConv": "Conv", "FusedGemm": "Gemm", "NhwcFusedConv": "Conv"}
+
+
+def infer_model(model: ModelProto) -> dict[str, TensorType]:
+    """The type of every value whose shape is found to be static."""
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    ports = (*inferred.value_info, *inferred.input, *inferred.output)
+    types = {port.name: _static_type(port.type) for port in ports}
+    return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def infer_node(
+    node: NodeProto, types: Mapping[str, TensorType], tensors: Mapping[str, TensorProto], opset: int
+) -> dict[str, TensorType]:
+    """The static types of a node's outputs, of those that follow from its inputs.
+
+    A blocked or fused node is taken for ONNX's own operator of that name.
+
+    Args:
+        node: Any node.
+        types: Of its inputs, logical shapes.
+        tensors: Constants; small ones are looked at.
+        opset: Version of ONNX's operators.
+    """
+    op_type = _PLAIN.get(node.op_type, node.op_type)
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, "")
+        plain = NodeProto(op_type=op_type, input=node.input, output=node.output)
+        plain.attribute.extend(a for a in node.attribute if a.name in schema.attributes)
+        found = onnx.shape_inference.infer_node_outputs(
+            schema,
+            plain,
+            {n: _type_proto(types[n]) for n in node.input if n},
+            {n: tensors[n] for n in node.input if n in tensors and data_of(tensors[n]) is not None},
+            opset_imports=[helper.make_opsetid("", opset)],
+        )
+    except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return {}  # nothing follows: a dearer step finds it, or the caller says so
+    static = {name: _static_type(kind) for name, kind in found.items()}
+    return {name: kind for name, kind in static.items() if kind is not None}
+
+
+def _static_type(kind: TypeProto) -> TensorType | None:
+    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    if not all(dim.HasField("dim_value") for dim in dims):
+        return None
+    return TensorType(dtype_name(kind.tensor_type.elem_type), tuple(dim.dim_value for dim in dims))
+
+
+def _type_proto(kind: TensorType) -> TypeProto:
+    return helper.make_tensor_type_proto(data_type_of(kind.dtype), kind.shape)

@@ -1,0 +1,178 @@
+"""The jobs that the CLI offers: each ties the rooms together, prints nothing, and can be called from a program."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costmodel.bench import Bench, BenchReport, Progress
+from costmodel.bricks import is_brick_folder, read_bricks
+from costmodel.cache import lower_cached
+from costmodel.decomposition import Decomposition, decompose, whole_model
+from costmodel.errors import MeasurementError
+from costmodel.measurement import quiet_latency_us
+from costmodel.model import Model, read_model
+from costmodel.runtimes import Runtime, lowering_key
+from costmodel.sequence import LayerSequence
+from costmodel.store import Store
+from costmodel.systems import System
+
+if TYPE_CHECKING:
+    from costmodel.training.corpus import CorpusModel
+
+__all__ = ["Decomposed", "bench_target", "decompose_models", "measure_models", "runs_here"]
+
+# Sequences measured a second time, to know how well a measurement repeats.
+REPEATED_SEQUENCES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposed:
+    """A model of a corpus, read, lowered and cut.
+
+    Attributes:
+        model: As read.
+        family: Architecture lineage.
+        decomposition: Its sequences.
+        whole: The model as one sequence.
+    """
+
+    model: Model
+    family: str
+    decomposition: Decomposition
+    whole: LayerSequence
+
+
+def decompose_models(
+    models: Sequence["CorpusModel"],
+    runtime: Runtime,
+    level: str,
+    cache: Path,
+    *,
+    granularity: int = 1,
+    batch: int | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    progress: Progress | None = None,
+) -> list[Decomposed]:
+    """Read, lower and cut each model of a corpus.
+
+    Raises:
+        ModelError: A model cannot be read or lowered; the message names it.
+    """
+    result = []
+    for done, item in enumerate(models):
+        if progress is not None:
+            progress(done, len(models), item.name)
+        model = read_model(item.path, batch=batch, shapes=shapes, name=item.name)
+        graph = lower_cached(runtime, model, level, cache)
+        result.append(
+            Decomposed(model, item.family, decompose(item.name, graph, granularity), whole_model(graph))
+        )
+    if progress is not None:
+        progress(len(models), len(models), "")
+    return result
+
+
+def bench_target(
+    store: Store,
+    system: System,
+    runtime: Runtime,
+    target: str,
+    cache: Path,
+    *,
+    granularity: int = 1,
+    budget_s: float | None = None,
+    progress: Callable[[str], Progress] | None = None,
+) -> BenchReport:
+    """Measure what is missing of a corpus, a folder of models, one model, or a folder of bricks.
+
+    Args:
+        store: Where results go.
+        system: This host, under its name.
+        runtime: What runs the networks.
+        target: Name of a corpus, or a path.
+        cache: Folder of lowered graphs.
+        granularity: The most layers in a sequence; bricks have theirs.
+        budget_s: No measurement starts later than this; None for no limit.
+        progress: Gives what to tell about the stage of that name.
+    """
+    tell = progress or (lambda _: lambda done, total, what: None)
+    models: list[Decomposed] = []
+    if is_brick_folder(Path(target)):
+        sequences = read_bricks(Path(target))
+    else:
+        from costmodel.training.corpus import corpus_models
+
+        models = decompose_models(
+            corpus_models(target), runtime, system.settings.level, cache, granularity=granularity,
+            progress=tell("lowering models"),
+        )  # fmt: skip
+        for item in models:
+            store.put_model(
+                item.decomposition,
+                item.whole,
+                digest=item.model.digest,
+                family=item.family,
+                lowering=lowering_key(runtime, system.settings.level),
+            )
+        sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
+    with Bench(store, system, runtime) as bench:
+        ordered = _dearest_first(sequences, models, bench.system)
+        wholes = {item.model.name: (item.whole, item.model) for item in models}
+        report = bench.run(ordered, wholes, budget_s=budget_s, progress=tell("measuring"))
+        if not report.left:
+            sample = sorted(ordered, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
+            repeated = store.repeated(system.name)
+            again = [s for s in sample if s.signature not in repeated and s.signature not in report.failed]
+            rest_s = None if budget_s is None else max(0.0, budget_s - report.seconds)
+            second = bench.run(again, budget_s=rest_s, progress=tell("measuring again"), again=True)
+            report.seconds += second.seconds
+    return report
+
+
+def _dearest_first(
+    sequences: Sequence[LayerSequence], models: Sequence[Decomposed], system: System
+) -> list[LayerSequence]:
+    """In the order in which a small budget explains the most latency."""
+    from costmodel.features.bound import bound_us
+
+    counts: dict[str, int] = {}
+    for item in models:
+        for signature, count in item.decomposition.counts.items():
+            counts[signature] = counts.get(signature, 0) + count
+    return sorted(sequences, key=lambda s: -bound_us(s, system) * counts.get(s.signature, 1))
+
+
+def measure_models(
+    store: Store, system: System, runtime: Runtime, models: Mapping[str, tuple[LayerSequence, Model]],
+    progress: Progress | None = None,
+) -> dict[str, float]:
+    """End-to-end latency of each model, measured here and now and not stored, in microseconds.
+
+    Raises:
+        HostBusyError: Another process is measuring.
+        SystemMismatchError: `system` is not this host.
+    """
+    latencies = {}
+    with Bench(store, system, runtime) as bench:
+        for done, (name, (whole, model)) in enumerate(models.items()):
+            if progress is not None:
+                progress(done, len(models), name)
+            measurement = bench.measure(whole, runtime.open_model(model, system.settings))
+            latencies[name] = quiet_latency_us(measurement.times_us)
+    if progress is not None:
+        progress(len(models), len(models), "")
+    return latencies
+
+
+def runs_here(runtime: Runtime, system: System) -> Callable[[LayerSequence], bool]:
+    """A test of whether a sequence runs on this host."""
+
+    def runs(sequence: LayerSequence) -> bool:
+        try:
+            runtime.open_sequence(sequence, system.settings).run()
+        except MeasurementError:
+            return False
+        return True
+
+    return runs

@@ -1,0 +1,36 @@
+"""Bodies of If, Loop and Scan in plain layout.
+
+ONNX Runtime blocks the convolutions of a body for this host's vector width, as it does elsewhere, and hides them
+inside an attribute, where the canonical form cannot reach them. Their plain form is the one below the "all" level.
+"""
+
+from collections.abc import Iterator
+
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+
+from costmodel.blocked import BLOCKED_DOMAIN
+
+__all__ = ["has_blocked_body", "with_bodies_of"]
+
+
+def has_blocked_body(model: ModelProto) -> bool:
+    """Whether a subgraph of `model` has blocked layers."""
+    return any(_is_blocked(body) for node in model.graph.node for body in _bodies(node))
+
+
+def with_bodies_of(model: ModelProto, plain: ModelProto) -> None:
+    """Replace the nodes of `model` whose bodies are blocked, in place, by what they are in `plain`."""
+    by_output = {node.output[0]: node for node in plain.graph.node}
+    for node in model.graph.node:
+        if any(_is_blocked(body) for body in _bodies(node)):
+            node.CopyFrom(by_output[node.output[0]])
+
+
+def _bodies(node: NodeProto) -> Iterator[GraphProto]:
+    return (a.g for a in node.attribute if a.type == AttributeProto.GRAPH)
+
+
+def _is_blocked(graph: GraphProto) -> bool:
+    return any(
+        node.domain == BLOCKED_DOMAIN or any(_is_blocked(body) for body in _bodies(node)) for node in graph.node
+    )

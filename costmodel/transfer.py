@@ -1,0 +1,134 @@
+"""Measurements as Parquet: how results travel between machines and into data sets.
+
+One row for each measurement, complete in itself: the sequence, the raw times, the circumstances and the system.
+Which model a sequence came from is not in it. Format history (`FORMAT_VERSION`): 1, first format.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from costmodel.errors import BrickError, MissingExtraError
+from costmodel.measurement import Measurement
+from costmodel.sequence import LayerSequence
+from costmodel.store import Store
+from costmodel.systems import System, validate_name
+
+__all__ = ["FORMAT_VERSION", "export_measurements", "import_measurements"]
+
+FORMAT_VERSION = 1
+_KEY = b"costmodel"
+
+
+def _parquet() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("reading and writing Parquet", "parquet") from error
+    return pyarrow, pyarrow.parquet
+
+
+def export_measurements(store: Store, system_name: str, path: Path) -> int:
+    """Write every measurement of a system to a Parquet file, all of it or nothing; gives their number.
+
+    Raises:
+        UnknownSystemError: Nothing is known under that name.
+        BrickError: The file cannot be written.
+    """
+    pyarrow, parquet = _parquet()
+    system = store.system(system_name)
+    measurements = list(store.measurements(system_name))
+    texts = {signature: s.text for signature, s in store.sequences(m.signature for m in measurements).items()}
+    table = pyarrow.table(
+        {
+            "signature": [m.signature for m in measurements],
+            "sequence": [texts[m.signature] for m in measurements],
+            "latency_us": [m.latency_us for m in measurements],
+            "rounds_us": pyarrow.array(
+                [m.rounds_us for m in measurements], type=pyarrow.list_(pyarrow.list_(pyarrow.float32()))
+            ),
+            "reference_us": pyarrow.array(
+                [m.reference_us for m in measurements], type=pyarrow.list_(pyarrow.float32())
+            ),
+            "stable": [m.stable for m in measurements],
+            "data_dependent": [m.data_dependent for m in measurements],
+            "circumstances": [json.dumps(m.circumstances, sort_keys=True) for m in measurements],
+            "measured_at": [m.measured_at for m in measurements],
+        }
+    ).replace_schema_metadata({_KEY: json.dumps({"format": FORMAT_VERSION, "system": system.to_dict()})})
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        parquet.write_table(table, partial, compression="zstd")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise BrickError(f"{path} cannot be written ({error.strerror or error}): check its folder") from error
+    return len(measurements)
+
+
+def import_measurements(store: Store, path: Path, system_name: str | None = None) -> tuple[str, int, int]:
+    """Add the measurements in a Parquet file to a store: all of them, or none if one is not sound.
+
+    Args:
+        store: Where they go.
+        path: What `export_measurements` wrote, on any machine.
+        system_name: Name to store them under; by default the one in the file.
+
+    Returns:
+        Name of the system, number of measurements added, number that were here already.
+
+    Raises:
+        BrickError: The file is not one of ours, is of a newer format, or a measurement in it is not sound.
+        SystemMismatchError: The name belongs to another machine here.
+    """
+    pyarrow, parquet = _parquet()
+    try:
+        table = parquet.read_table(path)
+        header = json.loads((table.schema.metadata or {})[_KEY])
+        version = header["format"]
+    except FileNotFoundError as error:
+        raise BrickError(f"{path} does not exist: check the path") from error
+    except (OSError, pyarrow.ArrowException, KeyError, ValueError) as error:
+        raise BrickError(f"{path} is not a file of costmodel measurements: export them with `costmodel export`") from error
+    if version > FORMAT_VERSION:
+        raise BrickError(f"{path} has format {version} and this costmodel knows {FORMAT_VERSION}: upgrade costmodel")
+    record = header["system"]
+    if system_name is not None:
+        record = {**record, "name": validate_name(system_name)}
+    system = System.from_dict(record)
+    known = store.systems().get(system.name)
+    if known is not None and not system.asserted:
+        from costmodel.systems import check_same
+
+        check_same(known, system)
+    added, present = store.put_measurements(system, list(_rows(table, path)))
+    return system.name, added, present
+
+
+def _rows(table: Any, path: Path) -> Iterator[tuple[LayerSequence, Measurement]]:
+    for number, row in enumerate(table.to_pylist(), start=1):
+        try:
+            sequence = LayerSequence.from_text(row["sequence"])
+            measurement = Measurement(
+                signature=row["signature"],
+                rounds_us=tuple(tuple(times) for times in row["rounds_us"]),
+                reference_us=tuple(row["reference_us"]),
+                stable=bool(row["stable"]),
+                data_dependent=bool(row["data_dependent"]),
+                circumstances=json.loads(row["circumstances"]),
+                measured_at=row["measured_at"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrickError(f"{path}: row {number} is incomplete ({error}); nothing was imported") from error
+        if sequence.signature != measurement.signature:
+            raise BrickError(f"{path}: row {number} has a signature that is not its sequence's; nothing was imported")
+        if not measurement.times_us or not all(math.isfinite(t) and t > 0 for t in measurement.times_us):
+            raise BrickError(
+                f"{path}: row {number} has a time that is no positive number; nothing was imported, "
+                "measure it again and export anew"
+            )
+        yield sequence, measurement

@@ -1,0 +1,47 @@
+"""Quantities as people write and read them."""
+
+import re
+
+__all__ = ["format_us", "parse_duration_s", "parse_shape"]
+
+_DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h)?$")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+def format_us(latency_us: float) -> str:
+    """A latency for a person: three digits and the unit that suits it."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if abs(latency_us) >= size:
+            return f"{_three_digits(latency_us / size)} {unit}"
+    return f"{_three_digits(latency_us)} µs"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds in "90", "90s", "10m" or "1h".
+
+    Raises:
+        ValueError: `text` is no duration.
+    """
+    match = _DURATION.match(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration: write it like 90s, 10m or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """The input and shape in "input=1,3,224,224".
+
+    Raises:
+        ValueError: `text` is not of that form.
+    """
+    name, equals, dims = text.rpartition("=")
+    try:
+        if equals and name:
+            return name, tuple(int(dim) for dim in dims.split(","))
+    except ValueError:
+        pass
+    raise ValueError(f"{text!r} is not a shape: write it like input=1,3,224,224")

@@ -1,0 +1,1 @@
+"""From a sequence and a system to numbers: the same functions for training and for serving."""

@@ -1,0 +1,75 @@
+"""The feature schema: names and order of what a regressor sees, with a version and a fingerprint."""
+
+import hashlib
+from dataclasses import dataclass
+
+from costmodel.errors import ArtefactError
+
+__all__ = ["OPERATORS", "SCHEMA", "Schema"]
+
+# Operators that have a feature of their own. Appending one is a new schema version.
+OPERATORS = (
+    "Conv", "FusedConv", "ConvTranspose", "QLinearConv", "ConvInteger", "Gemm", "FusedGemm", "QGemm", "MatMul",
+    "FusedMatMul", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulNBits",
+    "LSTM", "GRU", "RNN", "Einsum", "Attention", "MultiHeadAttention", "GroupQueryAttention",
+    "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LRN",
+    "BatchNormalization", "InstanceNormalization", "LayerNormalization", "SkipLayerNormalization",
+    "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "GroupNorm",
+    "Softmax", "LogSoftmax", "Gelu", "FastGelu", "BiasGelu", "QuickGelu", "Erf", "Tanh", "Sigmoid", "HardSwish",
+    "HardSigmoid", "Relu", "LeakyRelu", "PRelu", "Elu", "Clip", "Softplus", "Exp", "Log", "Sqrt", "Pow", "Reciprocal",
+    "Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Neg", "Abs", "Where", "Equal", "Less", "Greater", "Not", "And",
+    "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ArgMax", "ArgMin", "CumSum",
+    "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Transpose", "Concat", "Split", "Slice", "Pad", "Tile",
+    "Expand", "Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "OneHot", "Shape", "Range",
+    "Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearAdd", "QLinearConcat",
+    "Resize", "Upsample", "GridSample", "DepthToSpace", "SpaceToDepth", "TopK", "NonZero", "NonMaxSuppression",
+    "ReorderInput", "ReorderOutput", "If", "Loop", "Scan",
+)  # fmt: skip
+
+_WORK = (
+    "log_bound_us", "log_multiply_flops", "log_other_flops", "log_input_bytes", "log_weight_bytes",
+    "log_output_bytes", "log_moved_bytes", "log_intensity", "compute_share", "layers", "log_layer_bound_max_us",
+)  # fmt: skip
+_SHAPE = (
+    "log_batch", "log_rows", "log_columns", "log_depth", "columns_misalignment", "depth_misalignment", "rank",
+    "log_in_channels", "log_out_channels", "log_in_positions", "log_out_positions", "log_inner_axis",
+    "kernel_area", "kernel_width", "stride", "dilation", "padding", "log_group", "depthwise", "inputs",
+    "item_bytes", "blocked", "fused_activation", "fused_sum", "last_axis_kept", "inner_run",
+)  # fmt: skip
+_SYSTEM = (
+    "threads", "log_gemm_gflops", "log_memory_gbps", "dispatch_us", "vector_bits", "work_over_l1", "work_over_l2",
+    "work_over_l3", "weights_over_l2", "log_grain_per_thread",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What the columns of a feature matrix are.
+
+    Attributes:
+        version: Raised when the meaning of a feature changes without its name changing.
+        names: One for each column.
+    """
+
+    version: int
+    names: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of version and names; travels with each trained regressor."""
+        return hashlib.sha256(f"{self.version}:{','.join(self.names)}".encode()).hexdigest()[:16]
+
+    def check(self, fingerprint: str, what: str) -> None:
+        """Refuse an artefact that was trained on other features.
+
+        Raises:
+            ArtefactError: The fingerprints differ.
+        """
+        if fingerprint != self.fingerprint:
+            raise ArtefactError(
+                f"{what} was trained on feature schema {fingerprint} and this costmodel has {self.fingerprint}: "
+                "train again with `costmodel train`"
+            )
+
+
+SCHEMA = Schema(1, (*_WORK, *_SHAPE, *_SYSTEM, *(f"op_{name}" for name in OPERATORS), "op_other"))

@@ -1,0 +1,254 @@
+"""How much a layer has to do: arithmetic and memory traffic, from its operator, shapes and attributes alone."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from costmodel.graph import Attributes, TensorType
+from costmodel.sequence import LayerSequence, SequenceLayer
+
+__all__ = ["Contraction", "Work", "layer_work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A layer seen as `batch` matrix products of (rows x depth) by (depth x columns).
+
+    For a convolution: one product for each image and group, rows are output positions, columns output channels of
+    the group, depth the input channels of the group times the window.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one layer does.
+
+    Attributes:
+        multiply_flops: Floating-point operations of its contractions, two per multiply-add.
+        other_flops: Everything else, in simple operations: 1 for an addition, about 10 for an exponential.
+        input_bytes: Read from other layers.
+        weight_bytes: Read from constants.
+        output_bytes: Written.
+        contraction: The matrix product that it amounts to, if it is one.
+    """
+
+    multiply_flops: float
+    other_flops: float
+    input_bytes: int
+    weight_bytes: int
+    output_bytes: int
+    contraction: Contraction | None
+
+    @property
+    def flops(self) -> float:
+        """All operations."""
+        return self.multiply_flops + self.other_flops
+
+    @property
+    def moved_bytes(self) -> int:
+        """All memory traffic, each tensor once."""
+        return self.input_bytes + self.weight_bytes + self.output_bytes
+
+
+def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
+    """The work of one layer of a sequence."""
+    inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]
+    outputs = [sequence.values[i].type for i in layer.outputs if i >= 0]
+    weights = [
+        sequence.values[i].type for i in set(layer.inputs) if i >= 0 and sequence.values[i].role == "constant"
+    ]
+    activations = [
+        sequence.values[i].type for i in set(layer.inputs) if i >= 0 and sequence.values[i].role != "constant"
+    ]
+    contraction = None
+    rule = _CONTRACTIONS.get(layer.op_type)
+    if rule is not None:
+        contraction = rule(inputs, outputs, layer.attributes)
+    multiply = 2.0 * contraction.batch * contraction.rows * contraction.columns * contraction.depth if contraction else 0.0
+    written = sum(t.nbytes for t in outputs)
+    read = sum(t.nbytes for t in activations)
+    if layer.op_type in _SELECTIVE:  # reads only what it writes out
+        read = min(read, written)
+        weights_read = min(sum(t.nbytes for t in weights), written)
+    else:
+        weights_read = sum(t.nbytes for t in weights)
+    return Work(
+        multiply_flops=multiply,
+        other_flops=_other_flops(layer, inputs, outputs, multiply > 0),
+        input_bytes=read,
+        weight_bytes=weights_read,
+        output_bytes=written,
+        contraction=contraction,
+    )
+
+
+_SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split"}
+# Views: the runtime passes the buffer on.
+_FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
+_TRANSCENDENTAL = {
+    "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
+    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Pow", "Sin", "Cos", "HardSwish",
+}  # fmt: skip
+_TRANSCENDENTAL_FLOPS = 10.0
+_PER_INPUT = {
+    "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "GlobalAveragePool", "GlobalMaxPool", "ArgMax", "ArgMin", "TopK", "CumSum", "NonZero", "LpNormalization",
+}  # fmt: skip
+_NORMALISATIONS = {
+    "LayerNormalization": 8, "SkipLayerNormalization": 9, "SimplifiedLayerNormalization": 5,
+    "SkipSimplifiedLayerNormalization": 6, "InstanceNormalization": 8, "GroupNorm": 8, "GroupNormalization": 8,
+    "BatchNormalization": 2, "MeanVarianceNormalization": 8, "RMSNormalization": 5, "EmbedLayerNormalization": 10,
+}  # fmt: skip
+
+Types = Sequence[TensorType | None]
+
+
+def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contracts: bool) -> float:
+    elements = sum(t.elements for t in outputs)
+    read = max((t.elements for t in inputs if t is not None), default=0)
+    if layer.op_type in _FREE:
+        return 0.0
+    if contracts:
+        return float(elements)  # bias, activation, rescaling
+    if layer.op_type in _TRANSCENDENTAL:
+        return _TRANSCENDENTAL_FLOPS * elements
+    if layer.op_type in _NORMALISATIONS:
+        return float(_NORMALISATIONS[layer.op_type] * elements)
+    if layer.op_type in _PER_INPUT:
+        return float(read)
+    if layer.op_type in ("MaxPool", "AveragePool", "LpPool"):
+        return float(elements * math.prod(layer.attributes["kernel_shape"]["ints"]))
+    if layer.op_type == "LRN":
+        return elements * (layer.attributes["size"]["i"] + 2 * _TRANSCENDENTAL_FLOPS)
+    if layer.op_type in ("Sum", "Mean", "Max", "Min"):
+        return float(elements * max(1, len(inputs) - 1))
+    if layer.op_type in ("Resize", "Upsample", "GridSample", "RoiAlign"):
+        return 8.0 * elements
+    return float(elements)
+
+
+def _convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, weight: int = 1) -> Contraction:
+    filters, made = inputs[weight], outputs[0]
+    assert filters is not None
+    group = attributes.get("group", {"i": 1})["i"]
+    return Contraction(
+        batch=made.shape[0] * group,
+        rows=math.prod(made.shape[2:]),
+        columns=filters.shape[0] // group,
+        depth=math.prod(filters.shape[1:]),
+    )
+
+
+def _quantised_convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+    return _convolution(inputs, outputs, attributes, weight=3)
+
+
+def _transposed_convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+    data, filters = inputs[0], inputs[1]
+    assert data is not None
+    assert filters is not None
+    group = attributes.get("group", {"i": 1})["i"]
+    return Contraction(
+        batch=data.shape[0] * group,
+        rows=math.prod(data.shape[2:]),
+        columns=math.prod(filters.shape[1:]),
+        depth=filters.shape[0] // group,
+    )
+
+
+def _gemm(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+    a, made = inputs[0], outputs[0]
+    assert a is not None
+    depth = a.shape[0] if attributes.get("transA", {"i": 0})["i"] else a.shape[-1]
+    return Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)
+
+
+def _matmul(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+    a, made = inputs[0], outputs[0]
+    b = next((t for t in inputs[1:] if t is not None and len(t.shape) > 0 and t.elements > 1), None)
+    assert a is not None
+    depth = a.shape[-2] if attributes.get("transA", {"i": 0})["i"] and len(a.shape) > 1 else a.shape[-1]
+    if not made.shape:
+        return Contraction(1, 1, 1, depth)
+    if b is not None and len(b.shape) <= 2:  # one matrix for all: the runtime folds the batch into the rows
+        return Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)
+    rows = made.shape[-2] if len(made.shape) > 1 else 1
+    return Contraction(math.prod(made.shape[:-2]), rows, made.shape[-1], depth)
+
+
+def _recurrent(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+    data, kernel, recurrence = inputs[0], inputs[1], inputs[2]
+    assert data is not None
+    assert kernel is not None
+    assert recurrence is not None
+    steps, batch = data.shape[0], data.shape[1]
+    directions, gates_hidden, width = kernel.shape
+    return Contraction(steps * directions, batch, gates_hidden, width + recurrence.shape[2])
+
+
+def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction | None:
+    equation = attributes["equation"]["s"].replace(" ", "")
+    terms = equation.split("->")[0].split(",")
+    sizes: dict[str, int] = {}
+    for term, kind in zip(terms, inputs, strict=True):
+        if kind is None or "." in term:
+            return None
+        sizes.update(zip(term, kind.shape, strict=True))
+    made = outputs[0].elements
+    depth = math.prod(sizes.values()) // max(1, made)
+    columns = outputs[0].shape[-1] if outputs[0].shape else 1
+    return Contraction(1, max(1, made // max(1, columns)), columns, max(1, depth))
+
+
+def _attention(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction | None:
+    """Scores and weighted sum, two products of the same size, written as one of twice the depth."""
+    query = inputs[0]
+    heads = attributes.get("num_heads", attributes.get("q_num_heads", {"i": 1}))["i"]
+    if query is None or len(query.shape) not in (3, 4):
+        return None
+    if len(query.shape) == 4:
+        batch, heads, length, size = query.shape
+    else:
+        batch, length = query.shape[:2]
+        size = outputs[0].shape[-1] // heads
+    key = inputs[1] if len(inputs) > 1 and inputs[1] is not None and len(inputs[1].shape) == len(query.shape) else query
+    keys = key.shape[-2] if len(key.shape) == 4 else key.shape[1]
+    return Contraction(batch * heads, length, keys, 2 * size)
+
+
+def _block_quantised(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+    made = outputs[0]
+    return Contraction(1, math.prod(made.shape[:-1]), attributes["N"]["i"], attributes["K"]["i"])
+
+
+_CONTRACTIONS: dict[str, Callable[[Types, Sequence[TensorType], Attributes], Contraction | None]] = {
+    "Conv": _convolution,
+    "FusedConv": _convolution,
+    "NhwcFusedConv": _convolution,
+    "ConvInteger": _convolution,
+    "QLinearConv": _quantised_convolution,
+    "ConvTranspose": _transposed_convolution,
+    "Gemm": _gemm,
+    "FusedGemm": _gemm,
+    "QGemm": _gemm,
+    "MatMul": _matmul,
+    "FusedMatMul": _matmul,
+    "MatMulInteger": _matmul,
+    "MatMulIntegerToFloat": _matmul,
+    "DynamicQuantizeMatMul": _matmul,
+    "QLinearMatMul": _matmul,
+    "MatMulNBits": _block_quantised,
+    "LSTM": _recurrent,
+    "GRU": _recurrent,
+    "RNN": _recurrent,
+    "DynamicQuantizeLSTM": _recurrent,
+    "Einsum": _einsum,
+    "Attention": _attention,
+    "MultiHeadAttention": _attention,
+    "GroupQueryAttention": _attention,
+}

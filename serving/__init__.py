@@ -1,0 +1,1 @@
+"""Answering: from a model to an estimate, with no HTTP in it."""

@@ -1,0 +1,168 @@
+"""The predictor: prices sequences as measured or predicted, and composes them to estimates."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from costmodel.composition import Cost, Uncertainty, compose
+from costmodel.decomposition import Decomposition
+from costmodel.errors import HoleError, UnknownSystemError
+from costmodel.estimate import Estimate, LayerEstimate, PredictorId
+from costmodel.features.tabular import encode_all
+from costmodel.measurement import jitter
+from costmodel.runtimes.ort import open_session
+from costmodel.runtimes import RuntimeSettings
+from costmodel.sequence import LayerSequence
+from costmodel.store import Store
+from costmodel.systems import System
+from costmodel.training.artefact import Bundle, champion_of, load_bundle
+from costmodel.training.calibration import predicted_cost
+
+__all__ = ["Predictor", "Regression"]
+
+# How far beyond the training range a feature may lie before a prediction is called extrapolated: half an e-fold for
+# the logarithmic sizes that most features are.
+_MARGIN = 0.5
+
+
+class Regression:
+    """A trained regressor, loaded and ready to answer."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        """Load the bundle's network into the runtime."""
+        self.bundle = bundle
+        # One thread that does not spin: rows are few, and the cores belong to whoever asks.
+        self._session = open_session(bundle.model, RuntimeSettings(threads=1, spinning=False))
+
+    def costs(self, sequences: Sequence[LayerSequence], system: System) -> list[Cost]:
+        """The predicted cost of each sequence on `system`."""
+        if not sequences:
+            return []
+        features, bounds = encode_all(sequences, system)
+        ratios = self._session.run(None, {"features": features})[0].reshape(-1)
+        latencies = bounds * np.exp(ratios.astype(np.float64))
+        outside = ((features < self.bundle.lower - _MARGIN) | (features > self.bundle.upper + _MARGIN)).any(axis=1)
+        return [
+            predicted_cost(float(us), sequence.kind, self.bundle.calibration, extrapolated=bool(extrapolated))
+            for us, sequence, extrapolated in zip(latencies, sequences, outside, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Answers for one system.
+
+    Attributes:
+        store: Where measurements are.
+        system: The system asked about.
+        regression: Its champion; None if none was trained.
+    """
+
+    store: Store
+    system: System
+    regression: Regression | None
+
+    @classmethod
+    def load(cls, store: Store, bundles: Path, system: str) -> "Predictor":
+        """The predictor of `system`.
+
+        Raises:
+            UnknownSystemError: Nothing is measured or trained for it.
+            ArtefactError: Its champion cannot be loaded.
+        """
+        found = store.system(system)
+        if not found.capabilities:
+            raise UnknownSystemError(
+                f"nothing is measured for the system {system}; run `costmodel bench --system {system}` on that machine"
+            )
+        path = champion_of(bundles, system)
+        return cls(store, found, None if path is None else Regression(load_bundle(path)))
+
+    @cached_property
+    def _jitter(self) -> dict[str, float]:
+        wholes = {model.whole for model in self.store.models()}
+        return jitter(self.store.measurements(self.system.name, wholes or None, repeats=False))
+
+    def costs(self, sequences: Mapping[str, LayerSequence], *, measured: bool = True) -> dict[str, Cost]:
+        """The cost of each sequence, by signature; one that has none is left out.
+
+        Args:
+            sequences: By signature.
+            measured: Whether to use measurements; without them every cost is predicted.
+        """
+        found: dict[str, Cost] = {}
+        if measured:
+            for measurement in self.store.measurements(self.system.name, sequences, repeats=False):
+                found[measurement.signature] = Cost(
+                    latency_us=measurement.latency_us,
+                    interval_us=measurement.interval_us,
+                    source="measured",
+                    kind=sequences[measurement.signature].kind,
+                )
+        if self.regression is not None:
+            missing = [signature for signature in sequences if signature not in found]
+            predicted = self.regression.costs([sequences[s] for s in missing], self.system)
+            found.update(zip(missing, predicted, strict=True))
+        return found
+
+    def estimate(
+        self,
+        decomposition: Decomposition,
+        *,
+        composition: str = "sequential",
+        partial: bool = False,
+        measured: bool = True,
+        warnings: Iterable[str] = (),
+    ) -> Estimate:
+        """What a decomposed model will cost.
+
+        Args:
+            decomposition: The model's sequences.
+            composition: "sequential" or "parallel".
+            partial: Answer even if sequences have no cost; they count as 0 and are named in a warning.
+            measured: Whether to use measurements; without them every cost is predicted.
+            warnings: To pass on in the estimate.
+
+        Raises:
+            HoleError: A sequence has no cost and `partial` was not asked for.
+        """
+        priced = self.costs(decomposition.unique, measured=measured)
+        pieces = decomposition.pieces
+        holes = [name for p in pieces if p.sequence.signature not in priced for name in p.layers]
+        notes = list(warnings)
+        if holes:
+            if not partial:
+                raise HoleError(decomposition.model, self.system.name, holes)
+            notes.append(f"{len(holes)} layers have no cost and count as 0: {', '.join(holes)}")
+        unpriced = Cost(0.0, (0.0, 0.0), "unpriced", "")
+        costs = [priced.get(p.sequence.signature, unpriced) for p in pieces]
+        extrapolated = sum(c.source == "extrapolated" for c in costs)
+        if extrapolated:
+            notes.append(f"{extrapolated} of {len(costs)} sequences lie outside what the regressor was trained on")
+        calibration = self.regression.bundle.calibration if self.regression else None
+        uncertainty = calibration.uncertainty if calibration else Uncertainty()
+        latency, interval = compose(costs, [p.needs for p in pieces], composition, uncertainty)
+        used = any(c.source in ("predicted", "extrapolated") for c in costs) and self.regression is not None
+        return Estimate(
+            model=decomposition.model,
+            system=self.system.name,
+            latency_us=latency,
+            interval_us=interval,
+            interval_level=calibration.level if calibration else 0.9,
+            jitter=self._jitter,
+            composition=composition,
+            granularity=decomposition.granularity,
+            layers=tuple(
+                LayerEstimate("+".join(p.layers), p.sequence.kind, p.sequence.signature, cost)
+                for p, cost in zip(pieces, costs, strict=True)
+            ),
+            predictor=PredictorId(self.regression.bundle.name, self.regression.bundle.version)
+            if used and self.regression
+            else PredictorId(),
+            warnings=tuple(notes),
+        )
+
+

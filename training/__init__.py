@@ -1,0 +1,1 @@
+"""Corpora, data sets, regressors, their evaluation, tracking and artefacts."""

@@ -1,0 +1,139 @@
+"""Artefacts: a trained regressor as files that load in five years and execute nothing.
+
+A bundle is a folder: `model.onnx` (what serves), `lightgbm.txt` (what it was made from) and `card.json` (schema
+fingerprint, system, calibration, training range, accuracy). `champion.json` beside the bundles of a system names
+the one that answers. No pickle anywhere.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.errors import ArtefactError
+from costmodel.features.schema import SCHEMA
+from costmodel.training.calibration import Calibration
+
+__all__ = ["CARD_VERSION", "Bundle", "champion_of", "load_bundle", "promote", "save_bundle"]
+
+CARD_VERSION = 1
+_CHAMPION = "champion.json"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A trained regressor with all that is needed to answer with it.
+
+    Attributes:
+        name: Of the regressor, "lightgbm".
+        version: Unique among those of the system.
+        system: Name of the system that it was trained for.
+        model: ONNX: features to log(cost / bound).
+        calibration: Of its intervals.
+        lower: Smallest value of each feature in training, shape [num_features].
+        upper: Largest value of each feature in training, shape [num_features].
+        facts: Data fingerprint, number of rows, accuracy: for people.
+        source: The regressor's own text format.
+    """
+
+    name: str
+    version: str
+    system: str
+    model: bytes
+    calibration: Calibration
+    lower: np.ndarray
+    upper: np.ndarray
+    facts: Mapping[str, Any]
+    source: str = ""
+
+
+def save_bundle(folder: Path, bundle: Bundle) -> Path:
+    """Write a bundle under `folder`/<system>/<version>, all of it or nothing.
+
+    Raises:
+        ArtefactError: The folder cannot be written.
+    """
+    target = folder / bundle.system / bundle.version
+    partial = target.with_name(f".{bundle.version}.partial")
+    card = {
+        "card_version": CARD_VERSION,
+        "name": bundle.name,
+        "version": bundle.version,
+        "system": bundle.system,
+        "schema_version": SCHEMA.version,
+        "schema_fingerprint": SCHEMA.fingerprint,
+        "calibration": bundle.calibration.to_dict(),
+        "features": {
+            name: [float(low), float(high)]
+            for name, low, high in zip(SCHEMA.names, bundle.lower, bundle.upper, strict=True)
+        },
+        "facts": dict(bundle.facts),
+    }
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        (partial / "model.onnx").write_bytes(bundle.model)
+        (partial / "lightgbm.txt").write_text(bundle.source)
+        (partial / "card.json").write_text(json.dumps(card, indent=1))
+        os.replace(partial, target)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise ArtefactError(f"the trained regressor cannot be written to {target} ({error.strerror})") from error
+    return target
+
+
+def promote(folder: Path, system: str, version: str) -> None:
+    """Make a saved bundle the one that answers for its system."""
+    pointer = folder / system / _CHAMPION
+    partial = pointer.with_suffix(".partial")
+    partial.write_text(json.dumps({"version": version}))
+    os.replace(partial, pointer)
+
+
+def champion_of(folder: Path, system: str) -> Path | None:
+    """The bundle that answers for a system; None if nothing was trained for it.
+
+    Raises:
+        ArtefactError: The pointer is damaged.
+    """
+    pointer = folder / system / _CHAMPION
+    if not pointer.exists():
+        return None
+    try:
+        return folder / system / str(json.loads(pointer.read_text())["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtefactError(f"{pointer} is damaged: train again with `costmodel train --system {system}`") from error
+
+
+def load_bundle(path: Path) -> Bundle:
+    """Read a bundle.
+
+    Raises:
+        ArtefactError: It is incomplete, of a newer format, or trained on another feature schema.
+    """
+    try:
+        card = json.loads((path / "card.json").read_text())
+        if card["card_version"] > CARD_VERSION:
+            raise ArtefactError(
+                f"the regressor in {path} has format {card['card_version']} and this costmodel knows {CARD_VERSION}: "
+                "upgrade costmodel or train again"
+            )
+        SCHEMA.check(card["schema_fingerprint"], f"the regressor in {path}")
+        ranges = np.array([card["features"][name] for name in SCHEMA.names], dtype=np.float32)
+        return Bundle(
+            name=card["name"],
+            version=card["version"],
+            system=card["system"],
+            model=(path / "model.onnx").read_bytes(),
+            calibration=Calibration.from_dict(card["calibration"]),
+            lower=ranges[:, 0],
+            upper=ranges[:, 1],
+            facts=card["facts"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise ArtefactError(f"the regressor in {path} is damaged ({error}): train again with `costmodel train`") from error

@@ -1,0 +1,78 @@
+"""Gradient-boosted trees: the only file that knows LightGBM."""
+
+from collections.abc import Mapping
+from typing import Self
+
+import lightgbm
+import numpy as np
+from onnxmltools.convert import convert_lightgbm
+from onnxmltools.convert.common.data_types import FloatTensorType
+
+from costmodel.features.schema import SCHEMA
+
+__all__ = ["LightGBMRegressor"]
+
+
+class LightGBMRegressor:
+    """Gradient-boosted trees on log(cost / bound), pooled over all operators.
+
+    Args:
+        seed: Of bagging and feature sampling.
+        threads: Used for training.
+    """
+
+    def __init__(self, seed: int = 0, threads: int = 1) -> None:
+        self.seed = seed
+        self.threads = threads
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """What LightGBM is told."""
+        return {
+            "objective": "regression_l1",
+            "learning_rate": 0.05,
+            "num_leaves": 31,
+            "min_data_in_leaf": 5,
+            "feature_fraction": 0.5,
+            "bagging_fraction": 0.8,
+            "bagging_freq": 1,
+            "lambda_l2": 1.0,
+            "seed": self.seed,
+            "num_threads": self.threads,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+    @property
+    def rounds(self) -> int:
+        """Number of trees."""
+        return 500
+
+    def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
+        """Grow the trees."""
+        target = np.log(latencies_us / bounds_us)
+        data = lightgbm.Dataset(
+            features.astype(np.float32), target, feature_name=list(SCHEMA.names), free_raw_data=True
+        )
+        self.booster_ = lightgbm.train(dict(self.parameters), data, num_boost_round=self.rounds)
+        return self
+
+    def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:
+        """Costs in microseconds, shape [num_rows]."""
+        ratios = self.booster_.predict(features.astype(np.float32), num_threads=self.threads)
+        return np.asarray(bounds_us * np.exp(ratios))
+
+    def to_text(self) -> str:
+        """The trees in LightGBM's own text format."""
+        return str(self.booster_.model_to_string())
+
+    def to_onnx(self) -> bytes:
+        """The trees as an ONNX model: input "features", float32 [num_rows, num_features]; one output, log ratios."""
+        model = convert_lightgbm(
+            self.booster_,
+            initial_types=[("features", FloatTensorType([None, len(SCHEMA.names)]))],
+            zipmap=False,
+            target_opset=15,
+        )
+        return bytes(model.SerializeToString())

@@ -1,0 +1,99 @@
+"""How sure a regressor is: split conformal prediction (Vovk et al., 2005; Lei et al., 2018) on held-out families."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from costmodel.composition import Cost, Uncertainty, compose
+
+__all__ = ["Calibration", "conformal_quantile", "predicted_cost"]
+
+# A kind of sequence has a width of its own from this many held-out residuals on: fewer do not fix a 90% quantile.
+_LEAST_OF_KIND = 30
+# What is outside the training range has no residuals to learn from; its interval is widened by a round factor.
+EXTRAPOLATION_FACTOR = 2.0
+
+
+def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float) -> float:
+    """The value that a new score stays below with probability `level`; the largest score if there are too few."""
+    ordered = np.sort(np.asarray(scores, dtype=np.float64))
+    rank = math.ceil((len(ordered) + 1) * level)
+    return float(ordered[min(rank, len(ordered)) - 1]) if len(ordered) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Half-widths of intervals, in log latency, so that they are factors on a cost.
+
+    Attributes:
+        level: Nominal coverage.
+        half_width: Of a predicted sequence of any kind.
+        by_kind: Of the kinds that have enough residuals of their own.
+        uncertainty: For composed latencies.
+        extrapolation_factor: On the half-width outside the training range.
+    """
+
+    level: float
+    half_width: float
+    by_kind: Mapping[str, float] = field(default_factory=dict)
+    uncertainty: Uncertainty = field(default_factory=Uncertainty)
+    extrapolation_factor: float = EXTRAPOLATION_FACTOR
+
+    @classmethod
+    def fit(cls, kinds: Sequence[str], residuals: np.ndarray, construction: np.ndarray, level: float) -> "Calibration":
+        """Widths from residuals of sequences whose family was held out.
+
+        Args:
+            kinds: Of the held-out sequences.
+            residuals: log(measured / predicted), shape [num_sequences].
+            construction: log(whole model / sum of its measured sequences), shape [num_models].
+            level: Nominal coverage.
+        """
+        sizes = np.abs(residuals)
+        by_kind = {}
+        for kind in sorted(set(kinds)):
+            of_kind = sizes[[k == kind for k in kinds]]
+            if len(of_kind) >= _LEAST_OF_KIND:
+                by_kind[kind] = conformal_quantile(of_kind, level)
+        uncertainty = Uncertainty(construction=conformal_quantile(np.abs(construction), level))
+        return cls(level, conformal_quantile(sizes, level), by_kind, uncertainty)
+
+    def half_width_of(self, kind: str, *, extrapolated: bool) -> float:
+        """Half-width for one predicted sequence."""
+        width = self.by_kind.get(kind, self.half_width)
+        return width * self.extrapolation_factor if extrapolated else width
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; read back by `from_dict`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Calibration":
+        """What `to_dict` wrote down."""
+        return cls(**{**data, "uncertainty": Uncertainty(**data["uncertainty"])})
+
+
+def predicted_cost(latency_us: float, kind: str, calibration: Calibration, *, extrapolated: bool = False) -> Cost:
+    """A predicted latency with its interval."""
+    width = calibration.half_width_of(kind, extrapolated=extrapolated)
+    return Cost(
+        latency_us=latency_us,
+        interval_us=(latency_us * math.exp(-width), latency_us * math.exp(width)),
+        source="extrapolated" if extrapolated else "predicted",
+        kind=kind,
+    )
+
+
+def model_scores(
+    costs_of_models: Sequence[Sequence[Cost]], latencies_us: Sequence[float], uncertainty: Uncertainty
+) -> list[float]:
+    """For each held-out model, its error over the half-width that its parts give: 1 is exactly covered."""
+    scores = []
+    for costs, measured in zip(costs_of_models, latencies_us, strict=True):
+        predicted, (low, high) = compose(costs, [()] * len(costs), uncertainty=uncertainty)
+        width = high - predicted if measured > predicted else predicted - low
+        scores.append(abs(measured - predicted) / max(width, 1e-9))
+    return scores

@@ -1,0 +1,97 @@
+"""Corpora: the models that feed training, each with its family."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from costmodel.errors import ModelReadError
+
+__all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models"]
+
+# The topologies that the onnx package carries, with the family of each: an architecture lineage, never split
+# across training and test.
+_LIGHT = {
+    "light_bvlc_alexnet": "alexnet",
+    "light_densenet121": "densenet",
+    "light_inception_v1": "inception",
+    "light_inception_v2": "inception",
+    "light_resnet50": "resnet",
+    "light_shufflenet": "shufflenet",
+    "light_squeezenet": "squeezenet",
+    "light_vgg19": "vgg",
+    "light_zfnet512": "alexnet",
+}
+
+# The model of the first tour's closing prediction: the best-known one, and the only one of its family.
+HELD_BACK = "light_resnet50"
+
+CORPORA = {
+    "light": tuple(_LIGHT),
+    "starter": tuple(name for name in _LIGHT if name != HELD_BACK),
+}
+
+_LINEAGE = re.compile(r"^[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusModel:
+    """One model of a corpus.
+
+    Attributes:
+        name: Unique in the corpus.
+        path: Its ONNX file.
+        family: Architecture lineage.
+    """
+
+    name: str
+    path: Path
+    family: str
+
+
+def corpus_models(corpus: str | Path) -> list[CorpusModel]:
+    """The models of a corpus, in order of name.
+
+    Args:
+        corpus: The name of a built-in corpus, an ONNX file, or a folder with ONNX files at any depth. In a folder
+            the family is the first letters of the file's name, which keeps resnet18 and resnet50 together, or the
+            name of the subfolder that the file lies in.
+
+    Raises:
+        ModelReadError: There is no such corpus, or no ONNX file in it.
+    """
+    if str(corpus) in CORPORA:
+        return [CorpusModel(name, _light_path(name), _LIGHT[name]) for name in CORPORA[str(corpus)]]
+    if str(corpus) in _LIGHT:
+        return [CorpusModel(str(corpus), _light_path(str(corpus)), _LIGHT[str(corpus)])]
+    path = Path(corpus)
+    if path.is_file():
+        return [CorpusModel(path.stem, path, _lineage(path.stem))]
+    if not path.is_dir():
+        raise ModelReadError(
+            f"{corpus} is neither a corpus ({', '.join(CORPORA)}) nor a file or folder: check the name"
+        )
+    files = sorted(path.rglob("*.onnx"))
+    if not files:
+        raise ModelReadError(f"the folder {path} has no .onnx file in it: put the models there")
+    return _named(path, files)
+
+
+def _named(folder: Path, files: Sequence[Path]) -> list[CorpusModel]:
+    models = []
+    for file in files:
+        relative = file.relative_to(folder)
+        family = relative.parts[0] if len(relative.parts) > 1 else _lineage(file.stem)
+        models.append(CorpusModel(str(relative.with_suffix("")), file, family))
+    return models
+
+
+def _lineage(stem: str) -> str:
+    match = _LINEAGE.match(stem)
+    return match[0].lower() if match else stem
+
+
+def _light_path(name: str) -> Path:
+    return Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"{name}.onnx"

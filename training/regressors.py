@@ -1,0 +1,36 @@
+"""Every regressor under its name."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, Self
+
+import numpy as np
+
+from costmodel.training.baselines import FlopsRegressor, NearestRegressor, RooflineRegressor
+from costmodel.training.boosted import LightGBMRegressor
+
+__all__ = ["REGRESSORS", "Regressor"]
+
+
+class Regressor(Protocol):
+    """Predicts costs; a constructor only stores, `fit` learns and returns self."""
+
+    def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
+        """Learn from measured rows.
+
+        Args:
+            features: float32, shape [num_rows, num_features], columns as in `SCHEMA`.
+            bounds_us: Analytical bounds, shape [num_rows].
+            latencies_us: Measured costs, shape [num_rows].
+        """
+
+    def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:
+        """Costs in microseconds, shape [num_rows]."""
+
+
+# Every regressor under its name, made from a seed.
+REGRESSORS: Mapping[str, Callable[[int], Regressor]] = {
+    "lightgbm": lambda seed: LightGBMRegressor(seed),
+    "nearest": lambda seed: NearestRegressor(),
+    "roofline": lambda seed: RooflineRegressor(),
+    "flops": lambda seed: FlopsRegressor(),
+}
