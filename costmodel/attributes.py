@@ -47,9 +47,7 @@ def encode(attribute: AttributeProto, rename: Mapping[str, str] | None = None) -
     if kind == AttributeProto.GRAPH:
         body = _numbered(attribute.g, dict(rename or {}))
         return {"g": base64.b64encode(body.SerializeToString(deterministic=True)).decode()}
-    raise ValueError(
-        f"attribute {attribute.name} has an unsupported kind {AttributeProto.AttributeType.Name(kind)}"
-    )
+    raise ValueError(f"attribute {attribute.name} has an unsupported kind {AttributeProto.AttributeType.Name(kind)}")
 
 
 def decode(name: str, value: Mapping[str, Any]) -> AttributeProto:
@@ -151,9 +149,7 @@ def _numbered(graph: GraphProto, names: dict[str, str]) -> GraphProto:
     def copy(source: GraphProto, scope: dict[str, str]) -> GraphProto:
         target = GraphProto(name="body")
         target.input.extend(_renamed_port(port, rename(port.name, scope)) for port in source.input)
-        target.initializer.extend(
-            _renamed_tensor(tensor, rename(tensor.name, scope)) for tensor in source.initializer
-        )
+        target.initializer.extend(_renamed_tensor(tensor, rename(tensor.name, scope)) for tensor in source.initializer)
         for node in source.node:
             target.node.append(_numbered_node(node, scope, rename, copy))
         target.output.extend(_renamed_port(port, rename(port.name, scope)) for port in source.output)

@@ -10,7 +10,15 @@ from costmodel.capability import measure_capabilities
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.host import circumstances
 from costmodel.lock import measuring_lock
-from costmodel.measurement import Measurement, Protocol, is_data_dependent, measure, now, pinned, reference_sequence
+from costmodel.measurement import (
+    Measurement,
+    Protocol,
+    is_data_dependent,
+    measure,
+    now,
+    pinned,
+    reference_sequence,
+)
 from costmodel.model import Model
 from costmodel.runtimes import Runner, Runtime
 from costmodel.sequence import LayerSequence
@@ -42,6 +50,16 @@ class BenchReport:
     failed: dict[str, str] = field(default_factory=dict)
     left: int = 0
     seconds: float = 0.0
+
+    def __iadd__(self, other: "BenchReport") -> "BenchReport":
+        """Take in what another run did."""
+        self.measured += other.measured
+        self.reused += other.reused
+        self.unstable += other.unstable
+        self.failed |= other.failed
+        self.left += other.left
+        self.seconds += other.seconds
+        return self
 
 
 class Bench:

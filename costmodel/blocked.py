@@ -52,10 +52,7 @@ def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
             layer = _pad_convolution(sequence, layer, values, block)
         elif layer.op_type == "Concat":
             joined = sum(values[i].type.shape[_CHANNELS] for i in layer.inputs)
-            if (
-                layer.attributes["axis"]["i"] == _CHANNELS
-                and joined != values[layer.outputs[0]].type.shape[_CHANNELS]
-            ):
+            if layer.attributes["axis"]["i"] == _CHANNELS and joined != values[layer.outputs[0]].type.shape[_CHANNELS]:
                 raise NotMaterialisableError(f"its channels are not whole blocks of {block}")
         layers.append(layer)
     return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
@@ -69,9 +66,7 @@ def _pad_value(value: Value, block: int) -> Value:
     return replace(value, type=TensorType(value.type.dtype, tuple(shape), blocked=True))
 
 
-def _pad_convolution(
-    sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int
-) -> SequenceLayer:
+def _pad_convolution(sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int) -> SequenceLayer:
     """Pad the filter and bias in `values`; the result has the group count of the padded layer."""
     data, weight = layer.inputs[:2]
     logical = sequence.values[weight].type.shape
@@ -118,8 +113,8 @@ def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> Sequ
         return replace(layer, op_type="Transpose", domain="", since=1, attributes=moved)
     if layer.op_type == "Conv":
         fused = "activation" in layer.attributes or len(layer.inputs) > 3
-        kind = {"op_type": "FusedConv", "domain": "com.microsoft"} if fused else {"domain": ""}
-        return replace(layer, **kind)
+        op_type, domain = ("FusedConv", "com.microsoft") if fused else ("Conv", "")
+        return replace(layer, op_type=op_type, domain=domain)
     if layer.op_type == "Upsample":
         return _resize(layer, values, newest)
     return replace(layer, domain="", since=max(newest, _PLAIN_VERSIONS.get(layer.op_type, 1)))

@@ -82,8 +82,7 @@ def write_bricks(
         "format": FORMAT_VERSION,
         "models": {
             d.model: [
-                {"signature": p.sequence.signature, "layers": list(p.layers), "needs": list(p.needs)}
-                for p in d.pieces
+                {"signature": p.sequence.signature, "layers": list(p.layers), "needs": list(p.needs)} for p in d.pieces
             ]
             for d in decompositions
         },

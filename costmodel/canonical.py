@@ -101,9 +101,7 @@ class _Colouring:
             for position in range(len(self.layers) - 1, -1, -1):
                 reached = [self._reader_colours(name) for name in self._graph[position].outputs]
                 self.layers[position] = _digest(self.layers[position], reached)
-            self.leaves = {
-                name: _digest(colour, self._reader_colours(name)) for name, colour in self.leaves.items()
-            }
+            self.leaves = {name: _digest(colour, self._reader_colours(name)) for name, colour in self.leaves.items()}
 
     def single_out(self, colour: str) -> None:
         """Give one of the layers of this colour a colour of its own."""

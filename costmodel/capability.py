@@ -12,6 +12,7 @@ __all__ = ["measure_capabilities"]
 
 _GEMM_SIZE = 1024
 _STREAM_ELEMENTS = 1 << 24  # 64 MiB in and 64 MiB out: beyond any last-level cache's share of one core
+_SCALAR_ELEMENTS = 1 << 16
 
 
 def measure_capabilities(
@@ -22,6 +23,7 @@ def measure_capabilities(
     Returns:
         "gemm_gflops": sustained float32 matrix product, 10^9 operations a second.
         "memory_gbps": bytes read and written by a streaming layer, 10^9 a second.
+        "scalar_ns": one element of a layer that calls the C library for it (Pow, LRN), where vectors do not help.
         "dispatch_us": one call of a network that does nothing.
         "reference_us": the reference kernel on the quiet machine.
     """
@@ -30,19 +32,22 @@ def measure_capabilities(
         return capability_latency_us(runtime.open_sequence(sequence, settings), clock_ns)
 
     gemm_us = latency_us(reference_sequence(_GEMM_SIZE))
+    power_us = latency_us(_elementwise("Pow", (_SCALAR_ELEMENTS,), 2))
     stream_us = latency_us(_elementwise("Relu", (_STREAM_ELEMENTS,)))
     return {
         "gemm_gflops": 2 * _GEMM_SIZE**3 / gemm_us / 1e3,
         "memory_gbps": 2 * 4 * _STREAM_ELEMENTS / stream_us / 1e3,
+        "scalar_ns": power_us * 1e3 / _SCALAR_ELEMENTS,
         "dispatch_us": latency_us(_elementwise("Identity", (1,))),
         "reference_us": latency_us(reference_sequence()),
     }
 
 
-def _elementwise(op_type: str, shape: tuple[int, ...]) -> LayerSequence:
+def _elementwise(op_type: str, shape: tuple[int, ...], inputs: int = 1) -> LayerSequence:
     kind = TensorType("float32", shape)
+    since = {"Relu": 6, "Identity": 1, "Pow": 7}[op_type]
     return LayerSequence(
-        layers=(SequenceLayer(op_type, "", 1 if op_type == "Identity" else 6, {}, (0,), (1,)),),
-        values=(Value(kind, "input"), Value(kind, "internal")),
-        outputs=(1,),
+        layers=(SequenceLayer(op_type, "", since, {}, tuple(range(inputs)), (inputs,)),),
+        values=(*(Value(kind, "input") for _ in range(inputs)), Value(kind, "internal")),
+        outputs=(inputs,),
     )

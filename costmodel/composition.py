@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["COMPOSITIONS", "SOURCES", "Cost", "Uncertainty", "compose", "critical_path"]
+__all__ = ["COMPOSITIONS", "SOURCES", "Cost", "Uncertainty", "compose", "critical_path", "half_width"]
 
 COMPOSITIONS = ("sequential", "parallel")
 SOURCES = ("measured", "predicted", "extrapolated", "unpriced")
@@ -84,22 +84,30 @@ def compose(
     if composition == "parallel":
         chosen = [costs[i] for i in critical_path([cost.latency_us for cost in costs], needs)]
     latency = sum(cost.latency_us for cost in chosen)
-    below = _width([(c, c.latency_us - c.interval_us[0]) for c in chosen], latency, uncertainty)
-    above = _width([(c, c.interval_us[1] - c.latency_us) for c in chosen], latency, uncertainty)
-    return latency, (max(0.0, latency - below), latency + above)
+    if latency <= 0:
+        return latency, (latency, latency)
+    width = half_width(chosen, uncertainty)
+    return latency, (latency * math.exp(-width), latency * math.exp(width))
 
 
-def _width(widths: Sequence[tuple[Cost, float]], latency_us: float, uncertainty: Uncertainty) -> float:
-    """Width of the sum: linear within a kind of predicted sequence, in quadrature between kinds.
+def half_width(costs: Sequence[Cost], uncertainty: Uncertainty) -> float:
+    """Half-width of the sum of `costs` in log latency, so that it is a factor and never crosses zero.
+
+    Shares of the sum count linearly within a kind of predicted sequence, in quadrature between kinds.
 
     A regressor that is wrong about one convolution is wrong about its siblings in the same direction; noise of
     measurements has no such memory.
     """
-    measured = sum(width**2 for cost, width in widths if cost.source == "measured")
+    total = sum(cost.latency_us for cost in costs)
+    measured = 0.0
     by_kind: dict[str, float] = {}
-    for cost, width in widths:
-        if cost.source != "measured":
-            by_kind[cost.kind] = by_kind.get(cost.kind, 0.0) + width
-    predicted = sum(width**2 for width in by_kind.values()) * uncertainty.scale**2
-    construction = (latency_us * math.expm1(uncertainty.construction)) ** 2
-    return math.sqrt(measured + predicted + construction)
+    for cost in costs:
+        if cost.latency_us <= 0:
+            continue
+        share = cost.latency_us / total * math.log(cost.interval_us[1] / cost.latency_us)
+        if cost.source == "measured":
+            measured += share**2
+        else:
+            by_kind[cost.kind] = by_kind.get(cost.kind, 0.0) + share
+    predicted = sum(share**2 for share in by_kind.values()) * uncertainty.scale**2
+    return math.sqrt(measured + predicted + uncertainty.construction**2)

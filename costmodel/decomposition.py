@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from costmodel.graph import LayerGraph
+from costmodel.particular import must_be_fed
 from costmodel.sequence import LayerSequence, build_sequence
 
 __all__ = [
@@ -127,17 +128,17 @@ class _Cutter:
         return bounds
 
     def _is_chain(self, begin: int, end: int) -> bool:
-        """Whether every layer after the first reads a layer of the slice.
+        """Whether every layer after the first reads a layer of the slice, and none an index or a shape of one.
 
-        A layer that does not is the start of another branch: its data input is missing from the slice.
+        A layer that reads none is the start of another branch: its data input is missing from the slice. An index
+        or a shape that the slice computes from what it is fed would be any number; fed itself, it is made to fit.
         """
-        return all(
-            any(
-                begin <= self._producer.get(name, -1) < position
-                for name in self._graph.layers[position].inputs
-            )
-            for position in range(begin + 1, end)
-        )
+        for position in range(begin + 1, end):
+            layer = self._graph.layers[position]
+            made = [slot for slot, name in enumerate(layer.inputs) if begin <= self._producer.get(name, -1) < position]
+            if not made or any(must_be_fed(layer.op_type, slot) for slot in made):
+                return False
+        return True
 
     def producers(self, begin: int, end: int) -> Iterable[int]:
         """Positions of the layers that make what the slice reads."""
@@ -150,9 +151,7 @@ class _Cutter:
 
     def sequence(self, begin: int, end: int) -> LayerSequence:
         layers = self._graph.layers[begin:end]
-        outside = [
-            name for layer in layers for name in layer.outputs if self._last_reader.get(name, -1) >= end
-        ]
+        outside = [name for layer in layers for name in layer.outputs if self._last_reader.get(name, -1) >= end]
         return build_sequence(layers, self._graph.types, self._graph.constants, outside)
 
 

@@ -41,7 +41,8 @@ def omitted_bytes(tensor: TensorProto) -> int:
 
 
 def _declared_bytes(tensor: TensorProto) -> int:
-    return math.ceil(math.prod(tensor.dims) * ITEM_BYTES.get(dtype_name(tensor.data_type), 8))
+    elements = math.prod(int(size) for size in tensor.dims)
+    return math.ceil(elements * ITEM_BYTES.get(dtype_name(tensor.data_type), 8))
 
 
 def set_location(tensor: TensorProto, location: str) -> None:
@@ -98,8 +99,7 @@ def _weight_file(title: str, folder: Path | None, location: str) -> Path | None:
     except (OSError, ValueError):  # a name that no file can have
         pass
     raise ModelReadError(
-        f"{title} keeps weights at {location!r}, outside its own folder: move them beside the model and "
-        "export again"
+        f"{title} keeps weights at {location!r}, outside its own folder: move them beside the model and export again"
     )
 
 

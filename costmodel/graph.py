@@ -51,7 +51,7 @@ class Layer:
     """One node as the runtime executes it.
 
     Attributes:
-        name: The runtime's name for it.
+        name: The runtime's name for it, without numbers that differ from run to run.
         op_type: Operator, for example "Conv".
         domain: Operator domain, "" for ONNX's own.
         since: The oldest operator version that means the same (see `costmodel.operators.since_version`).

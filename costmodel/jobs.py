@@ -1,5 +1,7 @@
 """The jobs that the CLI offers: each ties the rooms together, prints nothing, and can be called from a program."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from costmodel.errors import MeasurementError
 from costmodel.measurement import quiet_latency_us
 from costmodel.model import Model, read_model
 from costmodel.runtimes import Runtime, lowering_key
+from costmodel.sampling import sample_around
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
 from costmodel.systems import System
@@ -65,9 +68,7 @@ def decompose_models(
             progress(done, len(models), item.name)
         model = read_model(item.path, batch=batch, shapes=shapes, name=item.name)
         graph = lower_cached(runtime, model, level, cache)
-        result.append(
-            Decomposed(model, item.family, decompose(item.name, graph, granularity), whole_model(graph))
-        )
+        result.append(Decomposed(model, item.family, decompose(item.name, graph, granularity), whole_model(graph)))
     if progress is not None:
         progress(len(models), len(models), "")
     return result
@@ -81,6 +82,7 @@ def bench_target(
     cache: Path,
     *,
     granularity: int = 1,
+    samples: int = 0,
     budget_s: float | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> BenchReport:
@@ -93,6 +95,7 @@ def bench_target(
         target: Name of a corpus, or a path.
         cache: Folder of lowered graphs.
         granularity: The most layers in a sequence; bricks have theirs.
+        samples: Sequences of no model to measure besides, sampled around those of the target.
         budget_s: No measurement starts later than this; None for no limit.
         progress: Gives what to tell about the stage of that name.
     """
@@ -120,14 +123,43 @@ def bench_target(
         ordered = _dearest_first(sequences, models, bench.system)
         wholes = {item.model.name: (item.whole, item.model) for item in models}
         report = bench.run(ordered, wholes, budget_s=budget_s, progress=tell("measuring"))
+        if samples and not report.left:
+            around = _samples(ordered, samples, bench.system, runs_here(runtime, system))
+            store.put_samples(around)
+            report += bench.run(
+                [sample for sample, _ in around.values()],
+                budget_s=_rest(budget_s, report),
+                progress=tell("measuring samples"),
+            )
         if not report.left:
-            sample = sorted(ordered, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
-            repeated = store.repeated(system.name)
-            again = [s for s in sample if s.signature not in repeated and s.signature not in report.failed]
-            rest_s = None if budget_s is None else max(0.0, budget_s - report.seconds)
-            second = bench.run(again, budget_s=rest_s, progress=tell("measuring again"), again=True)
+            chosen = sorted(ordered, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
+            done = store.repeated(system.name)
+            again = [s for s in chosen if s.signature not in done and s.signature not in report.failed]
+            second = bench.run(again, budget_s=_rest(budget_s, report), progress=tell("measuring again"), again=True)
             report.seconds += second.seconds
     return report
+
+
+def _rest(budget_s: float | None, report: BenchReport) -> float | None:
+    return None if budget_s is None else max(0.0, budget_s - report.seconds)
+
+
+def _samples(
+    sequences: Sequence[LayerSequence], count: int, system: System, runs: Callable[[LayerSequence], bool]
+) -> dict[str, tuple[LayerSequence, LayerSequence]]:
+    """Samples around the dear sequences and the rare kinds: both are where an error of prediction hurts."""
+    from costmodel.features.bound import bound_us
+
+    of_kind = Counter(sequence.kind for sequence in sequences)
+    bounds = [bound_us(sequence, system) for sequence in sequences]
+    total = sum(math.sqrt(bound) for bound in bounds)
+    # Half of the samples go by cost (the square root, so that a few giants do not take them all), half are spread
+    # evenly over the kinds.
+    weights = [
+        math.sqrt(bound) / total + 1 / (len(of_kind) * of_kind[sequence.kind])
+        for sequence, bound in zip(sequences, bounds, strict=True)
+    ]
+    return sample_around(sequences, count, weights=weights, runs=runs)
 
 
 def _dearest_first(
@@ -144,7 +176,10 @@ def _dearest_first(
 
 
 def measure_models(
-    store: Store, system: System, runtime: Runtime, models: Mapping[str, tuple[LayerSequence, Model]],
+    store: Store,
+    system: System,
+    runtime: Runtime,
+    models: Mapping[str, tuple[LayerSequence, Model]],
     progress: Progress | None = None,
 ) -> dict[str, float]:
     """End-to-end latency of each model, measured here and now and not stored, in microseconds.

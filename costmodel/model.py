@@ -145,18 +145,14 @@ def _read_file(path: Path) -> ModelProto:
     except OSError as error:
         raise ModelReadError(f"{path} cannot be read ({error.strerror}): check its permissions") from error
     except ValueError as error:
-        raise ModelReadError(
-            f"{path} is not an ONNX file or is truncated ({error}): copy it again"
-        ) from error
+        raise ModelReadError(f"{path} is not an ONNX file or is truncated ({error}): copy it again") from error
 
 
 def _parse(data: bytes, what: str) -> ModelProto:
     try:
-        proto = ModelProto.FromString(data)
+        proto: ModelProto = ModelProto.FromString(data)
     except DecodeError as error:
-        raise ModelReadError(
-            f"{what} is not an ONNX file or is truncated: export or copy it again"
-        ) from error
+        raise ModelReadError(f"{what} is not an ONNX file or is truncated: export or copy it again") from error
     if not proto.ir_version or not proto.HasField("graph") or not proto.opset_import:
         raise ModelReadError(f"{what} is not an ONNX model (no graph or no opset in it): export it as ONNX")
     return proto
@@ -194,6 +190,4 @@ def _check_acyclic(graph: GraphProto, title: str) -> None:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         nodes = [graph.node[i].name or graph.node[i].op_type for i in error.args[1]]
-        raise ModelReadError(
-            f"{title} is cyclic ({' -> '.join(nodes)}): a layer needs its own output"
-        ) from error
+        raise ModelReadError(f"{title} is cyclic ({' -> '.join(nodes)}): a layer needs its own output") from error

@@ -12,7 +12,15 @@ from costmodel.operators import opset_for
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.synthesis import synthetic_like
 
-__all__ = ["IR_VERSION", "build_network", "external_tensor", "input_indices", "make_node", "value_name", "weight_indices"]
+__all__ = [
+    "IR_VERSION",
+    "build_network",
+    "external_tensor",
+    "input_indices",
+    "make_node",
+    "value_name",
+    "weight_indices",
+]
 
 IR_VERSION = 9
 _VERSIONS = {"ai.onnx.ml": 3}  # the newest whose operators are all run; other domains have one version
@@ -57,7 +65,7 @@ def build_network(sequence: LayerSequence, *, weights: Iterable[TensorProto | No
     """
     graph = GraphProto(name="sequence")
     for weight in weights:
-        (graph.initializer if isinstance(weight, TensorProto) else graph.node).append(weight)  # type: ignore[arg-type]
+        (graph.initializer if isinstance(weight, TensorProto) else graph.node).append(weight)
     for index, value in enumerate(sequence.values):
         if value.role == "constant" and value.data is not None:
             graph.initializer.append(

@@ -78,9 +78,7 @@ def _window(op_type: str, domain: str, opset: int, input_types: tuple[str, ...])
         return opset, None
     meaning = _meaning(versions[current])
     first = current
-    while (
-        first > 0 and _meaning(versions[first - 1]) == meaning and _accepts(versions[first - 1], input_types)
-    ):
+    while first > 0 and _meaning(versions[first - 1]) == meaning and _accepts(versions[first - 1], input_types):
         first -= 1
     after = current + 1
     while after < len(versions) and _meaning(versions[after]) == meaning:
@@ -168,9 +166,7 @@ def _explicit_window(
             large, small = input_shapes[0][2 + axis], output_shapes[0][2 + axis]
             if op_type == "ConvTranspose":
                 large, small = small, large
-            totals.append(
-                max(0, (small - 1) * strides[axis] + dilations[axis] * (kernel[axis] - 1) + 1 - large)
-            )
+            totals.append(max(0, (small - 1) * strides[axis] + dilations[axis] * (kernel[axis] - 1) + 1 - large))
         lower = [(total + 1) // 2 if automatic == "SAME_LOWER" else total // 2 for total in totals]
         pads = lower + [total - begin for total, begin in zip(totals, lower, strict=True)]
     window = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}

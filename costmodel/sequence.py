@@ -79,9 +79,7 @@ class LayerSequence:
                     }
                     for layer in self.layers
                 ],
-                "values": [
-                    [v.type.dtype, v.type.shape, int(v.type.blocked), v.role, v.data] for v in self.values
-                ],
+                "values": [[v.type.dtype, v.type.shape, int(v.type.blocked), v.role, v.data] for v in self.values],
                 "outputs": self.outputs,
             },
             sort_keys=True,

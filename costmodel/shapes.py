@@ -46,18 +46,12 @@ def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, 
     """
     for dimension in shape:
         if dimension < 0 or (dimension == 0 and not zero):
-            raise ShapeError(
-                f"{title}: {tensor} has the dimension {dimension} in {list(shape)}: give it with --shape"
-            )
+            raise ShapeError(f"{title}: {tensor} has the dimension {dimension} in {list(shape)}: give it with --shape")
     if any(d > MAX_DIMENSION for d in shape) or math.prod(shape) * ITEM_BYTES.get(dtype, 8) > MAX_TENSOR_BYTES:
-        raise ShapeError(
-            f"{title}: {tensor} has the absurd shape {list(shape)}: no machine holds it; check the export"
-        )
+        raise ShapeError(f"{title}: {tensor} has the absurd shape {list(shape)}: no machine holds it; check the export")
 
 
-def fix_inputs(
-    proto: ModelProto, title: str, batch: int | None, shapes: Mapping[str, tuple[int, ...]]
-) -> FixedInputs:
+def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping[str, tuple[int, ...]]) -> FixedInputs:
     """Write a number into every dimension of every input, in place, and drop what inference will find again.
 
     Args:
@@ -159,9 +153,7 @@ class _Sizes:
         for name, given in shapes.items():
             for dim, size in zip(declared[name] or (), given, strict=False):
                 if isinstance(dim, str) and self._symbols.setdefault(dim, size) != size:
-                    raise ShapeError(
-                        f"{title}: dimension {dim!r} is given as {self._symbols[dim]} and as {size}"
-                    )
+                    raise ShapeError(f"{title}: dimension {dim!r} is given as {self._symbols[dim]} and as {size}")
         self._batches = _batch_symbols(declared)
         self.batches_met: list[str] = []
         self.missing: list[str] = []
@@ -193,7 +185,8 @@ def _batch_symbols(declared: Mapping[str, tuple[_Dim, ...] | None]) -> set[str]:
     places = [
         (dim, axis, len(dims))
         for dims in declared.values()
-        for axis, dim in enumerate(dims or ())
+        if dims is not None
+        for axis, dim in enumerate(dims)
         if isinstance(dim, str)
     ]
     named = {dim for dim, _, _ in places if _BATCH_NAME.match(dim)}

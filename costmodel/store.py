@@ -95,6 +95,14 @@ _pieces = Table(
     Column("needs", JSON, nullable=False),
 )
 
+_samples = Table(
+    "samples",
+    _metadata,
+    Column("signature", ForeignKey("sequences.signature"), primary_key=True),
+    # The sequence of a model that it was made from: where that is held out, so is the sample.
+    Column("origin", ForeignKey("sequences.signature"), nullable=False),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredPiece:
@@ -278,6 +286,18 @@ class Store:
             for (name, lowering, granularity), of_model in grouped.items()
         ]
 
+    def put_samples(self, samples: Mapping[str, tuple[LayerSequence, LayerSequence]]) -> None:
+        """Add sequences of no model, each with the one that it was sampled around."""
+        with self._writing() as connection:
+            _put_sequences(connection, [sequence for pair in samples.values() for sequence in pair])
+            for signature, (_, origin) in samples.items():
+                _add_if_new(connection, _samples, {"signature": signature}, {"origin": origin.signature})
+
+    def samples(self) -> dict[str, str]:
+        """For each sampled signature, the signature that it was sampled around."""
+        with self._reading() as connection:
+            return {row.signature: row.origin for row in connection.execute(select(_samples))}
+
     # Measurements
 
     def put_measurement(self, system: str, measurement: Measurement, sequence: LayerSequence | None = None) -> None:
@@ -404,9 +424,7 @@ def _add_if_new(connection: Connection, table: Table, key: Mapping[str, Any], va
 
 def _put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> None:
     by_signature = {sequence.signature: sequence for sequence in sequences}
-    known = _select_in(
-        connection, select(_sequences.c.signature), _sequences.c.signature, by_signature
-    )
+    known = _select_in(connection, select(_sequences.c.signature), _sequences.c.signature, by_signature)
     for signature in by_signature.keys() - {row.signature for row in known}:
         sequence = by_signature[signature]
         values = {"text": sequence.text, "layers": len(sequence.layers)}
@@ -441,5 +459,3 @@ def _select_in(connection: Connection, query: Any, column: Column[str], wanted: 
     for start in range(0, len(values), 500):
         rows.extend(connection.execute(query.where(column.in_(values[start : start + 500]))).all())
     return rows
-
-

@@ -93,7 +93,9 @@ def import_measurements(store: Store, path: Path, system_name: str | None = None
     except FileNotFoundError as error:
         raise BrickError(f"{path} does not exist: check the path") from error
     except (OSError, pyarrow.ArrowException, KeyError, ValueError) as error:
-        raise BrickError(f"{path} is not a file of costmodel measurements: export them with `costmodel export`") from error
+        raise BrickError(
+            f"{path} is not a file of costmodel measurements: export them with `costmodel export`"
+        ) from error
     if version > FORMAT_VERSION:
         raise BrickError(f"{path} has format {version} and this costmodel knows {FORMAT_VERSION}: upgrade costmodel")
     record = header["system"]

@@ -14,7 +14,8 @@ _SIMPLE_RATE = 0.25
 def layer_bound_us(work: Work, system: System) -> float:
     """The least time for one layer's work on `system`, without the runtime's own, in microseconds."""
     rate = system.capabilities["gemm_gflops"] * 1e3  # operations a microsecond
-    compute = work.multiply_flops / rate + work.other_flops / (rate * _SIMPLE_RATE)
+    scalar = work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / system.settings.threads
+    compute = work.multiply_flops / rate + work.other_flops / (rate * _SIMPLE_RATE) + scalar
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
     return max(compute, memory)
 

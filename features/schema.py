@@ -27,8 +27,8 @@ OPERATORS = (
 )  # fmt: skip
 
 _WORK = (
-    "log_bound_us", "log_multiply_flops", "log_other_flops", "log_input_bytes", "log_weight_bytes",
-    "log_output_bytes", "log_moved_bytes", "log_intensity", "compute_share", "layers", "log_layer_bound_max_us",
+    "log_bound_us", "log_multiply_flops", "log_other_flops", "log_scalar_calls", "log_input_bytes", "log_weight_bytes",
+    "log_output_bytes", "log_moved_bytes", "log_intensity", "memory_share", "layers", "log_layer_bound_max_us",
 )  # fmt: skip
 _SHAPE = (
     "log_batch", "log_rows", "log_columns", "log_depth", "columns_misalignment", "depth_misalignment", "rank",

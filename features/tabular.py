@@ -60,18 +60,18 @@ def _work_features(works: Sequence[Work], bounds: Sequence[float], bound: float,
     multiply = sum(w.multiply_flops for w in works)
     other = sum(w.other_flops for w in works)
     moved = sum(w.moved_bytes for w in works)
-    compute_us = (multiply + 4 * other) / (system.capabilities["gemm_gflops"] * 1e3)
     memory_us = moved / (system.capabilities["memory_gbps"] * 1e3)
     return [
         math.log(bound),
         math.log1p(multiply),
         math.log1p(other),
+        math.log1p(sum(w.scalar_calls for w in works)),
         math.log1p(sum(w.input_bytes for w in works)),
         math.log1p(sum(w.weight_bytes for w in works)),
         math.log1p(sum(w.output_bytes for w in works)),
         math.log1p(moved),
         math.log1p((multiply + other) / max(1, moved)),
-        compute_us / max(1e-9, compute_us + memory_us),
+        min(1.0, memory_us / max(1e-9, sum(bounds))),
         float(len(works)),
         math.log1p(max(bounds)),
     ]

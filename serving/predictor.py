@@ -13,8 +13,8 @@ from costmodel.errors import HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.features.tabular import encode_all
 from costmodel.measurement import jitter
-from costmodel.runtimes.ort import open_session
 from costmodel.runtimes import RuntimeSettings
+from costmodel.runtimes.ort import open_session
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
 from costmodel.systems import System
@@ -44,9 +44,11 @@ class Regression:
         features, bounds = encode_all(sequences, system)
         ratios = self._session.run(None, {"features": features})[0].reshape(-1)
         latencies = bounds * np.exp(ratios.astype(np.float64))
-        outside = ((features < self.bundle.lower - _MARGIN) | (features > self.bundle.upper + _MARGIN)).any(axis=1)
+        outside = (
+            ((features < self.bundle.lower - _MARGIN) | (features > self.bundle.upper + _MARGIN)).any(axis=1).tolist()
+        )
         return [
-            predicted_cost(float(us), sequence.kind, self.bundle.calibration, extrapolated=bool(extrapolated))
+            predicted_cost(float(us), sequence.kind, self.bundle.calibration, extrapolated=extrapolated)
             for us, sequence, extrapolated in zip(latencies, sequences, outside, strict=True)
         ]
 
@@ -164,5 +166,3 @@ class Predictor:
             else PredictorId(),
             warnings=tuple(notes),
         )
-
-

@@ -136,4 +136,6 @@ def load_bundle(path: Path) -> Bundle:
             facts=card["facts"],
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise ArtefactError(f"the regressor in {path} is damaged ({error}): train again with `costmodel train`") from error
+        raise ArtefactError(
+            f"the regressor in {path} is damaged ({error}): train again with `costmodel train`"
+        ) from error

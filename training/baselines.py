@@ -38,7 +38,7 @@ class FlopsRegressor:
     def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:
         """Costs in microseconds, shape [num_rows]."""
         constant, rate = self.coefficients_
-        return np.maximum(constant + rate * self._flops(features), self.least_us_)
+        return np.asarray(np.maximum(constant + rate * self._flops(features), self.least_us_))
 
     @staticmethod
     def _flops(features: np.ndarray) -> np.ndarray:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.composition import Cost, Uncertainty, compose
+from costmodel.composition import Cost, Uncertainty, half_width
 
-__all__ = ["Calibration", "conformal_quantile", "predicted_cost"]
+__all__ = ["Calibration", "conformal_quantile", "model_scores", "predicted_cost"]
 
 # A kind of sequence has a width of its own from this many held-out residuals on: fewer do not fix a 90% quantile.
 _LEAST_OF_KIND = 30
@@ -90,10 +90,8 @@ def predicted_cost(latency_us: float, kind: str, calibration: Calibration, *, ex
 def model_scores(
     costs_of_models: Sequence[Sequence[Cost]], latencies_us: Sequence[float], uncertainty: Uncertainty
 ) -> list[float]:
-    """For each held-out model, its error over the half-width that its parts give: 1 is exactly covered."""
-    scores = []
-    for costs, measured in zip(costs_of_models, latencies_us, strict=True):
-        predicted, (low, high) = compose(costs, [()] * len(costs), uncertainty=uncertainty)
-        width = high - predicted if measured > predicted else predicted - low
-        scores.append(abs(measured - predicted) / max(width, 1e-9))
-    return scores
+    """For each held-out model, its error over the half-width that its parts give, both in log latency."""
+    return [
+        abs(math.log(measured / sum(cost.latency_us for cost in costs))) / max(half_width(costs, uncertainty), 1e-9)
+        for costs, measured in zip(costs_of_models, latencies_us, strict=True)
+    ]

@@ -1,7 +1,7 @@
 """The data set of one system: measured sequences as features, and the models that were measured whole."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,9 @@ class Dataset:
         system: Where they were measured.
         signatures: One for each row.
         kinds: Operator types of each row.
-        families: The families in whose models each row appears; empty for a sequence of no model.
+        families: The families in whose models each row appears; for a sample, those of the sequence that it was
+            sampled around; empty where neither is known.
+        sampled: Whether each row is a sample of no model; those train, and are never judged on.
         features: float32, shape [num_rows, num_features].
         bounds_us: Analytical bounds, shape [num_rows].
         latencies_us: Measured costs, shape [num_rows].
@@ -54,6 +56,7 @@ class Dataset:
     signatures: tuple[str, ...]
     kinds: tuple[str, ...]
     families: tuple[frozenset[str], ...]
+    sampled: np.ndarray
     features: np.ndarray
     bounds_us: np.ndarray
     latencies_us: np.ndarray
@@ -107,12 +110,14 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
             f"run `costmodel bench --system {system_name}` first"
         )
     sequences = store.sequences(signatures)
+    samples = store.samples()
     features, bounds = encode_all([sequences[s] for s in signatures], system)
     return Dataset(
         system=system,
         signatures=signatures,
         kinds=tuple(sequences[s].kind for s in signatures),
-        families=_families(signatures, models),
+        families=_families(signatures, models, samples),
+        sampled=np.array([signature in samples for signature in signatures]),
         features=features,
         bounds_us=bounds,
         latencies_us=np.array([latencies[s] for s in signatures]),
@@ -121,12 +126,14 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
     )
 
 
-def _families(signatures: tuple[str, ...], models: Iterable[StoredModel]) -> tuple[frozenset[str], ...]:
+def _families(
+    signatures: tuple[str, ...], models: Iterable[StoredModel], samples: Mapping[str, str]
+) -> tuple[frozenset[str], ...]:
     owners: dict[str, set[str]] = {}
     for model in models:
         for piece in model.pieces:
             owners.setdefault(piece.signature, set()).add(model.family)
-    return tuple(frozenset(owners.get(signature, ())) for signature in signatures)
+    return tuple(frozenset(owners.get(samples.get(signature, signature), ())) for signature in signatures)
 
 
 def _measured(

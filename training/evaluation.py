@@ -82,11 +82,11 @@ def evaluate(
     for done, name in enumerate(names):
         if progress is not None:
             progress(done, len(names), name)
-        runs = [_leave_families_out(dataset, lambda n=name, s=seed: predictors[n](s), families, jobs) for seed in seeds]  # type: ignore[misc]
+        runs = [_leave_families_out(dataset, predictors[name], seed, families, jobs) for seed in seeds]
         results[name], calibrations[name] = _score(dataset, runs, families, level)
     if progress is not None:
         progress(len(names), len(names), "")
-    champion = min(names, key=lambda n: (results[n]["model"]["mape"] or results[n]["layer"]["mape"]))
+    champion = min(names, key=lambda n: results[n]["model"]["mape"] or results[n]["layer"]["mape"])
     report = {
         "system": dataset.system.name,
         "split": SPLIT,
@@ -101,20 +101,24 @@ def evaluate(
 
 
 def _family_facts(dataset: Dataset, family: str) -> dict[str, Any]:
-    own = [f for f in dataset.families if family in f]
+    own = [f for f, sampled in zip(dataset.families, dataset.sampled, strict=True) if family in f and not sampled]
     shared = sum(len(f) > 1 for f in own)
     return {"sequences": len(own), "shared_with_other_families": shared / len(own)}
 
 
 def _leave_families_out(
-    dataset: Dataset, make: Callable[[], Regressor], families: Iterable[str], jobs: int
+    dataset: Dataset, make: Callable[[int], Regressor], seed: int, families: Iterable[str], jobs: int
 ) -> _HeldOut:
     def one(family: str) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
         kept = dataset.without_family(family)
-        regressor = make().fit(dataset.features[kept], dataset.bounds_us[kept], dataset.latencies_us[kept])
+        regressor = make(seed).fit(dataset.features[kept], dataset.bounds_us[kept], dataset.latencies_us[kept])
         costs = regressor.predict_us(dataset.features, dataset.bounds_us)
-        rows = np.flatnonzero(~kept)
-        return rows, costs[rows], {i: costs[m.rows] for i, m in enumerate(dataset.models) if m.family == family}
+        rows = np.flatnonzero(~kept & ~dataset.sampled)
+        return (
+            rows,
+            costs[rows],
+            {i: costs[m.rows] for i, m in enumerate(dataset.models) if m.family == family},
+        )
 
     # Threads: LightGBM and numpy let go of the interpreter, and the data need not be copied.
     parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(one)(family) for family in families)
@@ -180,9 +184,7 @@ def _calibrate(
     models = [m for m, use in zip(dataset.models, use_models, strict=True) if use]
     construction = np.array([np.log(m.latency_us / dataset.latencies_us[m.rows].sum()) for m in models])
     calibration = Calibration.fit([dataset.kinds[row] for row in rows], residuals, construction, level)
-    costs = [
-        _costs(dataset, i, run, calibration) for i, use in enumerate(use_models) if use
-    ]
+    costs = [_costs(dataset, i, run, calibration) for i, use in enumerate(use_models) if use]
     scores = model_scores(costs, [m.latency_us for m in models], calibration.uncertainty)
     # Never narrower than the parts say: a few lucky models are no evidence of that.
     scale = max(1.0, conformal_quantile(scores, level)) if scores else 1.0

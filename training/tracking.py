@@ -1,5 +1,6 @@
 """Tracking: the only file that knows MLflow."""
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,6 +38,8 @@ def track(
     Returns:
         The run's id.
     """
+    for chatty in ("mlflow", "alembic"):  # a new store is worth no lines on the user's terminal
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         folder.mkdir(parents=True, exist_ok=True)
         mlflow.set_tracking_uri(f"sqlite:///{(folder / 'mlflow.db').resolve()}")

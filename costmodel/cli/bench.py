@@ -5,7 +5,14 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, GranularityOption, JsonOption, StoreOption, SystemOption, ThreadsOption
+from costmodel.cli.options import (
+    Context,
+    GranularityOption,
+    JsonOption,
+    StoreOption,
+    SystemOption,
+    ThreadsOption,
+)
 from costmodel.cli.output import console, note, print_json, progress_bars
 
 
@@ -18,10 +25,14 @@ def bench(
     system: SystemOption = None,
     budget: Annotated[str | None, typer.Option(help="Stop measuring after this long: 90s, 10m, 1h.")] = None,
     granularity: GranularityOption = 1,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Also measure this many sequences of no model, sampled around these.")
+    ] = 0,
     threads: ThreadsOption = 1,
     level: Annotated[str, typer.Option(help="Optimisation level: none, basic, extended or all.")] = "all",
     assert_system: Annotated[
-        bool, typer.Option("--assert-system", help="Vouch that this host is the named system; marks the records.")
+        bool,
+        typer.Option("--assert-system", help="Vouch that this host is the named system; marks the records."),
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -47,6 +58,7 @@ def bench(
             target or corpus,
             context.home.cache,
             granularity=granularity,
+            samples=samples,
             budget_s=budget_s,
             progress=stage,
         )

@@ -24,8 +24,8 @@ def decompose(
     """Cut models into unique runnable sequences; say how much repeats; write a suite that travels."""
     from costmodel.bricks import write_bricks
     from costmodel.decomposition import corpus_statistics, jaccard
-    from costmodel.decoys import make_decoys
     from costmodel.jobs import decompose_models, runs_here
+    from costmodel.sampling import sample_around
     from costmodel.training.corpus import corpus_models
 
     context = Context()
@@ -43,7 +43,8 @@ def decompose(
     written = mixed = 0
     if out is not None:
         unique = list({s: q for d in cut for s, q in d.unique.items()}.values())
-        strangers = make_decoys(unique, decoys, runs=runs_here(runtime, here)) if decoys else []
+        samples = sample_around(unique, decoys, runs=runs_here(runtime, here))
+        strangers = [decoy for decoy, _ in samples.values()]
         written, mixed = write_bricks(out, cut, strangers), len(strangers)
         if mixed < decoys:
             note(f"only {mixed} decoys could be made: the models' sequences do not vary enough for {decoys}")
@@ -56,7 +57,12 @@ def decompose(
                 "unique_share": statistics.unique_share,
                 "repeats_by_kind": dict(statistics.repeats_by_kind),
                 "models": [
-                    {"model": d.model, "sequences": len(d.pieces), "unique": len(d.unique), "unique_share": d.unique_share}
+                    {
+                        "model": d.model,
+                        "sequences": len(d.pieces),
+                        "unique": len(d.unique),
+                        "unique_share": d.unique_share,
+                    }
                     for d in cut
                 ],
                 "jaccard": [[jaccard(a, b) for b in cut] for a in cut],
@@ -82,7 +88,9 @@ def _print(cut, statistics, granularity) -> None:  # type: ignore[no-untyped-def
     for column in table.columns[1:]:
         column.justify = "right"
     out = console()
-    out.print(f"Layer sequences of at most {granularity} layers" if granularity > 1 else "Layers as the runtime executes them")
+    out.print(
+        f"Layer sequences of at most {granularity} layers" if granularity > 1 else "Layers as the runtime executes them"
+    )
     out.print(table)
     repeats = list(statistics.repeats_by_kind.items())[:6]
     if repeats:

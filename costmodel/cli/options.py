@@ -11,10 +11,19 @@ if TYPE_CHECKING:
     from costmodel.store import Store
     from costmodel.systems import System
 
-__all__ = ["Context", "GranularityOption", "JsonOption", "ShapeOption", "StoreOption", "SystemOption", "ThreadsOption"]
+__all__ = [
+    "Context",
+    "GranularityOption",
+    "JsonOption",
+    "ShapeOption",
+    "StoreOption",
+    "SystemOption",
+    "ThreadsOption",
+]
 
 SystemOption = Annotated[
-    str | None, typer.Option("--system", metavar="NAME", help="The system; by default this host.", show_default=False)
+    str | None,
+    typer.Option("--system", metavar="NAME", help="The system; by default this host.", show_default=False),
 ]
 StoreOption = Annotated[
     str | None,
@@ -27,9 +36,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 ThreadsOption = Annotated[
     int, typer.Option("--threads", min=1, help="Threads a layer may use, for this host's own system.")
 ]
-GranularityOption = Annotated[
-    int, typer.Option("--granularity", "-G", min=1, help="The most layers in a sequence.")
-]
+GranularityOption = Annotated[int, typer.Option("--granularity", "-G", min=1, help="The most layers in a sequence.")]
 ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Shape of an input; may be given several times."),

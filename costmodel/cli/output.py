@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Callable
 
-    from costmodel.bench import Progress
+    from rich.console import Console
 
 __all__ = ["console", "note", "print_json", "progress_bars"]
 
@@ -52,7 +52,7 @@ def progress_bars() -> "Iterator[Any]":
         console=console(error=True),
     ) as bars:
 
-        def stage(name: str) -> "Progress":
+        def stage(name: str) -> "Callable[[int, int, str], None]":
             task = bars.add_task(name, total=None, what="")
 
             def tell(done: int, total: int, what: str) -> None:

@@ -122,13 +122,29 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
         out.print(f"  measured  [bold]{format_us(measured_us)}[/bold]   the estimate is {error:+.1%} off")
     out.print("  users see " + ", ".join(f"{q} {format_us(us)}" for q, us in estimate.quantiles_us.items()))
     shares = ", ".join(f"{share:.0%} {source}" for source, share in estimate.coverage.items() if share)
-    out.print(f"  made of   {shares}; {len(estimate.layers)} sequences of at most {estimate.granularity} layers, {estimate.composition}")
-    table = Table("dearest layers", "operator", "latency", "share", "source", box=None, header_style="bold", padding=(0, 2))
+    out.print(
+        f"  made of   {shares}; {len(estimate.layers)} sequences, "
+        f"granularity {estimate.granularity}, {estimate.composition}"
+    )
+    table = Table(
+        "dearest layers",
+        "operator",
+        "latency",
+        "share",
+        "source",
+        box=None,
+        header_style="bold",
+        padding=(0, 2),
+    )
     total = sum(layer.cost.latency_us for layer in estimate.layers) or 1.0
     for layer in sorted(estimate.layers, key=lambda one: -one.cost.latency_us)[:_DEAREST]:
         share = layer.cost.latency_us / total
         table.add_row(
-            layer.name[:40], layer.op_type[:40], format_us(layer.cost.latency_us), f"{share:.1%}", layer.cost.source
+            layer.name[:40],
+            layer.op_type[:40],
+            format_us(layer.cost.latency_us),
+            f"{share:.1%}",
+            layer.cost.source,
         )
     for column in table.columns[2:4]:
         column.justify = "right"

@@ -31,7 +31,12 @@ def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOpt
                     for name, system in known.items()
                 ],
                 "catalogue": [
-                    {"name": e.name, "vcpus": e.vcpus, "memory_gib": e.memory_gib, "usd_per_hour": e.usd_per_hour}
+                    {
+                        "name": e.name,
+                        "vcpus": e.vcpus,
+                        "memory_gib": e.memory_gib,
+                        "usd_per_hour": e.usd_per_hour,
+                    }
                     for e in entries.values()
                 ],
             }
@@ -46,7 +51,7 @@ def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOpt
             name, str(counts[name]), champion.name if champion else "-",
             f"{able.get('gemm_gflops', 0):.0f}", f"{able.get('memory_gbps', 0):.1f}",
         )  # fmt: skip
-    for name, entry in entries.items():
+    for name in entries:
         if name not in known:
             table.add_row(name, "-", "-", "-", "-", style="dim")
     out = console()

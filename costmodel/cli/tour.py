@@ -10,6 +10,9 @@ from costmodel.cli.output import console, note, progress_bars
 from costmodel.cli.predict import print_estimate
 from costmodel.cli.train import print_evaluation
 
+# As many as fit into the budget beside the starter corpus on a machine of half this one's speed.
+_SAMPLES = 1000
+
 
 @app.command()
 def tour(
@@ -33,8 +36,9 @@ def tour(
     out.print(f"[bold]1. Benchmark[/bold] the unique layers of eight models on {here.name}")
     with progress_bars() as stage:
         report = bench_target(
-            opened, here, runtime, "starter", context.home.cache, budget_s=parse_duration_s(budget), progress=stage
-        )
+            opened, here, runtime, "starter", context.home.cache, samples=_SAMPLES,
+            budget_s=parse_duration_s(budget), progress=stage,
+        )  # fmt: skip
     out.print(
         f"   {report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, {report.left} left"
     )

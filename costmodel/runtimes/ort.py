@@ -51,9 +51,7 @@ def _options(settings: RuntimeSettings) -> ort.SessionOptions:
     return options
 
 
-def open_session(
-    model: bytes | str, settings: RuntimeSettings, weights: Mapping[str, np.ndarray] | None = None
-) -> Any:
+def open_session(model: bytes | str, settings: RuntimeSettings, weights: Mapping[str, np.ndarray] | None = None) -> Any:
     """An `onnxruntime.InferenceSession` on the CPU.
 
     Args:
@@ -229,7 +227,7 @@ def _weight_values(kind: TensorType) -> np.ndarray:
     values = synthetic_like(kind, positive=True)
     if values.dtype.kind in "iub":
         return values
-    return (values / max(1, kind.elements) ** 0.5).astype(values.dtype)
+    return np.asarray(values * values.dtype.type(max(1, kind.elements) ** -0.5), dtype=values.dtype)
 
 
 def _placed(model: Model, folder: Path) -> tuple[ModelProto, Path]:
@@ -244,6 +242,11 @@ def _placed(model: Model, folder: Path) -> tuple[ModelProto, Path]:
             largest = max(largest, size)
     with (folder / _WEIGHTS).open("wb") as file:
         file.truncate(largest)
+    names: set[str] = set()
+    for node in proto.graph.node:  # names are what ties the lowered graph to this one
+        if not node.name or node.name in names:
+            node.name = next((name for name in node.output if name), "")
+        names.add(node.name)
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())
     return proto, path
@@ -292,10 +295,7 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str,
     for name in names:
         if not kinds[name].startswith("tensor("):
             raise LoweringError(f"{model.name}: {name} is a {kinds[name]}: costmodel prices tensors only")
-    return {
-        name: TensorType(str(value.dtype), tuple(value.shape))
-        for name, value in zip(names, found, strict=True)
-    }
+    return {name: TensorType(str(value.dtype), tuple(value.shape)) for name, value in zip(names, found, strict=True)}
 
 
 def _refusal(name: str, error: Exception) -> LoweringError:

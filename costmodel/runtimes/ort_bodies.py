@@ -31,6 +31,4 @@ def _bodies(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def _is_blocked(graph: GraphProto) -> bool:
-    return any(
-        node.domain == BLOCKED_DOMAIN or any(_is_blocked(body) for body in _bodies(node)) for node in graph.node
-    )
+    return any(node.domain == BLOCKED_DOMAIN or any(_is_blocked(body) for body in _bodies(node)) for node in graph.node)

@@ -1,7 +1,9 @@
-"""Decoys: plausible sequences of no model, mixed into a suite so that it does not give its models away.
+"""Sequences of no model, sampled around real ones.
 
-A decoy is a real sequence in which one size that occurs in it (a number of channels, a resolution) is another one
-everywhere. What follows from the sizes is inferred anew, layer by layer, so that a decoy runs like any sequence.
+They serve twice: as decoys, mixed into a suite so that it does not give its models away, and as training data where
+the models of a corpus have few sequences of a kind. A sample is a real sequence in which one size that occurs in it
+(a number of channels, a resolution) is another one everywhere. What follows from the sizes is inferred anew, layer
+by layer, so that a sample runs like any sequence.
 """
 
 import random
@@ -19,42 +21,51 @@ from costmodel.network import make_node, value_name
 from costmodel.operators import COMMON_OPSET, opset_for
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 
-__all__ = ["make_decoys"]
+__all__ = ["sample_around"]
 
 # Smaller numbers are windows, strides and colour channels, which are the same in most models.
 _LEAST_SIZE = 8
 _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
-_TRIES_EACH = 50
+_TRIES_EACH = 20
 
 
-def make_decoys(
-    sequences: Sequence[LayerSequence], count: int, *, seed: int = 0, runs: Callable[[LayerSequence], bool]
-) -> list[LayerSequence]:
-    """Up to `count` distinct decoys, fewer if the sequences do not vary enough.
+def sample_around(
+    sequences: Sequence[LayerSequence],
+    count: int,
+    *,
+    seed: int = 0,
+    weights: Sequence[float] | None = None,
+    runs: Callable[[LayerSequence], bool] = lambda _: True,
+) -> dict[str, tuple[LayerSequence, LayerSequence]]:
+    """Up to `count` distinct samples, fewer if the sequences do not vary enough.
 
     Args:
         sequences: Real ones, none of which is returned.
-        count: How many decoys.
-        seed: The same seed and sequences give the same decoys.
+        count: How many samples.
+        seed: The same seed and sequences give the same samples.
+        weights: How likely each sequence is the origin of a sample; by default all alike.
         runs: Says whether a candidate really runs.
+
+    Returns:
+        By signature: the sample and the sequence that it was made from.
     """
     rng = random.Random(seed)  # noqa: S311 - a choice of shapes, no secret
     known = {sequence.signature for sequence in sequences}
-    decoys: list[LayerSequence] = []
-    for _ in range(count * _TRIES_EACH):
-        if len(decoys) == count or not sequences:
+    samples: dict[str, tuple[LayerSequence, LayerSequence]] = {}
+    if not sequences:
+        return samples
+    for origin in rng.choices(sequences, weights, k=count * _TRIES_EACH):
+        if len(samples) == count:
             break
-        candidate = _resized(rng.choice(sequences), rng)
+        candidate = _resized(origin, rng)
         if candidate is not None and candidate.signature not in known and runs(candidate):
             known.add(candidate.signature)
-            decoys.append(candidate)
-    return decoys
+            samples[candidate.signature] = (candidate, origin)
+    return samples
 
 
 def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
-    sizes = sorted(
-        {d for v in sequence.values if v.role != "internal" for d in v.type.shape if d >= _LEAST_SIZE}
-    )
+    sizes = sorted({d for v in sequence.values if v.role != "internal" for d in v.type.shape if d >= _LEAST_SIZE})
     if not sizes:
         return None
     old = rng.choice(sizes)
@@ -82,9 +93,7 @@ def _with_size(sequence: LayerSequence, old: int, new: int) -> LayerSequence | N
         )
         for value in sequence.values
     ]
-    layers = tuple(
-        replace(layer, attributes=_with_size_in(layer.attributes, old, new)) for layer in sequence.layers
-    )
+    layers = tuple(replace(layer, attributes=_with_size_in(layer.attributes, old, new)) for layer in sequence.layers)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in layers])
     for layer in layers:
         made = _outputs(layer, values, opset)
@@ -122,6 +131,4 @@ def _outputs(layer: SequenceLayer, values: Sequence[Value], opset: int) -> dict[
     found = infer_node(make_node("", layer), types, tensors, version)
     if any(value_name(index) not in found for index in outputs):
         return None
-    return {
-        index: replace(found[value_name(index)], blocked=values[index].type.blocked) for index in outputs
-    }
+    return {index: replace(found[value_name(index)], blocked=values[index].type.blocked) for index in outputs}
