@@ -39,9 +39,9 @@ class BenchReport:
         measured: Sequences and models timed in this run.
         reused: Those that had been measured before.
         unstable: Of the measured ones, those whose rounds never agreed.
-        failed: Reason for each signature or model that would not run.
+        failed: Reason for each that would not run: a sequence by its signature, a model by its name.
         left: Those that the budget did not reach.
-        seconds: Wall-clock time of this run.
+        seconds: Time that this run took.
     """
 
     measured: int = 0
@@ -60,6 +60,21 @@ class BenchReport:
         self.left += other.left
         self.seconds += other.seconds
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What waits for its turn; it is loaded only then.
+
+    Attributes:
+        label: What to call it while it is measured.
+        sequence: Whose signature the measurement gets.
+        model: To be measured end to end; None for a sequence by itself.
+    """
+
+    label: str
+    sequence: LayerSequence
+    model: Model | None
 
 
 class Bench:
@@ -112,7 +127,7 @@ class Bench:
             if not self.system.capabilities:
                 found = measure_capabilities(self._runtime, self.system.settings, self._clock_ns)
                 self.system = replace(self.system, capabilities=found)
-            if known is None:
+            if known is None or not known.capabilities:
                 self.store.put_system(self.system)
             self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
             self._held = stack.pop_all()
@@ -131,7 +146,7 @@ class Bench:
         progress: Progress | None = None,
         again: bool = False,
     ) -> BenchReport:
-        """Measure what the store does not have.
+        """Measure what the store does not have, each signature once.
 
         Args:
             sequences: What to measure, the most important first.
@@ -140,42 +155,38 @@ class Bench:
             progress: Told before each measurement.
             again: Measure once more what was measured before, as a repeat.
         """
-        started = time.monotonic()
+        started_ns = self._clock_ns()
         report = BenchReport()
-        models = dict(models or {})
-        unique = {sequence.signature: sequence for sequence in sequences}
+        unique = {sequence.signature: _Waiting(sequence.kind, sequence, None) for sequence in sequences}
+        for name, (whole, model) in (models or {}).items():
+            unique.setdefault(whole.signature, _Waiting(name, whole, model))
         known = set() if again else set(self.store.latencies_us(self.system.name))
-        # (label, signature's owner, what opens it); loading happens when its turn comes.
-        waiting: list[tuple[str, LayerSequence, Callable[[], Runner]]] = [
-            (sequence.kind, sequence, lambda s=sequence: self._runtime.open_sequence(s, self.system.settings))  # type: ignore[misc]
-            for signature, sequence in unique.items()
-            if signature not in known
-        ]
-        waiting += [
-            (name, whole, lambda m=model: self._runtime.open_model(m, self.system.settings))  # type: ignore[misc]
-            for name, (whole, model) in models.items()
-            if whole.signature not in known
-        ]
-        report.reused = len(unique) + len(models) - len(waiting)
-        self.store.put_sequences([*unique.values(), *(whole for whole, _ in models.values())])
-        for done, (label, sequence, opened) in enumerate(waiting):
-            if budget_s is not None and time.monotonic() - started >= budget_s:
+        waiting = [item for signature, item in unique.items() if signature not in known]
+        report.reused = len(unique) - len(waiting)
+        self.store.put_sequences(item.sequence for item in unique.values())
+        for done, item in enumerate(waiting):
+            if budget_s is not None and (self._clock_ns() - started_ns) / 1e9 >= budget_s:
                 report.left = len(waiting) - done
                 break
             if progress is not None:
-                progress(done, len(waiting), label)
+                progress(done, len(waiting), item.label)
             try:
-                measurement = self.measure(sequence, opened())
+                measurement = self.measure(item.sequence, self._opened(item))
             except (MeasurementError, LoweringError) as error:
-                report.failed[label if len(sequence.layers) > 1 else sequence.signature] = str(error)
+                report.failed[item.sequence.signature if item.model is None else item.label] = str(error)
                 continue
             self.store.put_measurement(self.system.name, measurement)
             report.measured += 1
             report.unstable += not measurement.stable
         if progress is not None:
             progress(len(waiting) - report.left, len(waiting), "")
-        report.seconds = time.monotonic() - started
+        report.seconds = (self._clock_ns() - started_ns) / 1e9
         return report
+
+    def _opened(self, item: _Waiting) -> Runner:
+        if item.model is None:
+            return self._runtime.open_sequence(item.sequence, self.system.settings)
+        return self._runtime.open_model(item.model, self.system.settings)
 
     def measure(self, sequence: LayerSequence, runner: Runner) -> Measurement:
         """Time one loaded network under this bench's protocol, without storing it."""

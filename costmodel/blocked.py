@@ -10,7 +10,7 @@ from dataclasses import replace
 from costmodel.graph import TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 
-__all__ = ["BLOCKED_DOMAIN", "NotMaterialisableError", "materialise", "padded", "portable"]
+__all__ = ["BLOCKED_DOMAIN", "NotMaterialisableError", "is_blocked", "materialise", "padded", "portable", "reorder_axes"]
 
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
 _CHANNELS = 1
@@ -26,6 +26,13 @@ class NotMaterialisableError(ValueError):
 def padded(channels: int, block: int) -> int:
     """`channels` rounded up to whole blocks."""
     return -(-channels // block) * block
+
+
+def reorder_axes(op_type: str, rank: int, *, channels_last: bool) -> list[int]:
+    """Which logical axis of its input each axis of a reorder's output is: blocked tensors have the channels second."""
+    if not channels_last:
+        return list(range(rank))
+    return [0, rank - 1, *range(1, rank - 1)] if op_type == "ReorderInput" else [0, *range(2, rank), 1]
 
 
 def is_blocked(sequence: LayerSequence) -> bool:
@@ -105,12 +112,11 @@ def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> Sequ
     if layer.domain != BLOCKED_DOMAIN:
         return layer
     if layer.op_type in ("ReorderInput", "ReorderOutput"):
-        source, target = (values[i].type.shape for i in (layer.inputs[0], layer.outputs[0]))
-        if source == target:
+        channels_last = layer.attributes.get("channels_last", {"i": 0})["i"] == 1
+        axes = reorder_axes(layer.op_type, len(values[layer.inputs[0]].type.shape), channels_last=channels_last)
+        if axes == sorted(axes):
             return replace(layer, op_type="Identity", domain="", since=1, attributes={})
-        # a reorder that also moves the channels last, or back
-        moved = {"perm": {"ints": _moved(layer, len(source))}}
-        return replace(layer, op_type="Transpose", domain="", since=1, attributes=moved)
+        return replace(layer, op_type="Transpose", domain="", since=1, attributes={"perm": {"ints": axes}})
     if layer.op_type == "Conv":
         fused = "activation" in layer.attributes or len(layer.inputs) > 3
         op_type, domain = ("FusedConv", "com.microsoft") if fused else ("Conv", "")
@@ -135,9 +141,3 @@ def _resize(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceL
             **{name: value for name, value in layer.attributes.items() if name != "scales"},
         },
     )
-
-
-def _moved(layer: SequenceLayer, rank: int) -> list[int]:
-    if layer.op_type == "ReorderInput":
-        return [0, rank - 1, *range(1, rank - 1)]
-    return [0, *range(2, rank), 1]

@@ -18,6 +18,7 @@ from costmodel.constants import data_type_of
 from costmodel.decomposition import Decomposition
 from costmodel.errors import BrickError
 from costmodel.network import build_network, value_name, weight_indices
+from costmodel.operators import opset_for
 from costmodel.sequence import LayerSequence
 
 __all__ = ["MANIFEST", "PRIVATE", "brick_network", "is_brick_folder", "read_bricks", "write_bricks"]
@@ -27,6 +28,7 @@ MANIFEST = "manifest.json"
 PRIVATE = "private.json"
 _SEQUENCE_KEY = "costmodel.sequence"
 _FILL = 0.01
+_CONSTANT_OF_SHAPE_OPSET = 9
 
 
 def brick_network(sequence: LayerSequence) -> onnx.ModelProto:
@@ -36,19 +38,25 @@ def brick_network(sequence: LayerSequence) -> onnx.ModelProto:
     sequence for the block size of the machine at hand. Weights are fills, so a brick is small.
     """
     plain = portable(sequence)
-    network = build_network(plain, weights=list(_fills(plain)))
+    opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in plain.layers])
+    network = build_network(plain, weights=list(_fills(plain, opset)))
     helper.set_model_props(network, {_SEQUENCE_KEY: sequence.text})
     return network
 
 
-def _fills(sequence: LayerSequence) -> Iterable[TensorProto | NodeProto]:
+def _fills(sequence: LayerSequence, opset: int) -> Iterable[TensorProto | NodeProto]:
     for index in weight_indices(sequence):
         kind = sequence.values[index].type
         shape = helper.make_tensor(f"shape{index}", TensorProto.INT64, [len(kind.shape)], list(kind.shape))
         value = 1 if kind.dtype != "bool" and "int" in kind.dtype else _FILL
-        fill = helper.make_tensor("", data_type_of(kind.dtype), [1], [value])
         yield shape
-        yield helper.make_node("ConstantOfShape", [shape.name], [value_name(index)], value=fill)
+        if opset >= _CONSTANT_OF_SHAPE_OPSET:
+            fill = helper.make_tensor("", data_type_of(kind.dtype), [1], [value])
+            yield helper.make_node("ConstantOfShape", [shape.name], [value_name(index)], value=fill)
+        else:
+            fill = helper.make_tensor(f"fill{index}", data_type_of(kind.dtype), [1] * len(kind.shape), [value])
+            yield fill
+            yield helper.make_node("Tile", [fill.name, shape.name], [value_name(index)])
 
 
 def write_bricks(
@@ -93,8 +101,8 @@ def write_bricks(
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise BrickError(f"{folder} is not empty: give a new folder with --out")
-        for signature, sequence in sequences.items():
-            (folder / f"{signature}.onnx").write_bytes(brick_network(sequence).SerializeToString())
+        for signature in sorted(sequences):  # the times of the files would tell the order of the layers, too
+            (folder / f"{signature}.onnx").write_bytes(brick_network(sequences[signature]).SerializeToString())
         (folder / PRIVATE).write_text(json.dumps(private, indent=1))
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))  # last: a folder with it is complete
     except OSError as error:

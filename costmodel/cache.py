@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from costmodel.graph import LayerGraph
@@ -31,14 +32,15 @@ def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> La
     path = folder / "lowered" / f"{hashlib.sha256(identity.encode()).hexdigest()}.json"
     try:
         return LayerGraph.from_dict(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         pass  # absent or damaged: either way it is made anew
     graph = runtime.lower(model, level)
-    try:
+    partial = path.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):  # a cache that cannot be written costs time, not the answer
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(graph.to_dict()))
-        os.replace(partial, path)
-    except OSError:
-        pass  # a cache that cannot be written costs time, not the answer
+        try:
+            partial.write_text(json.dumps(graph.to_dict()))
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
     return graph

@@ -4,10 +4,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["COMPOSITIONS", "SOURCES", "Cost", "Uncertainty", "compose", "critical_path", "half_width"]
+__all__ = [
+    "COMPOSITIONS",
+    "SOURCES",
+    "TYPICAL_CONSTRUCTION",
+    "Cost",
+    "Uncertainty",
+    "compose",
+    "critical_path",
+    "half_width",
+]
 
 COMPOSITIONS = ("sequential", "parallel")
 SOURCES = ("measured", "predicted", "extrapolated", "unpriced")
+# Where no model was measured whole: of 29 models, 90% lay within a tenth of the sum of their layers.
+TYPICAL_CONSTRUCTION = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,7 @@ class Uncertainty:
     """
 
     scale: float = 1.0
-    construction: float = 0.0
+    construction: float = TYPICAL_CONSTRUCTION
 
 
 def critical_path(latencies_us: Sequence[float], needs: Sequence[Sequence[int]]) -> list[int]:

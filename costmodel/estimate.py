@@ -1,6 +1,5 @@
 """The estimate: the composed latency of a model on a system, with its interval and where every part came from."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,12 +64,13 @@ class Estimate:
 
     @property
     def coverage(self) -> dict[str, float]:
-        """Share of the summed latency by source; they add up to 1."""
-        by_source: Counter[str] = Counter()
+        """Share of the summed latency by source; they add up to 1, unless nothing at all has a cost."""
+        by_source = {source: 0.0 for source in SOURCES if source != "unpriced"}
         for layer in self.layers:
-            by_source[layer.cost.source] += layer.cost.latency_us  # type: ignore[assignment]  # Counter of floats
+            if layer.cost.source in by_source:
+                by_source[layer.cost.source] += layer.cost.latency_us
         total = sum(by_source.values())
-        return {source: by_source[source] / total if total else 0.0 for source in SOURCES if source != "unpriced"}
+        return {source: latency_us / total if total else 0.0 for source, latency_us in by_source.items()}
 
     @property
     def unpriced(self) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from costmodel.errors import CostModelError
+
 __all__ = ["Home", "find_home"]
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
@@ -46,7 +48,11 @@ class Home:
 
 
 def find_home() -> Home:
-    """The home of this installation, its data folder made if need be."""
+    """The home of this installation, its data folder made if need be.
+
+    Raises:
+        CostModelError: The data folder cannot be made.
+    """
     configured = os.environ.get("COSTMODEL_HOME")
     if configured:
         root = Path(configured).expanduser().resolve()
@@ -56,5 +62,11 @@ def find_home() -> Home:
         base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         root = Path(base) / "costmodel"
     home = Home(root)
-    home.data.mkdir(parents=True, exist_ok=True)
+    try:
+        home.data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CostModelError(
+            f"the folder {home.data} cannot be made ({error.strerror}): set COSTMODEL_HOME to a folder that can be "
+            "written"
+        ) from error
     return home

@@ -13,6 +13,15 @@ __all__ = ["infer_model", "infer_node"]
 # Fused operators whose outputs have the types of a plain one's.
 _PLAIN = {"FusedConv": "Conv", "FusedGemm": "Gemm", "NhwcFusedConv": "Conv"}
 
+# How ONNX says that a node does not exist, or does not fit its inputs.
+_REFUSALS = (
+    onnx.defs.SchemaError,
+    onnx.checker.ValidationError,
+    onnx.shape_inference.InferenceError,
+    RuntimeError,
+    ValueError,
+)
+
 
 def infer_model(model: ModelProto) -> dict[str, TensorType]:
     """The type of every value whose shape is found to be static."""
@@ -38,7 +47,7 @@ def infer_node(
     op_type = _PLAIN.get(node.op_type, node.op_type)
     try:
         schema = onnx.defs.get_schema(op_type, opset, "")
-        plain = NodeProto(op_type=op_type, input=node.input, output=node.output)
+        plain = NodeProto(op_type=op_type, input=node.input[: schema.max_input], output=node.output)  # less a fused sum
         plain.attribute.extend(a for a in node.attribute if a.name in schema.attributes)
         found = onnx.shape_inference.infer_node_outputs(
             schema,
@@ -47,7 +56,7 @@ def infer_node(
             {n: tensors[n] for n in node.input if n in tensors and data_of(tensors[n]) is not None},
             opset_imports=[helper.make_opsetid("", opset)],
         )
-    except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+    except _REFUSALS:
         return {}  # nothing follows: a dearer step finds it, or the caller says so
     static = {name: _static_type(kind) for name, kind in found.items()}
     return {name: kind for name, kind in static.items() if kind is not None}

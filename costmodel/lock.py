@@ -25,7 +25,8 @@ def measuring_lock(path: Path | None = None) -> Iterator[None]:
         path: Lock file; by default one for the whole host, in the folder of temporary files.
 
     Raises:
-        HostBusyError: Another process holds it; the message says which, and since when.
+        HostBusyError: Another process holds it; the message says which, and since when. Or the lock file cannot
+            be used, so that nobody knows.
     """
     path = path or Path(tempfile.gettempdir()) / "costmodel-measuring.lock"
     holder = path.with_suffix(".holder")
@@ -36,9 +37,15 @@ def measuring_lock(path: Path | None = None) -> Iterator[None]:
         raise HostBusyError(
             f"{_describe(holder)} is measuring on this host: wait until it ends, or stop it, then run again"
         ) from error
+    except OSError as error:
+        raise HostBusyError(
+            f"the lock {path} cannot be used ({error.strerror}), so another process may be measuring on this host: "
+            "remove it, or set TMPDIR to a folder that can be written"
+        ) from error
     try:
         command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        holder.write_text(json.dumps({"pid": os.getpid(), "command": command, "since": now()}))
+        with contextlib.suppress(OSError):  # who holds it is a courtesy; another user's note may lie there
+            holder.write_text(json.dumps({"pid": os.getpid(), "command": command, "since": now()}))
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -50,5 +57,5 @@ def _describe(holder: Path) -> str:
     try:
         who = json.loads(holder.read_text())
         return f"process {who['pid']} ({who['command']}, since {who['since']})"
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "another process"

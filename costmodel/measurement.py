@@ -171,25 +171,20 @@ def measure(
         Raw times of the runs by round, times of the reference kernel, and whether enough rounds agree.
 
     Raises:
-        MeasurementError: The network failed, or the clock did not move.
+        MeasurementError: The network failed, or the clock did not move during a run.
     """
 
     def timed_us(one: Runner) -> float:
-        start = clock_ns()
-        one.run()
-        return (clock_ns() - start) / 1000
+        return _timed_us(one, clock_ns)
 
     collecting = gc.isenabled()
     gc.disable()
     try:
         spent = once = timed_us(runner)
         while spent < protocol.warm_up_us:
-            once = timed_us(runner)
-            spent += once
-            if once <= 0:
-                break
-        if once <= 0:
-            raise MeasurementError("the clock did not move during a run: there is no usable time")
+            took = timed_us(runner)
+            spent += took
+            once = min(once, took)  # a burst of noise must not decide how many runs a round has
         runs = max(1, min(protocol.most_runs, int(protocol.round_us / once)))
         rounds: list[tuple[float, ...]] = []
         references: list[float] = []
@@ -212,15 +207,26 @@ def measure(
 def capability_latency_us(
     runner: Runner, clock_ns: Callable[[], int] = time.perf_counter_ns, *, budget_us: float = 300_000.0
 ) -> float:
-    """Quiet latency of a network timed alone: for what a system can do, before there is a reference to compare with."""
+    """Quiet latency of a network timed alone: for what a system can do, before there is a reference to compare with.
+
+    Raises:
+        MeasurementError: The network failed, or the clock did not move during a run.
+    """
     times: list[float] = []
     runner.run()
     begin = clock_ns()
     while len(times) < 5 or (clock_ns() - begin) / 1000 < budget_us:
-        start = clock_ns()
-        runner.run()
-        times.append((clock_ns() - start) / 1000)
+        times.append(_timed_us(runner, clock_ns))
     return quiet_latency_us(times)
+
+
+def _timed_us(runner: Runner, clock_ns: Callable[[], int]) -> float:
+    start = clock_ns()
+    runner.run()
+    took_us = (clock_ns() - start) / 1000
+    if took_us <= 0:
+        raise MeasurementError("the clock did not move during a run: there is no usable time")
+    return took_us
 
 
 def agreeing_rounds(
@@ -247,5 +253,5 @@ def jitter(measurements: Iterable[Measurement]) -> dict[str, float]:
 
 
 def now() -> str:
-    """The time that records carry."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """The time that records carry, fine enough to tell two measurements of one layer apart."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,7 +1,8 @@
 """What makes two nodes the same layer: operator versions and attributes in one canonical form.
 
-ONNX gives an operator a new version for every change, most often only to admit another element type. Versions
-that differ in nothing else are one operator here, so that models of different opsets share their layers.
+ONNX gives an operator a new version for every change, most often only to admit another element type or to add an
+attribute. Versions that differ in nothing else that a layer uses are one operator here, so that models of different
+opsets share their layers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,9 @@ COMMON_OPSET = 21
 
 # The bodies of these say what they mean only together with the opset of the model that they came from.
 _CONTROL_FLOW = {"If", "Loop", "Scan"}
+
+# A version of these adds an attribute whose default is not what the version without it does.
+_RESTATED = {"RoiAlign", "Split"}
 
 _WINDOWED = {
     "Conv",
@@ -47,13 +51,26 @@ def _versions(op_type: str, domain: str) -> tuple[OpSchema, ...]:
     return tuple(sorted(found, key=lambda schema: schema.since_version))
 
 
-def _meaning(schema: OpSchema) -> tuple[object, ...]:
-    attributes = tuple(
-        (name, a.type, a.required, a.default_value.SerializeToString(deterministic=True))
-        for name, a in sorted(schema.attributes.items())
-    )
-    ports = tuple((p.name, p.option, p.is_homogeneous) for p in (*schema.inputs, *schema.outputs))
-    return attributes, ports
+def _meaning(schema: OpSchema) -> dict[str, object]:
+    """What an operator's version says, by attribute; its inputs, outputs and state under ""."""
+    said: dict[str, object] = {
+        name: (a.type, a.required, a.default_value.SerializeToString(deterministic=True))
+        for name, a in schema.attributes.items()
+    }
+    said[""] = [(p.name, p.option, p.is_homogeneous) for p in (*schema.inputs, *schema.outputs)], schema.deprecated
+    return said
+
+
+@cache
+def _added(older: OpSchema, newer: OpSchema) -> frozenset[str] | None:
+    """Attributes that a version adds to one that means the same without them; None if it means something else."""
+    before, after = _meaning(older), _meaning(newer)
+    if newer.name in _RESTATED and before.keys() != after.keys():
+        return None
+    if any(after.get(name) != said for name, said in before.items()):
+        return None
+    added = after.keys() - before.keys()
+    return None if any(newer.attributes[name].required for name in added) else frozenset(added)
 
 
 def _accepts(schema: OpSchema, input_types: Sequence[str]) -> bool:
@@ -70,46 +87,55 @@ def _accepts(schema: OpSchema, input_types: Sequence[str]) -> bool:
     return True
 
 
-def _window(op_type: str, domain: str, opset: int, input_types: tuple[str, ...]) -> tuple[int, int | None]:
-    """(oldest, first that differs) version with the meaning that `opset` gives the operator."""
-    versions = _versions(op_type, domain)
-    current = max((i for i, s in enumerate(versions) if s.since_version <= opset), default=None)
-    if current is None:
-        return opset, None
-    meaning = _meaning(versions[current])
-    first = current
-    while first > 0 and _meaning(versions[first - 1]) == meaning and _accepts(versions[first - 1], input_types):
-        first -= 1
-    after = current + 1
-    while after < len(versions) and _meaning(versions[after]) == meaning:
-        after += 1
-    return versions[first].since_version, versions[after].since_version if after < len(versions) else None
+def _position(op_type: str, opset: int) -> int | None:
+    """Which of an operator's versions `opset` means."""
+    versions = _versions(op_type, "")
+    return max((i for i, s in enumerate(versions) if s.since_version <= opset), default=None)
 
 
 @cache
-def since_version(op_type: str, domain: str, opset: int, input_types: tuple[str, ...]) -> int:
-    """The oldest version of an operator that means what it means at `opset` and takes these dtypes."""
+def since_version(
+    op_type: str, domain: str, opset: int, input_types: tuple[str, ...], attributes: frozenset[str] = frozenset()
+) -> int:
+    """The oldest version of an operator that means what it means at `opset`.
+
+    Args:
+        op_type: Operator.
+        domain: Its domain; other domains than ONNX's own have one version.
+        opset: Of the model.
+        input_types: Numpy dtypes that it has to take, "" where absent.
+        attributes: Names of the attributes that it has to know.
+    """
     if domain not in ("", "ai.onnx"):
         return 1
-    if op_type in _CONTROL_FLOW:
+    position = _position(op_type, opset)
+    if op_type in _CONTROL_FLOW or position is None:
         return opset
-    return _window(op_type, "", opset, input_types)[0]
+    versions = _versions(op_type, "")
+    while position > 0:
+        added = _added(versions[position - 1], versions[position])
+        if added is None or added & attributes or not _accepts(versions[position - 1], input_types):
+            break
+        position -= 1
+    return versions[position].since_version
 
 
 @cache
-def _newest_equivalent(op_type: str, domain: str, since: int) -> int:
-    """The newest opset, at most `COMMON_OPSET` or `since`, at which the operator still means the same."""
-    if domain not in ("", "ai.onnx"):
-        return COMMON_OPSET
-    if op_type in _CONTROL_FLOW:
+def _newest_equivalent(op_type: str, since: int) -> int:
+    """The newest opset, at most `COMMON_OPSET` or `since`, at which an operator still means the same."""
+    position = _position(op_type, since)
+    if op_type in _CONTROL_FLOW or position is None:
         return since
-    after = _window(op_type, "", since, ())[1]
-    return max(since, min(COMMON_OPSET, (after or COMMON_OPSET + 1) - 1))
+    versions = _versions(op_type, "")
+    while position + 1 < len(versions) and _added(versions[position], versions[position + 1]) is not None:
+        position += 1
+    after = versions[position + 1].since_version if position + 1 < len(versions) else COMMON_OPSET + 1
+    return max(since, min(COMMON_OPSET, after - 1))
 
 
 @cache
-def _defaults(op_type: str, domain: str, since: int) -> Mapping[str, Mapping[str, Any]]:
-    versions = [s for s in _versions(op_type, domain) if s.since_version <= since]
+def _defaults(op_type: str, domain: str, opset: int) -> Mapping[str, Mapping[str, Any]]:
+    versions = [s for s in _versions(op_type, domain) if s.since_version <= opset]
     if not versions:
         return {}
     return {
@@ -122,7 +148,7 @@ def _defaults(op_type: str, domain: str, since: int) -> Mapping[str, Mapping[str
 def canonical_attributes(
     op_type: str,
     domain: str,
-    since: int,
+    opset: int,
     attributes: Attributes,
     input_shapes: Sequence[tuple[int, ...]],
     output_shapes: Sequence[tuple[int, ...]],
@@ -132,7 +158,7 @@ def canonical_attributes(
     Args:
         op_type: Operator.
         domain: Its domain; "" for ONNX's own.
-        since: Its canonical version.
+        opset: Of the model.
         attributes: As encoded from the node.
         input_shapes: Logical shape of each input; () where absent.
         output_shapes: Logical shape of each output.
@@ -140,7 +166,7 @@ def canonical_attributes(
     result = dict(attributes)
     if op_type in _WINDOWED:
         result = _explicit_window(op_type, result, input_shapes, output_shapes)
-    defaults = _defaults(op_type, "" if domain == "ai.onnx" else domain, since)
+    defaults = _defaults(op_type, "" if domain == "ai.onnx" else domain, opset)
     return {name: value for name, value in sorted(result.items()) if defaults.get(name) != value}
 
 
@@ -179,4 +205,4 @@ def opset_for(layers: Sequence[tuple[str, str, int]]) -> int:
     """The ONNX opset for a network of (op_type, domain, since) layers that came from one model."""
     own = [layer for layer in layers if layer[1] in ("", "ai.onnx")]
     oldest = max((since for _, _, since in own), default=1)
-    return max(oldest, min((_newest_equivalent(*layer) for layer in own), default=COMMON_OPSET))
+    return max(oldest, min((_newest_equivalent(op_type, since) for op_type, _, since in own), default=COMMON_OPSET))

@@ -83,7 +83,7 @@ def _below(limit: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _zeros(call: Call) -> np.ndarray:
-    return np.zeros(1)
+    return np.zeros(())
 
 
 def _index_along_axis(call: Call) -> np.ndarray:
@@ -129,7 +129,7 @@ def _range_limit(call: Call) -> np.ndarray:
 
 
 def _ones(call: Call) -> np.ndarray:
-    return np.ones(1)
+    return np.ones(())
 
 
 def _slices(call: Call) -> list[tuple[int, int, int, int]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from onnx import TensorProto, helper
 
-from costmodel.blocked import BLOCKED_DOMAIN
+from costmodel.blocked import BLOCKED_DOMAIN, reorder_axes
 from costmodel.constants import data_type_of
 from costmodel.graph import Attributes, TensorType
 from costmodel.inference import infer_node
@@ -65,7 +65,8 @@ def sample_around(
 
 
 def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
-    sizes = sorted({d for v in sequence.values if v.role != "internal" for d in v.type.shape if d >= _LEAST_SIZE})
+    fed = [value for value in sequence.values if value.role != "internal" and value.data is None]
+    sizes = sorted({d for value in fed for d in value.type.shape if d >= _LEAST_SIZE})
     if not sizes:
         return None
     old = rng.choice(sizes)
@@ -80,19 +81,14 @@ def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | Non
 def _with_size(sequence: LayerSequence, old: int, new: int) -> LayerSequence | None:
     """The sequence with `new` for `old`; None where the layers do not fit together then."""
 
-    def other(size: Any) -> Any:
-        return new if size == old else size
+    def resized(value: Value) -> Value:
+        if value.role == "internal":
+            return value
+        if value.data is not None:  # a shape or a bound, say: it keeps its length, whatever sizes it speaks of
+            return replace(value, data=_other(value.data, old, new))
+        return replace(value, type=replace(value.type, shape=_other(value.type.shape, old, new)))
 
-    values = [
-        value
-        if value.role == "internal"
-        else Value(
-            replace(value.type, shape=tuple(map(other, value.type.shape))),
-            value.role,
-            None if value.data is None else tuple(map(other, value.data)),
-        )
-        for value in sequence.values
-    ]
+    values = [resized(value) for value in sequence.values]
     layers = tuple(replace(layer, attributes=_with_size_in(layer.attributes, old, new)) for layer in sequence.layers)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in layers])
     for layer in layers:
@@ -104,6 +100,10 @@ def _with_size(sequence: LayerSequence, old: int, new: int) -> LayerSequence | N
     return LayerSequence(layers, tuple(values), sequence.outputs)
 
 
+def _other(sizes: Sequence[Any], old: int, new: int) -> tuple[Any, ...]:
+    return tuple(new if size == old and isinstance(size, int) else size for size in sizes)
+
+
 def _with_size_in(attributes: Attributes, old: int, new: int) -> Attributes:
     named = ("group", "channels")
     return {n: {"i": new} if n in named and v == {"i": old} else v for n, v in attributes.items()}
@@ -113,7 +113,10 @@ def _outputs(layer: SequenceLayer, values: Sequence[Value], opset: int) -> dict[
     outputs = [index for index in layer.outputs if index >= 0]
     if layer.domain == BLOCKED_DOMAIN and layer.op_type.startswith("Reorder"):
         source = values[layer.inputs[0]].type
-        return {outputs[0]: replace(source, blocked=values[outputs[0]].type.blocked)}
+        channels_last = layer.attributes.get("channels_last") == {"i": 1}
+        axes = reorder_axes(layer.op_type, len(source.shape), channels_last=channels_last)
+        shape = tuple(source.shape[axis] for axis in axes)
+        return {outputs[0]: TensorType(source.dtype, shape, values[outputs[0]].type.blocked)}
     if layer.captured:
         return None
     types = {value_name(i): values[i].type for i in layer.inputs if i >= 0}

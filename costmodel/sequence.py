@@ -105,7 +105,7 @@ class LayerSequence:
         """
         try:
             data = json.loads(text)
-            return cls(
+            sequence = cls(
                 layers=tuple(
                     SequenceLayer(
                         op_type=item["op"],
@@ -128,8 +128,12 @@ class LayerSequence:
                 ),
                 outputs=tuple(data["outputs"]),
             )
+            mentioned = {i for layer in sequence.layers for i in (*layer.inputs, *layer.outputs)} - {-1}
+            if not mentioned.union(sequence.outputs) <= set(range(len(sequence.values))):
+                raise ValueError("not a layer sequence: it mentions values that it does not have")
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a layer sequence: {error}") from error
+        return sequence
 
 
 def build_sequence(

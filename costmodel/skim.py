@@ -68,10 +68,8 @@ def _walk(data: memoryview, begin: int, stop: int, fields: _Fields, depth: int) 
         if inner is None or body is None or end - body <= FLOAT_BYTES:
             yield bytes(data[start:end])
             continue
-        if inner is _TENSOR:
-            short = _tensor(data, body, end)
-        else:
-            short = b"".join(_walk(data, body, end, inner, depth + 1))
+        walked = [_tensor(data, body, end)] if inner is _TENSOR else _walk(data, body, end, inner, depth + 1)
+        short = b"".join(walked)
         yield _varint(number << 3 | 2) + _varint(len(short)) + short
 
 

@@ -4,6 +4,8 @@ Format history (`FORMAT_VERSION`):
     1   first format.
 """
 
+import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
-    Float,
+    Double,
     ForeignKey,
     Integer,
     MetaData,
@@ -64,7 +66,7 @@ _measurements = Table(
     Column("signature", ForeignKey("sequences.signature"), nullable=False),
     # 0 is the measurement that counts; later ones show how well it repeats.
     Column("repeat", Integer, nullable=False),
-    Column("latency_us", Float, nullable=False),
+    Column("latency_us", Double, nullable=False),
     Column("rounds_us", JSON, nullable=False),
     Column("reference_us", JSON, nullable=False),
     Column("stable", Boolean, nullable=False),
@@ -148,23 +150,24 @@ class Store:
         """
         self.url = url
         self._engine = _connect(url)
-        with self._reporting():
-            existing = set(inspect(self._engine).get_table_names())
-            if existing and _meta.name not in existing:
+        with self._writing() as connection:  # one transaction: no other process sees half a store, or makes it too
+            existing = set(inspect(connection).get_table_names())
+            if not existing:
+                _metadata.create_all(connection)
+                connection.execute(insert(_meta).values(key="format_version", value=str(FORMAT_VERSION)))
+            elif _meta.name not in existing:
                 raise StoreError(f"{self._place} is a database but not a costmodel store: give another with --store")
-            _metadata.create_all(self._engine)
-        self._check_format()
+            self._check_format(connection)
 
-    def _check_format(self) -> None:
-        with self._writing() as connection:
-            found = connection.scalar(select(_meta.c.value).where(_meta.c.key == "format_version"))
-            if found is None:
-                _add_if_new(connection, _meta, {"key": "format_version"}, {"value": str(FORMAT_VERSION)})
-            elif int(found) > FORMAT_VERSION:
-                raise StoreError(
-                    f"{self._place} has format {found} and this costmodel knows formats up to {FORMAT_VERSION}: "
-                    "upgrade costmodel, or give another store with --store"
-                )
+    def _check_format(self, connection: Connection) -> None:
+        found = str(connection.scalar(select(_meta.c.value).where(_meta.c.key == "format_version")))
+        if not found.isdecimal():
+            raise StoreError(f"{self._place} has no format that costmodel knows: give another store with --store")
+        if int(found) > FORMAT_VERSION:
+            raise StoreError(
+                f"{self._place} has format {found} and this costmodel knows formats up to {FORMAT_VERSION}: "
+                "upgrade costmodel, or give another store with --store"
+            )
 
     @property
     def _place(self) -> str:
@@ -248,28 +251,30 @@ class Store:
             identity = {"name": decomposition.model, "lowering": lowering}
             values = {"family": family, "digest": digest, "whole": whole.signature}
             if not _add_if_new(connection, _models, identity, values):
+                if connection.scalar(select(_models.c.digest).filter_by(**identity)) != digest:
+                    del key["granularity"]  # another model under that name: what was cut from the old one goes too
                 connection.execute(update(_models).filter_by(**identity).values(values))
             connection.execute(_pieces.delete().filter_by(**key))
-            connection.execute(
-                insert(_pieces),
-                [
-                    {
-                        **key,
-                        "position": position,
-                        "signature": piece.sequence.signature,
-                        "layers": list(piece.layers),
-                        "needs": list(piece.needs),
-                    }
-                    for position, piece in enumerate(decomposition.pieces)
-                ],
-            )
+            rows = [
+                {
+                    "model": decomposition.model,
+                    "lowering": lowering,
+                    "granularity": decomposition.granularity,
+                    "position": position,
+                    "signature": piece.sequence.signature,
+                    "layers": list(piece.layers),
+                    "needs": list(piece.needs),
+                }
+                for position, piece in enumerate(decomposition.pieces)
+            ]
+            connection.execute(insert(_pieces), rows)
 
     def models(self) -> list[StoredModel]:
         """The models of the corpus: one entry for each lowering and granularity, by name."""
         key = (_pieces.c.model, _pieces.c.lowering, _pieces.c.granularity)
-        with self._reading() as connection:
-            models = {(row.name, row.lowering): row for row in connection.execute(select(_models))}
+        with self._reading() as connection:  # pieces first: the model of each is there by then, whoever is writing
             pieces = connection.execute(select(_pieces).order_by(*key, _pieces.c.position)).all()
+            models = {(row.name, row.lowering): row for row in connection.execute(select(_models))}
         grouped: dict[tuple[str, str, int], list[StoredPiece]] = {}
         for row in pieces:
             piece = StoredPiece(row.signature, tuple(row.layers), tuple(row.needs))
@@ -322,10 +327,11 @@ class Store:
             How many were added, and how many were here already.
         """
         added = known = 0
+        records = list(measured)
         with self._writing() as connection:
             _add_if_new(connection, _systems, {"name": system.name}, {"record": system.to_dict()})
-            for sequence, measurement in measured:
-                _put_sequences(connection, [sequence])
+            _put_sequences(connection, (sequence for sequence, _ in records))
+            for _, measurement in records:
                 same = select(_measurements.c.id).filter_by(
                     system=system.name, signature=measurement.signature, measured_at=measurement.measured_at
                 )
@@ -374,26 +380,49 @@ class Store:
 def _connect(url: str) -> Engine:
     try:
         parsed = make_url(url)
+        if parsed.drivername in ("postgres", "postgresql"):  # SQLAlchemy's own choice is an older driver
+            parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
+            if parsed.database in (None, "", ":memory:"):
+                raise StoreError(f"{url} keeps nothing: give a file, such as sqlite:///results.db")
             # A file is cheap to open and must not be shared between threads or kept across a fork.
             engine = create_engine(parsed, poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
         else:
             engine = create_engine(parsed, pool_pre_ping=True)
-    except (ArgumentError, NoSuchModuleError) as error:
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise StoreError(f"{url!r} is not the URL of a store: give one such as sqlite:///results.db") from error
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"a store at {parsed.get_backend_name()}", "postgres") from error
+    except ImportError as error:  # of psycopg too, where it finds no libpq
+        if parsed.drivername == "postgresql+psycopg":
+            raise MissingExtraError("a store in PostgreSQL", "postgres") from error
+        raise StoreError(f"a store at {parsed.drivername} needs the package {error.name}: install it") from error
     return engine
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # transactions begin where `_begin_sqlite` says, not where the driver guesses
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # a completed measurement survives a power cut
-    connection.execute("PRAGMA foreign_keys = ON")
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+        _write_ahead(connection)
+        connection.execute("PRAGMA synchronous = FULL")  # a completed measurement survives a power cut
+        connection.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.Error:
+        connection.close()
+        raise
+
+
+def _write_ahead(connection: Any) -> None:
+    """Switch a new database to write-ahead logging; SQLite does not wait for the lock that this takes, so we do."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return  # a folder that cannot have it, on a network say, keeps what it has
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -406,7 +435,9 @@ def _advice(reason: str) -> str:
     """What to do about a database's complaint."""
     checks: Mapping[str, Callable[[str], bool]] = {
         "free some space and run again, what was stored before is safe": lambda r: "full" in r,
+        "another process keeps it busy; wait until that ends and run again": lambda r: "locked" in r,
         "it is not a database; give another file with --store": lambda r: "not a database" in r or "malformed" in r,
+        "store the system and the sequence that it refers to first": lambda r: "foreign key" in r.lower(),
         "check that its folder exists and can be written": lambda r: "unable to open" in r or "readonly" in r,
     }
     return next((advice for advice, fits in checks.items() if fits(reason)), "check the URL given with --store")
@@ -418,6 +449,8 @@ def _add_if_new(connection: Connection, table: Table, key: Mapping[str, Any], va
         with connection.begin_nested():
             connection.execute(insert(table).values(**key, **values))
     except IntegrityError:
+        if connection.scalar(select(func.count()).select_from(table).filter_by(**key)) == 0:
+            raise  # it is not the key: what the row refers to is not there, say
         return False
     return True
 
@@ -425,7 +458,8 @@ def _add_if_new(connection: Connection, table: Table, key: Mapping[str, Any], va
 def _put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> None:
     by_signature = {sequence.signature: sequence for sequence in sequences}
     known = _select_in(connection, select(_sequences.c.signature), _sequences.c.signature, by_signature)
-    for signature in by_signature.keys() - {row.signature for row in known}:
+    # In one order: two writers who take the same rows in different orders would wait for each other.
+    for signature in sorted(by_signature.keys() - {row.signature for row in known}):
         sequence = by_signature[signature]
         values = {"text": sequence.text, "layers": len(sequence.layers)}
         _add_if_new(connection, _sequences, {"signature": signature}, values)
@@ -434,18 +468,17 @@ def _put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -
 def _put_measurement(connection: Connection, system: str, measurement: Measurement) -> None:
     values = {
         "latency_us": measurement.latency_us,
-        "rounds_us": [[round(t, 3) for t in times] for times in measurement.rounds_us],
-        "reference_us": [round(t, 3) for t in measurement.reference_us],
+        "rounds_us": [list(times) for times in measurement.rounds_us],
+        "reference_us": list(measurement.reference_us),
         "stable": measurement.stable,
         "data_dependent": measurement.data_dependent,
         "circumstances": dict(measurement.circumstances),
         "measured_at": measurement.measured_at,
     }
-    while True:  # two writers may both see the same highest repeat: the later one takes the next
-        count = connection.scalar(
-            select(func.count()).select_from(_measurements).filter_by(system=system, signature=measurement.signature)
-        )
-        key = {"system": system, "signature": measurement.signature, "repeat": count}
+    of_signature = {"system": system, "signature": measurement.signature}
+    following = select(func.coalesce(func.max(_measurements.c.repeat) + 1, 0)).filter_by(**of_signature)
+    while True:  # two writers may both see the same number: the later one takes the next
+        key = {**of_signature, "repeat": connection.scalar(following)}
         if _add_if_new(connection, _measurements, key, values):
             return
 
@@ -454,7 +487,7 @@ def _select_in(connection: Connection, query: Any, column: Column[str], wanted: 
     """Rows of `query`, restricted to some values of `column` in portions that every database takes."""
     if wanted is None:
         return connection.execute(query).all()
-    values = list(dict.fromkeys(wanted))
+    values = sorted(set(wanted))  # in order, so that a query's own order holds over all portions
     rows: list[Any] = []
     for start in range(0, len(values), 500):
         rows.extend(connection.execute(query.where(column.in_(values[start : start + 500]))).all())

@@ -6,6 +6,7 @@ be a particular value, because it is an index or says a shape, is made to fit th
 `costmodel.particular`.
 """
 
+from collections.abc import Mapping
 from functools import cache
 
 import ml_dtypes
@@ -15,7 +16,7 @@ from costmodel.graph import TensorType
 from costmodel.particular import Call, particular_values
 from costmodel.sequence import LayerSequence
 
-__all__ = ["synthetic", "synthetic_like"]
+__all__ = ["model_inputs", "synthetic", "synthetic_like"]
 
 _POOL_BYTES = 1 << 24
 _SEED = 2019  # the year of DLBricks; any number serves, the same one makes runs alike
@@ -51,6 +52,19 @@ def synthetic_like(kind: TensorType, *, positive: bool = False) -> np.ndarray:
     """Values of a given type, the same ones each time."""
     pool = _pool(kind.dtype, positive)
     return np.resize(pool, kind.shape) if kind.elements > pool.size else pool[: kind.elements].reshape(kind.shape)
+
+
+def model_inputs(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
+    """Values for the inputs of a whole model, of which only the types are known.
+
+    An integer by itself is more often a count than an index: it is 1, because nothing comes of a count of 0.
+    """
+    return {
+        name: np.ones(kind.shape, kind.dtype)
+        if kind.elements == 1 and kind.dtype in ("int32", "int64")
+        else synthetic_like(kind)
+        for name, kind in types.items()
+    }
 
 
 def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:

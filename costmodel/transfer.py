@@ -7,7 +7,8 @@ Which model a sequence came from is not in it. Format history (`FORMAT_VERSION`)
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from costmodel.errors import BrickError, MissingExtraError
 from costmodel.measurement import Measurement
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
-from costmodel.systems import System, validate_name
+from costmodel.systems import System, check_same, validate_name
 
 __all__ = ["FORMAT_VERSION", "export_measurements", "import_measurements"]
 
@@ -40,6 +41,8 @@ def export_measurements(store: Store, system_name: str, path: Path) -> int:
         BrickError: The file cannot be written.
     """
     pyarrow, parquet = _parquet()
+    if not path.name:
+        raise BrickError(f"{path} is a folder: give a file to write")
     system = store.system(system_name)
     measurements = list(store.measurements(system_name))
     texts = {signature: s.text for signature, s in store.sequences(m.signature for m in measurements).items()}
@@ -49,10 +52,10 @@ def export_measurements(store: Store, system_name: str, path: Path) -> int:
             "sequence": [texts[m.signature] for m in measurements],
             "latency_us": [m.latency_us for m in measurements],
             "rounds_us": pyarrow.array(
-                [m.rounds_us for m in measurements], type=pyarrow.list_(pyarrow.list_(pyarrow.float32()))
+                [m.rounds_us for m in measurements], type=pyarrow.list_(pyarrow.list_(pyarrow.float64()))
             ),
             "reference_us": pyarrow.array(
-                [m.reference_us for m in measurements], type=pyarrow.list_(pyarrow.float32())
+                [m.reference_us for m in measurements], type=pyarrow.list_(pyarrow.float64())
             ),
             "stable": [m.stable for m in measurements],
             "data_dependent": [m.data_dependent for m in measurements],
@@ -60,12 +63,14 @@ def export_measurements(store: Store, system_name: str, path: Path) -> int:
             "measured_at": [m.measured_at for m in measurements],
         }
     ).replace_schema_metadata({_KEY: json.dumps({"format": FORMAT_VERSION, "system": system.to_dict()})})
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        parquet.write_table(table, partial, compression="zstd")
-        os.replace(partial, path)
+        try:
+            parquet.write_table(table, partial, compression="zstd")
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise BrickError(f"{path} cannot be written ({error.strerror or error}): check its folder") from error
     return len(measurements)
 
@@ -83,6 +88,7 @@ def import_measurements(store: Store, path: Path, system_name: str | None = None
 
     Raises:
         BrickError: The file is not one of ours, is of a newer format, or a measurement in it is not sound.
+        SystemNameError: The name has odd characters.
         SystemMismatchError: The name belongs to another machine here.
     """
     pyarrow, parquet = _parquet()
@@ -90,22 +96,20 @@ def import_measurements(store: Store, path: Path, system_name: str | None = None
         table = parquet.read_table(path)
         header = json.loads((table.schema.metadata or {})[_KEY])
         version = header["format"]
+        if version > FORMAT_VERSION:
+            raise BrickError(
+                f"{path} has format {version} and this costmodel knows {FORMAT_VERSION}: upgrade costmodel"
+            )
+        system = System.from_dict(header["system"])
     except FileNotFoundError as error:
         raise BrickError(f"{path} does not exist: check the path") from error
-    except (OSError, pyarrow.ArrowException, KeyError, ValueError) as error:
+    except (OSError, pyarrow.ArrowException, LookupError, TypeError, ValueError, AttributeError) as error:
         raise BrickError(
             f"{path} is not a file of costmodel measurements: export them with `costmodel export`"
         ) from error
-    if version > FORMAT_VERSION:
-        raise BrickError(f"{path} has format {version} and this costmodel knows {FORMAT_VERSION}: upgrade costmodel")
-    record = header["system"]
-    if system_name is not None:
-        record = {**record, "name": validate_name(system_name)}
-    system = System.from_dict(record)
+    system = replace(system, name=validate_name(system.name if system_name is None else system_name))
     known = store.systems().get(system.name)
     if known is not None and not system.asserted:
-        from costmodel.systems import check_same
-
         check_same(known, system)
     added, present = store.put_measurements(system, list(_rows(table, path)))
     return system.name, added, present
@@ -115,22 +119,31 @@ def _rows(table: Any, path: Path) -> Iterator[tuple[LayerSequence, Measurement]]
     for number, row in enumerate(table.to_pylist(), start=1):
         try:
             sequence = LayerSequence.from_text(row["sequence"])
-            measurement = Measurement(
-                signature=row["signature"],
-                rounds_us=tuple(tuple(times) for times in row["rounds_us"]),
-                reference_us=tuple(row["reference_us"]),
-                stable=bool(row["stable"]),
-                data_dependent=bool(row["data_dependent"]),
-                circumstances=json.loads(row["circumstances"]),
-                measured_at=row["measured_at"],
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            measurement = _measurement(row)
+            times_us = [*measurement.times_us, *measurement.reference_us, row["latency_us"]]
+            sound = bool(measurement.times_us) and all(math.isfinite(t) and t > 0 for t in times_us)
+        except (LookupError, TypeError, ValueError) as error:
             raise BrickError(f"{path}: row {number} is incomplete ({error}); nothing was imported") from error
         if sequence.signature != measurement.signature:
             raise BrickError(f"{path}: row {number} has a signature that is not its sequence's; nothing was imported")
-        if not measurement.times_us or not all(math.isfinite(t) and t > 0 for t in measurement.times_us):
+        if not sound:
             raise BrickError(
                 f"{path}: row {number} has a time that is no positive number; nothing was imported, "
                 "measure it again and export anew"
             )
         yield sequence, measurement
+
+
+def _measurement(row: Mapping[str, Any]) -> Measurement:
+    absent = [name for name, value in row.items() if value is None]
+    if absent:
+        raise ValueError(f"no {', '.join(absent)}")
+    return Measurement(
+        signature=row["signature"],
+        rounds_us=tuple(tuple(times) for times in row["rounds_us"]),
+        reference_us=tuple(row["reference_us"]),
+        stable=bool(row["stable"]),
+        data_dependent=bool(row["data_dependent"]),
+        circumstances=dict(json.loads(row["circumstances"])),
+        measured_at=str(row["measured_at"]),
+    )

@@ -10,10 +10,11 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 def format_us(latency_us: float) -> str:
     """A latency for a person: three digits and the unit that suits it."""
+    rounded = float(f"{latency_us:.3g}")  # first, because 999.6 µs are 1.00 ms
     for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if abs(latency_us) >= size:
-            return f"{_three_digits(latency_us / size)} {unit}"
-    return f"{_three_digits(latency_us)} µs"
+        if abs(rounded) >= size:
+            return f"{_three_digits(rounded / size)} {unit}"
+    return f"{_three_digits(rounded)} µs"
 
 
 def _three_digits(value: float) -> str:

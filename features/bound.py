@@ -1,14 +1,17 @@
 """The analytical bound of a sequence on a system: the roofline model (Williams, Waterman, Patterson, 2009)."""
 
+from collections.abc import Iterable
+
 from costmodel.features.work import Work, layer_work
 from costmodel.sequence import LayerSequence
 from costmodel.systems import System
 
-__all__ = ["bound_us", "layer_bound_us"]
+__all__ = ["bound_us", "call_bound_us", "layer_bound_us"]
 
 # Simple operations run at a fraction of the rate of fused multiply-adds: one operation where those do two, and no
 # register blocking.
 _SIMPLE_RATE = 0.25
+_LEAST_DISPATCH_US = 0.1
 
 
 def layer_bound_us(work: Work, system: System) -> float:
@@ -20,10 +23,14 @@ def layer_bound_us(work: Work, system: System) -> float:
     return max(compute, memory)
 
 
-def bound_us(sequence: LayerSequence, system: System) -> float:
-    """The least time for one call of a sequence: its layers one after the other, and one dispatch.
+def call_bound_us(layer_bounds_us: Iterable[float], system: System) -> float:
+    """The least time for one call of layers, one after the other, with these bounds.
 
-    Never below the dispatch, so a ratio to it is finite.
+    Never below the dispatch of a call, so a ratio to it is finite.
     """
-    work = sum(layer_bound_us(layer_work(sequence, layer), system) for layer in sequence.layers)
-    return work + max(system.capabilities["dispatch_us"], 0.1)
+    return sum(layer_bounds_us) + max(system.capabilities["dispatch_us"], _LEAST_DISPATCH_US)
+
+
+def bound_us(sequence: LayerSequence, system: System) -> float:
+    """The least time for one call of a sequence."""
+    return call_bound_us((layer_bound_us(layer_work(sequence, layer), system) for layer in sequence.layers), system)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from costmodel.features.bound import layer_bound_us
+from costmodel.features.bound import call_bound_us, layer_bound_us
 from costmodel.features.schema import OPERATORS, SCHEMA
 from costmodel.features.work import Work, layer_work
 from costmodel.graph import ITEM_BYTES, TensorType
@@ -39,8 +39,7 @@ def encode(sequence: LayerSequence, system: System) -> tuple[list[float], float]
     """The features of one sequence in the order of `SCHEMA`, and its bound in microseconds."""
     works = [layer_work(sequence, layer) for layer in sequence.layers]
     bounds = [layer_bound_us(work, system) for work in works]
-    dispatch = max(system.capabilities["dispatch_us"], 0.1)
-    bound = sum(bounds) + dispatch
+    bound = call_bound_us(bounds, system)
     main = max(range(len(bounds)), key=bounds.__getitem__)
     shares = [0.0] * (len(OPERATORS) + 1)
     total = sum(bounds)
@@ -79,9 +78,7 @@ def _work_features(works: Sequence[Work], bounds: Sequence[float], bound: float,
 
 def _shape_features(sequence: LayerSequence, layer: SequenceLayer, work: Work) -> list[float]:
     inputs = [sequence.values[i].type for i in layer.inputs if i >= 0]
-    data = max(inputs, key=lambda t: t.elements) if inputs else TensorType("float32", (1,))
-    if inputs and layer.op_type not in ("Gather", "GatherND"):
-        data = inputs[0]
+    data = inputs[0] if inputs else TensorType("float32", (1,))
     made = sequence.values[next(i for i in layer.outputs if i >= 0)].type
     contraction = work.contraction
     batch, rows, columns, depth = (
@@ -115,7 +112,7 @@ def _shape_features(sequence: LayerSequence, layer: SequenceLayer, work: Work) -
         math.log(max(1, group)),
         float(group > 1 and group == in_channels),
         float(len(inputs)),
-        float(ITEM_BYTES.get(data.dtype, 4)),
+        float(ITEM_BYTES[data.dtype]),
         float(data.blocked or made.blocked),
         float("activation" in attributes),
         float(layer.op_type in ("Conv", "FusedConv") and len(layer.inputs) > 3),

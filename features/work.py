@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from costmodel.graph import Attributes, TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer
@@ -23,6 +24,11 @@ class Contraction:
     columns: int
     depth: int
 
+    @property
+    def flops(self) -> float:
+        """Two for each multiply-add."""
+        return 2.0 * self.batch * self.rows * self.columns * self.depth
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -35,7 +41,7 @@ class Work:
         input_bytes: Read from other layers.
         weight_bytes: Read from constants.
         output_bytes: Written.
-        contraction: The matrix product that it amounts to, if it is one.
+        contraction: The largest of the matrix products that it amounts to, if it is any.
     """
 
     multiply_flops: float
@@ -65,13 +71,9 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     activations = [
         sequence.values[i].type for i in set(layer.inputs) if i >= 0 and sequence.values[i].role != "constant"
     ]
-    contraction = None
     rule = _CONTRACTIONS.get(layer.op_type)
-    if rule is not None:
-        contraction = rule(inputs, outputs, layer.attributes)
-    multiply = (
-        2.0 * contraction.batch * contraction.rows * contraction.columns * contraction.depth if contraction else 0.0
-    )
+    contractions = rule(inputs, outputs, layer.attributes) if rule is not None else []
+    multiply = sum(c.flops for c in contractions)
     written = sum(t.nbytes for t in outputs)
     read = sum(t.nbytes for t in activations)
     if layer.op_type in _SELECTIVE:  # reads only what it writes out
@@ -86,11 +88,11 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         input_bytes=read,
         weight_bytes=weights_read,
         output_bytes=written,
-        contraction=contraction,
+        contraction=max(contractions, key=lambda c: c.flops, default=None),
     )
 
 
-_SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split"}
+_SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split", "Shape", "Size"}
 # Views: the runtime passes the buffer on.
 _FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
 _TRANSCENDENTAL = {
@@ -137,106 +139,131 @@ def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTy
     return float(elements)
 
 
-def _convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, weight: int = 1) -> Contraction:
+def _convolution(
+    inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, weight: int = 1
+) -> list[Contraction]:
     filters, made = inputs[weight], outputs[0]
     assert filters is not None
     group = attributes.get("group", {"i": 1})["i"]
-    return Contraction(
-        batch=made.shape[0] * group,
-        rows=math.prod(made.shape[2:]),
-        columns=filters.shape[0] // group,
-        depth=math.prod(filters.shape[1:]),
-    )
+    images, channels = made.shape[0], filters.shape[0]
+    return [
+        Contraction(
+            batch=images * group,
+            rows=made.elements // max(1, images * channels),  # wherever the channels are among the axes
+            columns=channels // group,
+            depth=math.prod(filters.shape[1:]),
+        )
+    ]
 
 
-def _quantised_convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
-    return _convolution(inputs, outputs, attributes, weight=3)
-
-
-def _transposed_convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+def _transposed_convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
     data, filters = inputs[0], inputs[1]
     assert data is not None
     assert filters is not None
     group = attributes.get("group", {"i": 1})["i"]
-    return Contraction(
-        batch=data.shape[0] * group,
-        rows=math.prod(data.shape[2:]),
-        columns=math.prod(filters.shape[1:]),
-        depth=filters.shape[0] // group,
-    )
+    return [
+        Contraction(
+            batch=data.shape[0] * group,
+            rows=math.prod(data.shape[2:]),
+            columns=math.prod(filters.shape[1:]),
+            depth=filters.shape[0] // group,
+        )
+    ]
 
 
-def _gemm(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+def _gemm(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
     a, made = inputs[0], outputs[0]
     assert a is not None
     depth = a.shape[0] if attributes.get("transA", {"i": 0})["i"] else a.shape[-1]
-    return Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)
+    return [Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)]
 
 
-def _matmul(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+def _matmul(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
     a, made = inputs[0], outputs[0]
     b = next((t for t in inputs[1:] if t is not None and len(t.shape) > 0 and t.elements > 1), None)
     assert a is not None
-    depth = a.shape[-2] if attributes.get("transA", {"i": 0})["i"] and len(a.shape) > 1 else a.shape[-1]
+    depth = a.shape[-1]
+    if attributes.get("transA", {"i": 0})["i"] and len(a.shape) > 1:
+        depth = a.shape[0] if attributes.get("transBatchA", {"i": 0})["i"] else a.shape[-2]
     if not made.shape:
-        return Contraction(1, 1, 1, depth)
+        return [Contraction(1, 1, 1, depth)]
     if b is not None and len(b.shape) <= 2:  # one matrix for all: the runtime folds the batch into the rows
-        return Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)
+        return [Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)]
     rows = made.shape[-2] if len(made.shape) > 1 else 1
-    return Contraction(math.prod(made.shape[:-2]), rows, made.shape[-1], depth)
+    return [Contraction(math.prod(made.shape[:-2]), rows, made.shape[-1], depth)]
 
 
-def _recurrent(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
+def _recurrent(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
     data, kernel, recurrence = inputs[0], inputs[1], inputs[2]
     assert data is not None
     assert kernel is not None
     assert recurrence is not None
     steps, batch = data.shape[0], data.shape[1]
-    directions, gates_hidden, width = kernel.shape
-    return Contraction(steps * directions, batch, gates_hidden, width + recurrence.shape[2])
+    # Several gates for each hidden unit; quantised weights are transposed, so that the order of the two says nothing.
+    directions, hidden, gates_hidden = recurrence.shape[0], min(recurrence.shape[1:]), max(recurrence.shape[1:])
+    width = kernel.elements // max(1, directions * gates_hidden)
+    return [Contraction(steps * directions, batch, gates_hidden, width + hidden)]
 
 
-def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction | None:
+def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
     equation = attributes["equation"]["s"].replace(" ", "")
     terms = equation.split("->")[0].split(",")
     sizes: dict[str, int] = {}
     for term, kind in zip(terms, inputs, strict=True):
         if kind is None or "." in term:
-            return None
-        sizes.update(zip(term, kind.shape, strict=True))
+            return []
+        for letter, size in zip(term, kind.shape, strict=True):
+            sizes[letter] = max(size, sizes.get(letter, 1))  # one of size 1 is broadcast
     made = outputs[0].elements
     depth = math.prod(sizes.values()) // max(1, made)
     columns = outputs[0].shape[-1] if outputs[0].shape else 1
-    return Contraction(1, max(1, made // max(1, columns)), columns, max(1, depth))
+    return [Contraction(1, max(1, made // max(1, columns)), columns, max(1, depth))]
 
 
-def _attention(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction | None:
-    """Scores and weighted sum, two products of the same size, written as one of twice the depth."""
-    query = inputs[0]
-    heads = attributes.get("num_heads", attributes.get("q_num_heads", {"i": 1}))["i"]
-    if query is None or len(query.shape) not in (3, 4):
-        return None
-    if len(query.shape) == 4:
-        batch, heads, length, size = query.shape
+def _attention(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, past: int) -> list[Contraction]:
+    """Scores and weighted sum, two products of the same size, written as one of twice the depth.
+
+    An operator with weights of its own (com.microsoft's Attention) first projects to queries, keys and values.
+
+    Args:
+        inputs: Query, key, ...; the key may be absent, or packed with the query.
+        outputs: The first is [batch, length, heads * size] or [batch, heads, length, size].
+        attributes: Those of the layer.
+        past: Slot of the keys of earlier calls, [..., keys, size].
+    """
+    made = outputs[0].shape
+    if len(made) == 4:
+        batch, heads, length, size = made
+    elif len(made) == 3:
+        batch, length, width = made
+        heads = attributes.get("num_heads", attributes.get("q_num_heads", {"i": 1}))["i"]
+        size = width // heads
     else:
-        batch, length = query.shape[:2]
-        size = outputs[0].shape[-1] // heads
-    key = inputs[1] if len(inputs) > 1 and inputs[1] is not None and len(inputs[1].shape) == len(query.shape) else query
-    keys = key.shape[-2] if len(key.shape) == 4 else key.shape[1]
-    return Contraction(batch * heads, length, keys, 2 * size)
+        return []
+    query, key, earlier = (inputs[slot] if slot < len(inputs) else None for slot in (0, 1, past))
+    keys, projection = length, []
+    if key is not None and len(key.shape) == 2:
+        assert query is not None
+        projection = [Contraction(1, batch * length, key.shape[1], query.shape[-1])]
+    elif key is not None:
+        keys = key.shape[-2] if len(key.shape) == 4 else key.shape[1]
+    if earlier is not None:
+        keys += earlier.shape[-2]
+    return [Contraction(batch * heads, length, keys, 2 * size), *projection]
 
 
-def _block_quantised(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> Contraction:
-    made = outputs[0]
-    return Contraction(1, math.prod(made.shape[:-1]), attributes["N"]["i"], attributes["K"]["i"])
+def _block_quantised(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
+    return [
+        Contraction(1, math.prod(outputs[0].shape[:-1]), attributes["N"]["i"], attributes["K"]["i"]),
+    ]
 
 
-_CONTRACTIONS: dict[str, Callable[[Types, Sequence[TensorType], Attributes], Contraction | None]] = {
+_CONTRACTIONS: dict[str, Callable[[Types, Sequence[TensorType], Attributes], list[Contraction]]] = {
     "Conv": _convolution,
     "FusedConv": _convolution,
     "NhwcFusedConv": _convolution,
     "ConvInteger": _convolution,
-    "QLinearConv": _quantised_convolution,
+    "QLinearConv": partial(_convolution, weight=3),
     "ConvTranspose": _transposed_convolution,
     "Gemm": _gemm,
     "FusedGemm": _gemm,
@@ -253,7 +280,7 @@ _CONTRACTIONS: dict[str, Callable[[Types, Sequence[TensorType], Attributes], Con
     "RNN": _recurrent,
     "DynamicQuantizeLSTM": _recurrent,
     "Einsum": _einsum,
-    "Attention": _attention,
-    "MultiHeadAttention": _attention,
-    "GroupQueryAttention": _attention,
+    "Attention": partial(_attention, past=4),
+    "MultiHeadAttention": partial(_attention, past=6),
+    "GroupQueryAttention": partial(_attention, past=3),
 }

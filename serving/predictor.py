@@ -9,8 +9,9 @@ import numpy as np
 
 from costmodel.composition import Cost, Uncertainty, compose
 from costmodel.decomposition import Decomposition
-from costmodel.errors import HoleError, UnknownSystemError
+from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
+from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import encode_all
 from costmodel.measurement import jitter
 from costmodel.runtimes import RuntimeSettings
@@ -32,10 +33,28 @@ class Regression:
     """A trained regressor, loaded and ready to answer."""
 
     def __init__(self, bundle: Bundle) -> None:
-        """Load the bundle's network into the runtime."""
+        """Load the bundle's network into the runtime.
+
+        Raises:
+            ArtefactError: The network does not load, or takes other inputs than our features.
+        """
         self.bundle = bundle
-        # One thread that does not spin: rows are few, and the cores belong to whoever asks.
-        self._session = open_session(bundle.model, RuntimeSettings(threads=1, spinning=False))
+        try:
+            # One thread that does not spin: rows are few, and the cores belong to whoever asks.
+            self._session = open_session(bundle.model, RuntimeSettings(threads=1, spinning=False))
+            inputs = [(port.name, port.shape[-1]) for port in self._session.get_inputs()]
+            if inputs != [("features", len(SCHEMA.names))]:
+                raise ValueError(f"inputs {inputs}")
+        except Exception as error:
+            raise ArtefactError(
+                f"the network of the regressor {bundle.version} of {bundle.system} is damaged ({error}): "
+                f"train again with `costmodel train --system {bundle.system}`"
+            ) from error
+
+    @property
+    def id(self) -> PredictorId:
+        """Name and version of the regressor."""
+        return PredictorId(self.bundle.name, self.bundle.version)
 
     def costs(self, sequences: Sequence[LayerSequence], system: System) -> list[Cost]:
         """The predicted cost of each sequence on `system`."""
@@ -44,11 +63,10 @@ class Regression:
         features, bounds = encode_all(sequences, system)
         ratios = self._session.run(None, {"features": features})[0].reshape(-1)
         latencies = bounds * np.exp(ratios.astype(np.float64))
-        outside = (
-            ((features < self.bundle.lower - _MARGIN) | (features > self.bundle.upper + _MARGIN)).any(axis=1).tolist()
-        )
+        low, high = self.bundle.lower - _MARGIN, self.bundle.upper + _MARGIN
+        outside = np.any((features < low) | (features > high), axis=1)
         return [
-            predicted_cost(float(us), sequence.kind, self.bundle.calibration, extrapolated=extrapolated)
+            predicted_cost(float(us), sequence.kind, self.bundle.calibration, extrapolated=bool(extrapolated))
             for us, sequence, extrapolated in zip(latencies, sequences, outside, strict=True)
         ]
 
@@ -85,8 +103,10 @@ class Predictor:
 
     @cached_property
     def _jitter(self) -> dict[str, float]:
+        """That of whole models; of sequences where none was measured whole, as on a machine that saw bricks only."""
         wholes = {model.whole for model in self.store.models()}
-        return jitter(self.store.measurements(self.system.name, wholes or None, repeats=False))
+        measured = list(self.store.measurements(self.system.name, wholes, repeats=False))
+        return jitter(measured or self.store.measurements(self.system.name, repeats=False))
 
     def costs(self, sequences: Mapping[str, LayerSequence], *, measured: bool = True) -> dict[str, Cost]:
         """The cost of each sequence, by signature; one that has none is left out.
@@ -147,7 +167,7 @@ class Predictor:
         calibration = self.regression.bundle.calibration if self.regression else None
         uncertainty = calibration.uncertainty if calibration else Uncertainty()
         latency, interval = compose(costs, [p.needs for p in pieces], composition, uncertainty)
-        used = any(c.source in ("predicted", "extrapolated") for c in costs) and self.regression is not None
+        used = any(c.source in ("predicted", "extrapolated") for c in costs)
         return Estimate(
             model=decomposition.model,
             system=self.system.name,
@@ -161,8 +181,6 @@ class Predictor:
                 LayerEstimate("+".join(p.layers), p.sequence.kind, p.sequence.signature, cost)
                 for p, cost in zip(pieces, costs, strict=True)
             ),
-            predictor=PredictorId(self.regression.bundle.name, self.regression.bundle.version)
-            if used and self.regression
-            else PredictorId(),
+            predictor=self.regression.id if used and self.regression else PredictorId(),
             warnings=tuple(notes),
         )

@@ -22,6 +22,7 @@ from costmodel.training.calibration import Calibration
 __all__ = ["CARD_VERSION", "Bundle", "champion_of", "load_bundle", "promote", "save_bundle"]
 
 CARD_VERSION = 1
+_CARD, _MODEL, _SOURCE = "card.json", "model.onnx", "lightgbm.txt"
 _CHAMPION = "champion.json"
 
 
@@ -77,22 +78,34 @@ def save_bundle(folder: Path, bundle: Bundle) -> Path:
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        (partial / "model.onnx").write_bytes(bundle.model)
-        (partial / "lightgbm.txt").write_text(bundle.source)
-        (partial / "card.json").write_text(json.dumps(card, indent=1))
+        (partial / _MODEL).write_bytes(bundle.model)
+        (partial / _SOURCE).write_text(bundle.source)
+        (partial / _CARD).write_text(json.dumps(card, indent=1, allow_nan=False))
         os.replace(partial, target)
     except OSError as error:
+        raise ArtefactError(
+            f"the trained regressor cannot be written to {target} ({error.strerror}): check the folder and the space"
+        ) from error
+    finally:
         shutil.rmtree(partial, ignore_errors=True)
-        raise ArtefactError(f"the trained regressor cannot be written to {target} ({error.strerror})") from error
     return target
 
 
 def promote(folder: Path, system: str, version: str) -> None:
-    """Make a saved bundle the one that answers for its system."""
+    """Make a saved bundle the one that answers for its system.
+
+    Raises:
+        ArtefactError: There is no such bundle, or the pointer to it cannot be written.
+    """
     pointer = folder / system / _CHAMPION
     partial = pointer.with_suffix(".partial")
-    partial.write_text(json.dumps({"version": version}))
-    os.replace(partial, pointer)
+    if not (folder / system / version / _CARD).is_file():
+        raise ArtefactError(f"{system} has no regressor {version} in {folder}: train one with `costmodel train`")
+    try:
+        partial.write_text(json.dumps({"version": version}))
+        os.replace(partial, pointer)
+    except OSError as error:
+        raise ArtefactError(f"{pointer} cannot be written ({error.strerror}): check its folder") from error
 
 
 def champion_of(folder: Path, system: str) -> Path | None:
@@ -102,11 +115,11 @@ def champion_of(folder: Path, system: str) -> Path | None:
         ArtefactError: The pointer is damaged.
     """
     pointer = folder / system / _CHAMPION
-    if not pointer.exists():
-        return None
     try:
         return folder / system / str(json.loads(pointer.read_text())["version"])
-    except (ValueError, KeyError, TypeError) as error:
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtefactError(f"{pointer} is damaged: train again with `costmodel train --system {system}`") from error
 
 
@@ -117,7 +130,7 @@ def load_bundle(path: Path) -> Bundle:
         ArtefactError: It is incomplete, of a newer format, or trained on another feature schema.
     """
     try:
-        card = json.loads((path / "card.json").read_text())
+        card = json.loads((path / _CARD).read_text())
         if card["card_version"] > CARD_VERSION:
             raise ArtefactError(
                 f"the regressor in {path} has format {card['card_version']} and this costmodel knows {CARD_VERSION}: "
@@ -129,7 +142,7 @@ def load_bundle(path: Path) -> Bundle:
             name=card["name"],
             version=card["version"],
             system=card["system"],
-            model=(path / "model.onnx").read_bytes(),
+            model=(path / _MODEL).read_bytes(),
             calibration=Calibration.from_dict(card["calibration"]),
             lower=ranges[:, 0],
             upper=ranges[:, 1],

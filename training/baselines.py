@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from costmodel.features.schema import SCHEMA
 
-__all__ = ["FlopsRegressor", "NearestRegressor", "RooflineRegressor"]
+__all__ = ["FlopsRegressor", "NearestRegressor", "OperatorCountRegressor", "RooflineRegressor"]
 
 
 class RooflineRegressor:
@@ -44,6 +44,29 @@ class FlopsRegressor:
     def _flops(features: np.ndarray) -> np.ndarray:
         columns = [SCHEMA.names.index("log_multiply_flops"), SCHEMA.names.index("log_other_flops")]
         return np.asarray(np.expm1(features[:, columns].astype(np.float64)).sum(axis=1))
+
+
+class OperatorCountRegressor:
+    """A mean cost for each operator, whatever its sizes, added up over the layers."""
+
+    def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
+        """Learn the mean cost of a layer of each operator; of any operator, for those that are not in the rows."""
+        counts = self._counts(features)
+        of_layer = latencies_us / counts.sum(axis=1)
+        totals = counts.sum(axis=0)
+        means = (counts * of_layer[:, None]).sum(axis=0) / np.where(totals > 0, totals, 1.0)
+        self.costs_us_ = np.where(totals > 0, means, of_layer.mean())
+        return self
+
+    def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:
+        """Costs in microseconds, shape [num_rows]."""
+        return np.asarray(self._counts(features) @ self.costs_us_)
+
+    @staticmethod
+    def _counts(features: np.ndarray) -> np.ndarray:
+        """Layers of each operator, shape [num_rows, num_operators]."""
+        shares = features[:, [name.startswith("op_") for name in SCHEMA.names]].astype(np.float64)
+        return np.asarray(shares * features[:, [SCHEMA.names.index("layers")]])
 
 
 class NearestRegressor:

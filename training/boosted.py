@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from typing import Self
 
-import lightgbm
 import numpy as np
-from onnxmltools.convert import convert_lightgbm
-from onnxmltools.convert.common.data_types import FloatTensorType
 
+from costmodel.errors import MissingExtraError
 from costmodel.features.schema import SCHEMA
+
+try:
+    import lightgbm
+    from onnxmltools.convert import convert_lightgbm
+    from onnxmltools.convert.common.data_types import FloatTensorType
+except ModuleNotFoundError as error:
+    raise MissingExtraError("training", "train") from error
 
 __all__ = ["LightGBMRegressor"]
 

@@ -18,10 +18,16 @@ EXTRAPOLATION_FACTOR = 2.0
 
 
 def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float) -> float:
-    """The value that a new score stays below with probability `level`; the largest score if there are too few."""
+    """The value that a new score stays below with probability `level`; the largest score if there are too few.
+
+    Raises:
+        ValueError: There is no score at all, and so nothing to say.
+    """
     ordered = np.sort(np.asarray(scores, dtype=np.float64))
+    if not len(ordered):
+        raise ValueError("a quantile of no scores")
     rank = math.ceil((len(ordered) + 1) * level)
-    return float(ordered[min(rank, len(ordered)) - 1]) if len(ordered) else 0.0
+    return float(ordered[min(rank, len(ordered)) - 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,8 @@ class Calibration:
 
         Args:
             kinds: Of the held-out sequences.
-            residuals: log(measured / predicted), shape [num_sequences].
-            construction: log(whole model / sum of its measured sequences), shape [num_models].
+            residuals: log(measured / predicted), shape [num_sequences], at least one.
+            construction: log(whole model / sum of its measured sequences), shape [num_models]; may be empty.
             level: Nominal coverage.
         """
         sizes = np.abs(residuals)
@@ -58,7 +64,9 @@ class Calibration:
             of_kind = sizes[[k == kind for k in kinds]]
             if len(of_kind) >= _LEAST_OF_KIND:
                 by_kind[kind] = conformal_quantile(of_kind, level)
-        uncertainty = Uncertainty(construction=conformal_quantile(np.abs(construction), level))
+        uncertainty = Uncertainty()
+        if len(construction):
+            uncertainty = Uncertainty(construction=conformal_quantile(np.abs(construction), level))
         return cls(level, conformal_quantile(sizes, level), by_kind, uncertainty)
 
     def half_width_of(self, kind: str, *, extrapolated: bool) -> float:

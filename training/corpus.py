@@ -57,7 +57,7 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
     Args:
         corpus: The name of a built-in corpus, an ONNX file, or a folder with ONNX files at any depth. In a folder
             the family is the first letters of the file's name, which keeps resnet18 and resnet50 together, or the
-            name of the subfolder that the file lies in.
+            name of the subfolder that the file lies in; a built-in model's own file keeps its family.
 
     Raises:
         ModelReadError: There is no such corpus, or no ONNX file in it.
@@ -67,6 +67,8 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
     if str(corpus) in _LIGHT:
         return [CorpusModel(str(corpus), _light_path(str(corpus)), _LIGHT[str(corpus)])]
     path = Path(corpus)
+    if not str(corpus).strip():
+        raise ModelReadError(f"no corpus is named: give one of {', '.join(CORPORA)}, a file or a folder")
     if path.is_file():
         return [CorpusModel(path.stem, path, _lineage(path.stem))]
     if not path.is_dir():
@@ -90,7 +92,7 @@ def _named(folder: Path, files: Sequence[Path]) -> list[CorpusModel]:
 
 def _lineage(stem: str) -> str:
     match = _LINEAGE.match(stem)
-    return match[0].lower() if match else stem
+    return _LIGHT.get(stem) or (match[0].lower() if match else stem)
 
 
 def _light_path(name: str) -> Path:

@@ -42,9 +42,9 @@ class Dataset:
         system: Where they were measured.
         signatures: One for each row.
         kinds: Operator types of each row.
-        families: The families in whose models each row appears; for a sample, those of the sequence that it was
-            sampled around; empty where neither is known.
-        sampled: Whether each row is a sample of no model; those train, and are never judged on.
+        families: The families in whose models each row appears, and those of the sequence that it was sampled
+            around; empty where neither is known.
+        sampled: Whether each row is a sample and in no model; those train, and are never judged on.
         features: float32, shape [num_rows, num_features].
         bounds_us: Analytical bounds, shape [num_rows].
         latencies_us: Measured costs, shape [num_rows].
@@ -102,7 +102,9 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
     system = store.system(system_name)
     latencies = store.latencies_us(system_name)
     models = store.models()
-    wholes = {model.whole for model in models}
+    owners = _owners(models)
+    # A model of one layer is that layer: its measurement is one of a layer too.
+    wholes = {model.whole for model in models if model.whole not in owners}
     signatures = tuple(sorted(signature for signature in latencies if signature not in wholes))
     if len(signatures) < LEAST_ROWS:
         raise TrainingError(
@@ -116,43 +118,46 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
         system=system,
         signatures=signatures,
         kinds=tuple(sequences[s].kind for s in signatures),
-        families=_families(signatures, models, samples),
-        sampled=np.array([signature in samples for signature in signatures]),
+        families=tuple(
+            frozenset(owners.get(signature, set()) | owners.get(samples.get(signature, ""), set()))
+            for signature in signatures
+        ),
+        sampled=np.array([signature in samples and signature not in owners for signature in signatures]),
         features=features,
         bounds_us=bounds,
         latencies_us=np.array([latencies[s] for s in signatures]),
         models=tuple(_measured(models, signatures, latencies)),
-        repeats=tuple(_repeats(store, system_name, set(signatures))),
+        repeats=tuple(_repeats(store, system_name, signatures)),
     )
 
 
-def _families(
-    signatures: tuple[str, ...], models: Iterable[StoredModel], samples: Mapping[str, str]
-) -> tuple[frozenset[str], ...]:
+def _owners(models: Iterable[StoredModel]) -> dict[str, set[str]]:
+    """The families in whose models each signature appears."""
     owners: dict[str, set[str]] = {}
     for model in models:
         for piece in model.pieces:
             owners.setdefault(piece.signature, set()).add(model.family)
-    return tuple(frozenset(owners.get(samples.get(signature, signature), ())) for signature in signatures)
+    return owners
 
 
 def _measured(
-    models: Iterable[StoredModel], signatures: tuple[str, ...], latencies: dict[str, float]
+    models: Iterable[StoredModel], signatures: tuple[str, ...], latencies: Mapping[str, float]
 ) -> Iterable[MeasuredModel]:
     row = {signature: position for position, signature in enumerate(signatures)}
+    seen: set[str] = set()
     for model in models:
-        if model.granularity != 1 or model.whole not in latencies:
+        # Two releases of a runtime that lower a model to the same layers store it twice: it counts once.
+        if model.granularity != 1 or model.whole not in latencies or model.whole in seen:
             continue
         if all(piece.signature in row for piece in model.pieces):
+            seen.add(model.whole)
             rows = np.array([row[piece.signature] for piece in model.pieces])
             yield MeasuredModel(model.name, model.family, rows, latencies[model.whole])
 
 
-def _repeats(store: Store, system: str, signatures: set[str]) -> Iterable[tuple[float, float]]:
+def _repeats(store: Store, system: str, signatures: Iterable[str]) -> Iterable[tuple[float, float]]:
     first: dict[str, float] = {}
-    for measurement in store.measurements(system):
-        if measurement.signature not in signatures:
-            continue
+    for measurement in store.measurements(system, store.repeated(system).intersection(signatures)):
         if measurement.signature in first:
             yield first[measurement.signature], measurement.latency_us
         else:

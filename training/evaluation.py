@@ -5,14 +5,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
-from scipy.stats import kendalltau
 
-from costmodel.composition import compose
-from costmodel.errors import TrainingError
+from costmodel.composition import Cost, compose
+from costmodel.errors import MissingExtraError, TrainingError
 from costmodel.training.calibration import Calibration, conformal_quantile, model_scores, predicted_cost
 from costmodel.training.dataset import Dataset
 from costmodel.training.regressors import REGRESSORS, Regressor
+
+try:
+    from joblib import Parallel, delayed
+    from scipy.stats import kendalltau
+except ModuleNotFoundError as error:
+    raise MissingExtraError("evaluation", "train") from error
 
 __all__ = ["SPLIT", "Evaluation", "evaluate"]
 
@@ -68,13 +72,20 @@ def evaluate(
         progress: Told (done, total, predictor).
 
     Raises:
-        TrainingError: Fewer than three families were measured.
+        TrainingError: Fewer than three families were measured, or they have every sequence in common.
     """
     families = dataset.all_families
     if len(families) < _LEAST_FAMILIES:
         raise TrainingError(
             f"evaluation leaves out one family at a time and needs {_LEAST_FAMILIES}, not {len(families)}: "
             "benchmark models of more families"
+        )
+    if not any(
+        len(of_row) == 1 for of_row, sampled in zip(dataset.families, dataset.sampled, strict=True) if not sampled
+    ):
+        raise TrainingError(
+            "every measured sequence is in models of several families, so that none can be left out of training: "
+            "benchmark more models"
         )
     names = list(predictors)
     results: dict[str, Any] = {}
@@ -86,24 +97,29 @@ def evaluate(
         results[name], calibrations[name] = _score(dataset, runs, families, level)
     if progress is not None:
         progress(len(names), len(names), "")
-    champion = min(names, key=lambda n: results[n]["model"]["mape"] or results[n]["layer"]["mape"])
     report = {
         "system": dataset.system.name,
         "split": SPLIT,
         "seeds": list(seeds),
         "noise_floor_mape": dataset.noise_floor(),
         "predictors": results,
-        "champion": champion,
+        "champion": min(names, key=lambda name: _mape(results[name])),
         "rows": len(dataset),
         "families": {family: _family_facts(dataset, family) for family in families},
     }
     return Evaluation(report, calibrations)
 
 
+def _mape(result: Mapping[str, Any]) -> float:
+    """Error over whole models, or over sequences where no model was measured whole."""
+    of_models = result["model"]["mape"]
+    return float(result["layer"]["mape"] if of_models is None else of_models)
+
+
 def _family_facts(dataset: Dataset, family: str) -> dict[str, Any]:
     own = [f for f, sampled in zip(dataset.families, dataset.sampled, strict=True) if family in f and not sampled]
     shared = sum(len(f) > 1 for f in own)
-    return {"sequences": len(own), "shared_with_other_families": shared / len(own)}
+    return {"sequences": len(own), "shared_with_other_families": shared / len(own) if own else 0.0}
 
 
 def _leave_families_out(
@@ -114,11 +130,8 @@ def _leave_families_out(
         regressor = make(seed).fit(dataset.features[kept], dataset.bounds_us[kept], dataset.latencies_us[kept])
         costs = regressor.predict_us(dataset.features, dataset.bounds_us)
         rows = np.flatnonzero(~kept & ~dataset.sampled)
-        return (
-            rows,
-            costs[rows],
-            {i: costs[m.rows] for i, m in enumerate(dataset.models) if m.family == family},
-        )
+        models = {i: costs[m.rows] for i, m in enumerate(dataset.models) if m.family == family}
+        return rows, costs[rows], models
 
     # Threads: LightGBM and numpy let go of the interpreter, and the data need not be copied.
     parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(one)(family) for family in families)
@@ -144,16 +157,17 @@ def _score(
             **{key: _mean([e[key] for e in model]) for key in ("mape", "within_5pct", "within_10pct", "kendall_tau")},
             "interval_coverage": _mean([_coverage(dataset, run, families, level) for run in runs]),
         },
-        "models": {
-            m.name: {
+        "models": [
+            {
+                "model": m.name,
                 "family": m.family,
                 "latency_us": m.latency_us,
                 "predicted_us": float(np.mean([t[i] for t in totals])),
             }
             for i, m in enumerate(dataset.models)
-        },
+        ],
     }
-    return result, _calibrate(dataset, runs[0], np.ones(len(dataset.models), dtype=bool), level, None)
+    return result, _calibrate(dataset, runs[0], level)
 
 
 def _errors(predicted: np.ndarray, measured: np.ndarray) -> dict[str, float | None]:
@@ -174,24 +188,26 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _calibrate(
-    dataset: Dataset, run: _HeldOut, use_models: np.ndarray, level: float, without: str | None
-) -> Calibration:
+def _calibrate(dataset: Dataset, run: _HeldOut, level: float, without: str | None = None) -> Calibration:
     """Intervals from held-out errors, those of one family left out where it is to be judged."""
-    used = np.array([without is None or without not in dataset.families[row] for row in run.rows])
-    rows = run.rows[used]
-    residuals = np.log(dataset.latencies_us[rows] / run.rows_us[used])
-    models = [m for m, use in zip(dataset.models, use_models, strict=True) if use]
-    construction = np.array([np.log(m.latency_us / dataset.latencies_us[m.rows].sum()) for m in models])
-    calibration = Calibration.fit([dataset.kinds[row] for row in rows], residuals, construction, level)
-    costs = [_costs(dataset, i, run, calibration) for i, use in enumerate(use_models) if use]
-    scores = model_scores(costs, [m.latency_us for m in models], calibration.uncertainty)
+    rows = _judged(dataset, run, without)
+    residuals = np.log(dataset.latencies_us[run.rows[rows]] / run.rows_us[rows])
+    models = [(i, m) for i, m in enumerate(dataset.models) if m.family != without]
+    construction = np.array([np.log(m.latency_us / dataset.latencies_us[m.rows].sum()) for _, m in models])
+    calibration = Calibration.fit([dataset.kinds[row] for row in run.rows[rows]], residuals, construction, level)
+    costs = [_costs(dataset, i, run, calibration) for i, _ in models]
+    scores = model_scores(costs, [m.latency_us for _, m in models], calibration.uncertainty)
     # Never narrower than the parts say: a few lucky models are no evidence of that.
     scale = max(1.0, conformal_quantile(scores, level)) if scores else 1.0
     return replace(calibration, uncertainty=replace(calibration.uncertainty, scale=scale))
 
 
-def _costs(dataset: Dataset, model: int, run: _HeldOut, calibration: Calibration) -> list[Any]:
+def _judged(dataset: Dataset, run: _HeldOut, without: str | None) -> np.ndarray:
+    """Whether each held-out row is in no model of the family `without`."""
+    return np.array([without not in dataset.families[row] for row in run.rows], dtype=bool)
+
+
+def _costs(dataset: Dataset, model: int, run: _HeldOut, calibration: Calibration) -> list[Cost]:
     kinds = (dataset.kinds[row] for row in dataset.models[model].rows)
     return [predicted_cost(float(us), kind, calibration) for us, kind in zip(run.models_us[model], kinds, strict=True)]
 
@@ -200,11 +216,12 @@ def _coverage(dataset: Dataset, run: _HeldOut, families: Sequence[str], level: f
     """Share of models whose latency lies in an interval that was calibrated without their family."""
     inside = []
     for family in families:
-        others = np.array([m.family != family for m in dataset.models], dtype=bool)
-        calibration = _calibrate(dataset, run, others, level, family)
-        for i, model in enumerate(dataset.models):
-            if model.family == family:
-                costs = _costs(dataset, i, run, calibration)
-                _, (low, high) = compose(costs, [()] * len(costs), uncertainty=calibration.uncertainty)
-                inside.append(low <= model.latency_us <= high)
+        own = [(i, model) for i, model in enumerate(dataset.models) if model.family == family]
+        if not own or not _judged(dataset, run, family).any():
+            continue
+        calibration = _calibrate(dataset, run, level, family)
+        for i, model in own:
+            costs = _costs(dataset, i, run, calibration)
+            _, (low, high) = compose(costs, [()] * len(costs), uncertainty=calibration.uncertainty)
+            inside.append(low <= model.latency_us <= high)
     return float(np.mean(inside)) if inside else None

@@ -5,7 +5,12 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from costmodel.training.baselines import FlopsRegressor, NearestRegressor, RooflineRegressor
+from costmodel.training.baselines import (
+    FlopsRegressor,
+    NearestRegressor,
+    OperatorCountRegressor,
+    RooflineRegressor,
+)
 from costmodel.training.boosted import LightGBMRegressor
 
 __all__ = ["REGRESSORS", "Regressor"]
@@ -33,4 +38,5 @@ REGRESSORS: Mapping[str, Callable[[int], Regressor]] = {
     "nearest": lambda seed: NearestRegressor(),
     "roofline": lambda seed: RooflineRegressor(),
     "flops": lambda seed: FlopsRegressor(),
+    "operator_count": lambda seed: OperatorCountRegressor(),
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.errors import CostModelError
 from costmodel.features.schema import SCHEMA
 from costmodel.store import Store
 from costmodel.training.artefact import Bundle, promote, save_bundle
@@ -81,6 +82,7 @@ def train(
     Raises:
         UnknownSystemError: Nothing is known under that name.
         TrainingError: Too little is measured.
+        ArtefactError: The regressor cannot be written.
     """
     dataset = load_dataset(store, system)
     evaluation = evaluate(dataset, seeds=seeds, level=level, jobs=jobs, progress=progress)
@@ -107,26 +109,29 @@ def train(
         source=regressor.to_text(),
     )
     path = save_bundle(bundles, bundle)
+    promote(bundles, system, bundle.version)
     run_id = None
     if tracking is not None:
-        from costmodel.training.tracking import track  # MLflow takes seconds to import
+        try:
+            from costmodel.training.tracking import track  # MLflow takes seconds to import
 
-        run_id = track(
-            tracking,
-            run_name=f"{SERVED} {system} {bundle.version}",
-            parameters={**regressor.parameters, "rounds": regressor.rounds},
-            metrics=_flat_metrics(evaluation.report),
-            tags={
-                "system": system,
-                "data_fingerprint": dataset.fingerprint,
-                "schema_fingerprint": SCHEMA.fingerprint,
-                "predictor": SERVED,
-                "version": bundle.version,
-            },
-            artefacts=path,
-            documents={"evaluation.json": evaluation.report},
-        )
-    promote(bundles, system, bundle.version)
+            run_id = track(
+                tracking,
+                run_name=f"{SERVED} {system} {bundle.version}",
+                parameters={**regressor.parameters, "rounds": regressor.rounds},
+                metrics=_flat_metrics(evaluation.report),
+                tags={
+                    "system": system,
+                    "data_fingerprint": dataset.fingerprint,
+                    "schema_fingerprint": SCHEMA.fingerprint,
+                    "predictor": SERVED,
+                    "version": bundle.version,
+                },
+                artefacts=path,
+                documents={"evaluation.json": evaluation.report},
+            )
+        except CostModelError as error:  # the regressor answers already, and is worth more than the record of it
+            warnings.append(str(error))
     return TrainReport(system, bundle.version, path, len(dataset), evaluation.report, run_id, tuple(warnings))
 
 

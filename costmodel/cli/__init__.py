@@ -1,13 +1,15 @@
 """The command line: parse, validate with a plain sentence, one call, an exit code."""
 
-import os
 import sys
 
 import typer
 
+from costmodel.cli.output import plain
 from costmodel.errors import CostModelError
 
 __all__ = ["app", "main"]
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="costmodel",
@@ -24,14 +26,12 @@ def main() -> None:
     try:
         app()
     except CostModelError as error:
-        sys.stderr.write(f"costmodel: {error}\n")
+        sys.stderr.write(f"costmodel: {plain(str(error))}\n")
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        sys.stderr.write("costmodel: stopped; what was measured is kept, run the same command to go on\n")
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough
-        raise SystemExit(0) from None
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:  # typer's word for Ctrl-C, which it does not explain
+            sys.stderr.write("costmodel: stopped; what was measured is kept, run the same command to go on\n")
+        raise
 
 
 # Each command registers itself on `app`.

@@ -1,6 +1,6 @@
 """`costmodel bench`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,11 +9,18 @@ from costmodel.cli.options import (
     Context,
     GranularityOption,
     JsonOption,
+    LevelOption,
     StoreOption,
     SystemOption,
     ThreadsOption,
+    parse_budget_s,
 )
-from costmodel.cli.output import console, note, print_json, progress_bars
+from costmodel.cli.output import note, print_json, progress_bars, say
+
+if TYPE_CHECKING:
+    from costmodel.bench import BenchReport
+
+__all__ = ["bench", "bench_document", "bench_line", "note_failures"]
 
 
 @app.command()
@@ -29,7 +36,7 @@ def bench(
         int, typer.Option(min=0, help="Also measure this many sequences of no model, sampled around these.")
     ] = 0,
     threads: ThreadsOption = 1,
-    level: Annotated[str, typer.Option(help="Optimisation level: none, basic, extended or all.")] = "all",
+    level: LevelOption = "all",
     assert_system: Annotated[
         bool,
         typer.Option("--assert-system", help="Vouch that this host is the named system; marks the records."),
@@ -37,17 +44,13 @@ def bench(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Decompose, deduplicate, measure what is missing, store. Run again to go on where it stopped."""
-    from costmodel.jobs import bench_target
-    from costmodel.runtimes import LEVELS
-    from costmodel.units import parse_duration_s
+    """Decompose, deduplicate, measure what is missing, store.
 
-    if level not in LEVELS:
-        raise typer.BadParameter(f"{level!r} is no level: choose one of {', '.join(LEVELS)}", param_hint="--level")
-    try:
-        budget_s = None if budget is None else parse_duration_s(budget)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--budget") from error
+    Run it again to go on where it stopped.
+    """
+    from costmodel.jobs import bench_target
+
+    budget_s = parse_budget_s(budget)
     context = Context(store)
     runtime, here = context.here(system, threads, level=level, asserted=assert_system)
     with progress_bars() as stage:
@@ -62,25 +65,36 @@ def bench(
             budget_s=budget_s,
             progress=stage,
         )
+    note_failures(report)
+    if json:
+        print_json({"system": here.name, **bench_document(report)})
+        return
+    say(f"{here.name}: {bench_line(report)}")
+    if report.left:
+        say("The budget is spent: run the same command again to go on.")
+
+
+def note_failures(report: "BenchReport") -> None:
+    """What was not measured, and why."""
     for what, reason in report.failed.items():
         note(f"{what} was not measured: {reason}")
-    if json:
-        print_json(
-            {
-                "system": here.name,
-                "measured": report.measured,
-                "reused": report.reused,
-                "unstable": report.unstable,
-                "failed": report.failed,
-                "left": report.left,
-                "seconds": round(report.seconds, 3),
-            }
-        )
-        return
-    out = console()
-    out.print(
-        f"{here.name}: {report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, "
+
+
+def bench_line(report: "BenchReport") -> str:
+    """A run of the benchmark in one line."""
+    return (
+        f"{report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, "
         f"{report.unstable} unstable, {len(report.failed)} failed, {report.left} left"
     )
-    if report.left:
-        out.print("The budget is spent: run the same command again to go on.")
+
+
+def bench_document(report: "BenchReport") -> dict[str, Any]:
+    """A run of the benchmark as JSON."""
+    return {
+        "measured": report.measured,
+        "reused": report.reused,
+        "unstable": report.unstable,
+        "failed": report.failed,
+        "left": report.left,
+        "seconds": round(report.seconds, 3),
+    }

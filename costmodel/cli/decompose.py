@@ -1,13 +1,29 @@
 """`costmodel decompose`."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, GranularityOption, JsonOption, ShapeOption, parse_shapes
-from costmodel.cli.output import console, note, print_json, progress_bars
+from costmodel.cli.options import (
+    BatchOption,
+    Context,
+    GranularityOption,
+    JsonOption,
+    LevelOption,
+    ShapeOption,
+    parse_shapes,
+)
+from costmodel.cli.output import note, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from costmodel.decomposition import CorpusStatistics, Decomposition
+
+__all__ = ["decompose"]
+
+_MOST_REPEATED = 6
 
 
 @app.command()
@@ -15,19 +31,26 @@ def decompose(
     models: Annotated[str, typer.Argument(help="An ONNX file, a folder of them, or the name of a corpus.")],
     granularity: GranularityOption = 1,
     out: Annotated[Path | None, typer.Option(help="Write the benchmark suite to this new folder.")] = None,
-    decoys: Annotated[int, typer.Option(min=0, help="Mix in this many sequences of no model.")] = 0,
-    batch: Annotated[int | None, typer.Option(help="Size of the batch.")] = None,
+    decoys: Annotated[int, typer.Option(min=0, help="Mix in this many sequences of no model; with --out.")] = 0,
+    batch: BatchOption = None,
     shape: ShapeOption = None,
-    level: Annotated[str, typer.Option(help="Optimisation level: none, basic, extended or all.")] = "all",
+    level: LevelOption = "all",
     json: JsonOption = False,
 ) -> None:
-    """Cut models into unique runnable sequences; say how much repeats; write a suite that travels."""
-    from costmodel.bricks import write_bricks
+    """Cut models into unique sequences; write them as a suite.
+
+    Says how much repeats, within a model and across models. The suite travels: it does not tell whose layers it holds.
+    """
+    from costmodel.bricks import PRIVATE, write_bricks
     from costmodel.decomposition import corpus_statistics, jaccard
     from costmodel.jobs import decompose_models, runs_here
     from costmodel.sampling import sample_around
     from costmodel.training.corpus import corpus_models
 
+    if decoys and out is None:
+        raise typer.BadParameter(
+            "decoys are mixed into a suite: say where to write it with --out", param_hint="--decoys"
+        )
     context = Context()
     runtime, here = context.here(None, 1, level=level)
     with progress_bars() as stage:
@@ -72,26 +95,19 @@ def decompose(
         return
     _print(cut, statistics, granularity)
     if out is not None:
-        console().print(
-            f"{written} bricks in {out}, {mixed} of them decoys. Keep {out / 'private.json'}: it says what is whose."
-        )
+        say(f"{written} bricks in {out}, {mixed} of them decoys.")
+        say(f"Keep {out / PRIVATE} to yourself: it says what is whose.")
 
 
-def _print(cut, statistics, granularity) -> None:  # type: ignore[no-untyped-def]  # lazily imported types
-    from rich.table import Table
-
-    table = Table("model", "sequences", "unique", "share", box=None, header_style="bold")
-    for d in cut:
-        table.add_row(d.model, str(len(d.pieces)), str(len(d.unique)), f"{d.unique_share:.0%}")
-    if len(cut) > 1:
-        table.add_row("all", str(statistics.total), str(statistics.unique), f"{statistics.unique_share:.0%}")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    out = console()
-    out.print(
+def _print(cut: "Sequence[Decomposition]", statistics: "CorpusStatistics", granularity: int) -> None:
+    say(
         f"Layer sequences of at most {granularity} layers" if granularity > 1 else "Layers as the runtime executes them"
     )
-    out.print(table)
-    repeats = list(statistics.repeats_by_kind.items())[:6]
-    if repeats:
-        out.print("Most repeated: " + ", ".join(f"{kind} {count}" for kind, count in repeats))
+    rows = [(d.model, str(len(d.pieces)), str(len(d.unique)), f"{d.unique_share:.0%}") for d in cut]
+    if len(cut) > 1:
+        rows.append(("all", str(statistics.total), str(statistics.unique), f"{statistics.unique_share:.0%}"))
+    print_table(("model", "sequences", "unique", "share"), rows)
+    if statistics.repeats_by_kind:
+        repeats = list(statistics.repeats_by_kind.items())[:_MOST_REPEATED]
+        say()
+        print_table(("most repeated", "repeats"), [(kind, str(count)) for kind, count in repeats])

@@ -1,6 +1,8 @@
 """Options that several commands share, and what they resolve to."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,14 +14,37 @@ if TYPE_CHECKING:
     from costmodel.systems import System
 
 __all__ = [
+    "BatchOption",
     "Context",
     "GranularityOption",
     "JsonOption",
+    "LevelOption",
     "ShapeOption",
     "StoreOption",
     "SystemOption",
     "ThreadsOption",
+    "one_of",
+    "parse_budget_s",
+    "parse_shapes",
 ]
+
+
+def one_of(choices: Callable[[], tuple[str, ...]]) -> Callable[[str], str]:
+    """A check that an option's value is one of `choices`, which are looked up only when it is given."""
+
+    def check(value: str) -> str:
+        if value not in choices():
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices())}")
+        return value
+
+    return check
+
+
+def _levels() -> tuple[str, ...]:
+    from costmodel.runtimes import LEVELS
+
+    return LEVELS
+
 
 SystemOption = Annotated[
     str | None,
@@ -36,7 +61,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 ThreadsOption = Annotated[
     int, typer.Option("--threads", min=1, help="Threads a layer may use, for this host's own system.")
 ]
+LevelOption = Annotated[
+    str,
+    typer.Option("--level", callback=one_of(_levels), help="Optimisation level: none, basic, extended or all."),
+]
 GranularityOption = Annotated[int, typer.Option("--granularity", "-G", min=1, help="The most layers in a sequence.")]
+BatchOption = Annotated[int | None, typer.Option("--batch", help="Size of the batch, where it is symbolic.")]
 ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Shape of an input; may be given several times."),
@@ -49,14 +79,14 @@ class Context:
 
     store_url: str | None = None
 
-    @property
+    @cached_property
     def home(self) -> "Home":
         """Where everything is kept."""
         from costmodel.home import find_home
 
         return find_home()
 
-    @property
+    @cached_property
     def store(self) -> "Store":
         """The results store."""
         from costmodel.store import Store
@@ -80,7 +110,7 @@ class Context:
         return validate_name(name) if name is not None else self.here(None, threads)[1].name
 
 
-def parse_shapes(given: list[str] | None) -> dict[str, tuple[int, ...]]:
+def parse_shapes(given: list[str] | None) -> Mapping[str, tuple[int, ...]]:
     """The shapes of `--shape`.
 
     Raises:
@@ -91,4 +121,18 @@ def parse_shapes(given: list[str] | None) -> dict[str, tuple[int, ...]]:
     try:
         return dict(parse_shape(text) for text in given or ())
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(str(error), param_hint="--shape") from error
+
+
+def parse_budget_s(text: str | None) -> float | None:
+    """The seconds of `--budget`.
+
+    Raises:
+        typer.BadParameter: It is no duration.
+    """
+    from costmodel.units import parse_duration_s
+
+    try:
+        return None if text is None else parse_duration_s(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--budget") from error

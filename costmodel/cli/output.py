@@ -1,41 +1,69 @@
-"""What people and programs see: tables and bars on a terminal, one JSON document with --json."""
+"""What people and programs see: tables and bars on a terminal, one JSON document with --json.
+
+The names of models and layers are not ours: they are printed as plain text, never read as markup or control codes.
+"""
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import Console
 
-__all__ = ["console", "note", "print_json", "progress_bars"]
+__all__ = ["note", "plain", "print_json", "print_table", "progress_bars", "say"]
+
+_LONGEST_CELL = 40
+_UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
 
 
-def console(*, error: bool = False) -> "Console":
-    """Standard output, or standard error for progress and notes."""
-    from rich.console import Console
-
-    return Console(stderr=error, highlight=False)
+def plain(text: str) -> str:
+    """`text` on one line, without characters that would move a terminal's cursor or change its colours."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def print_json(document: Any) -> None:
-    """One JSON document on standard output."""
-    import sys
-
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+def say(text: str = "", *, style: str = "") -> None:
+    """One line on standard output; a terminal that is too narrow wraps it, a pipe does not."""
+    _console().print(plain(text), style=style, soft_wrap=True)
 
 
 def note(text: str) -> None:
     """A remark on standard error, where it disturbs no program."""
-    console(error=True).print(f"[dim]note:[/dim] {_escaped(text)}")
+    _console(error=True).print(plain(f"note: {text}"), style="dim", soft_wrap=True)
 
 
-def _escaped(text: str) -> str:
-    from rich.markup import escape
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
 
-    return escape(text)
+
+def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, left: int = 1) -> None:
+    """A table on standard output, one line for each row.
+
+    Args:
+        headers: Of the columns.
+        rows: Cells; a row of dashes is dimmed.
+        left: How many columns hold words and start on the left; the others hold numbers and end on the right.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    for position, header in enumerate(headers):
+        # The first column says what a row is about: the others give way to it.
+        table.add_column(
+            header,
+            justify="left" if position < left else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=None if position == 0 else _LONGEST_CELL,
+        )
+    for row in rows:
+        table.add_row(*map(plain, row), style="dim" if set(row[1:]) == {"-"} else "")
+    _console().print(table)
 
 
 @contextmanager
@@ -43,21 +71,31 @@ def progress_bars() -> "Iterator[Any]":
     """Bars with the time left, on standard error; gives what makes one for a named stage."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    console = _console(error=True)
+    room = max(10, console.width - 60)
     with Progress(
-        TextColumn("{task.description:<18}"),
-        BarColumn(bar_width=32),
+        TextColumn("{task.description:<17}", markup=False),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
-        TextColumn("[dim]{task.fields[what]}"),
-        console=console(error=True),
+        TextColumn("{task.fields[what]}", style="dim", markup=False),
+        console=console,
     ) as bars:
 
         def stage(name: str) -> "Callable[[int, int, str], None]":
             task = bars.add_task(name, total=None, what="")
 
             def tell(done: int, total: int, what: str) -> None:
-                bars.update(task, completed=done, total=total, what=_escaped(what)[:40])
+                bars.update(task, completed=done, total=total, what=plain(what)[:room])
 
             return tell
 
         yield stage
+
+
+def _console(*, error: bool = False) -> "Console":
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _UNBOUNDED
+    return Console(stderr=error, width=width, highlight=False, markup=False, emoji=False)

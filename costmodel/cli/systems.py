@@ -2,7 +2,9 @@
 
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, ThreadsOption
-from costmodel.cli.output import console, print_json
+from costmodel.cli.output import print_json, print_table, say
+
+__all__ = ["systems"]
 
 
 @app.command()
@@ -13,21 +15,17 @@ def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOpt
 
     context = Context(store)
     here = context.here(None, threads)[1]
-    opened = context.store
-    known, bundles = opened.systems(), context.home.bundles
-    counts = {name: len(opened.latencies_us(name)) for name in known}
+    known, bundles = context.store.systems(), context.home.bundles
+    counts = {name: len(context.store.latencies_us(name)) for name in known}
     champions = {name: champion_of(bundles, name) for name in known}
+    versions = {name: path.name if path is not None else None for name, path in champions.items()}
     entries = catalogue()
     if json:
         print_json(
             {
                 "here": here.to_dict(),
                 "systems": [
-                    {
-                        **system.to_dict(),
-                        "measurements": counts[name],
-                        "champion": None if champions[name] is None else champions[name].name,  # type: ignore[union-attr]
-                    }
+                    {**system.to_dict(), "measurements": counts[name], "champion": versions[name]}
                     for name, system in known.items()
                 ],
                 "catalogue": [
@@ -42,18 +40,16 @@ def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOpt
             }
         )
         return
-    from rich.table import Table
-
-    table = Table("system", "measured", "regressor", "GEMM GFLOP/s", "memory GB/s", box=None, header_style="bold")
-    for name, system in known.items():
-        able, champion = system.capabilities, champions[name]
-        table.add_row(
-            name, str(counts[name]), champion.name if champion else "-",
-            f"{able.get('gemm_gflops', 0):.0f}", f"{able.get('memory_gbps', 0):.1f}",
-        )  # fmt: skip
-    for name in entries:
-        if name not in known:
-            table.add_row(name, "-", "-", "-", "-", style="dim")
-    out = console()
-    out.print(f"This host is {here.name}" + ("" if here.name in known else ", not measured yet: `costmodel bench`"))
-    out.print(table)
+    rows = [
+        (
+            name,
+            versions[name] or "-",
+            str(counts[name]),
+            f"{system.capabilities.get('gemm_gflops', 0):.0f}",
+            f"{system.capabilities.get('memory_gbps', 0):.1f}",
+        )
+        for name, system in known.items()
+    ]
+    rows += [(name, "-", "-", "-", "-") for name in entries if name not in known]
+    say(f"This host is {here.name}" + ("" if here.name in known else ", not measured yet: `costmodel bench`"))
+    print_table(("system", "regressor", "measured", "GFLOP/s", "GB/s"), rows, left=2)

@@ -5,10 +5,20 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, StoreOption, SystemOption, ThreadsOption
-from costmodel.cli.output import console, note, progress_bars
+from costmodel.cli.bench import bench_document, bench_line, note_failures
+from costmodel.cli.options import (
+    Context,
+    JsonOption,
+    StoreOption,
+    SystemOption,
+    ThreadsOption,
+    parse_budget_s,
+)
+from costmodel.cli.output import note, print_json, progress_bars, say
 from costmodel.cli.predict import print_estimate
-from costmodel.cli.train import print_evaluation
+from costmodel.cli.train import JOBS, print_evaluation
+
+__all__ = ["tour"]
 
 # As many as fit into the budget beside the starter corpus on a machine of half this one's speed.
 _SAMPLES = 1000
@@ -20,45 +30,57 @@ def tour(
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     store: StoreOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Benchmark the starter corpus on this host, train, and predict a model held back from it."""
+    """The main job on this host: benchmark, train, predict.
+
+    Benchmarks the starter corpus, and predicts a model that was held back from it beside its measured latency.
+    """
     from costmodel.api import CostModel
     from costmodel.decomposition import whole_model
     from costmodel.jobs import bench_target, measure_models
     from costmodel.model import read_model
     from costmodel.training.corpus import HELD_BACK, corpus_models
     from costmodel.training.train import train
-    from costmodel.units import parse_duration_s
 
+    def step(text: str) -> None:
+        if not json:
+            say()
+            say(text, style="bold")
+
+    budget_s = parse_budget_s(budget)
     context = Context(store)
     runtime, here = context.here(system, threads)
-    out, opened = console(), context.store
-    out.print(f"[bold]1. Benchmark[/bold] the unique layers of eight models on {here.name}")
+    step(f"1. Benchmark the unique layers of eight models on {here.name}")
     with progress_bars() as stage:
         report = bench_target(
-            opened, here, runtime, "starter", context.home.cache, samples=_SAMPLES,
-            budget_s=parse_duration_s(budget), progress=stage,
+            context.store, here, runtime, "starter", context.home.cache, samples=_SAMPLES, budget_s=budget_s,
+            progress=stage,
         )  # fmt: skip
-    out.print(
-        f"   {report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, {report.left} left"
-    )
-    for what, reason in report.failed.items():
-        note(f"{what} was not measured: {reason}")
-    out.print("\n[bold]2. Train[/bold], judged on families left out")
+    note_failures(report)
+    if not json:
+        say(bench_line(report))
+    step("2. Train, judged on families left out")
     with progress_bars() as stage:
         trained = train(
-            opened, here.name, context.home.bundles, tracking=context.home.tracking, jobs=2,
+            context.store, here.name, context.home.bundles, tracking=context.home.tracking, jobs=JOBS,
             progress=stage("evaluating"),
         )  # fmt: skip
-    print_evaluation(trained.evaluation)
+    if not json:
+        print_evaluation(trained.evaluation)
     (held_back,) = corpus_models(HELD_BACK)
-    out.print(f"\n[bold]3. Predict[/bold] {held_back.name}, of a family that was never measured, then measure it")
+    step(f"3. Predict {held_back.name}, of a family that was never measured, then measure it")
     cost_model = CostModel.load(here.name, store=store)
     model = read_model(held_back.path)
     estimate = cost_model.predict(model)
     whole = whole_model(cost_model.lower(model))
     with progress_bars() as stage:
-        measured = measure_models(opened, here, runtime, {model.name: (whole, model)}, stage("running the model"))
-    print_estimate(estimate, measured[model.name])
+        measured = measure_models(context.store, here, runtime, {model.name: (whole, model)}, stage("running it"))
+    measured_us = measured[model.name]
+    if json:
+        prediction = {**estimate.to_dict(), "measured_us": measured_us, "ratio": estimate.latency_us / measured_us}
+        print_json({"bench": bench_document(report), "train": trained.to_dict(), "predict": prediction})
+        return
+    print_estimate(estimate, measured_us)
     for warning in (*trained.warnings, *estimate.warnings):
         note(warning)

@@ -1,15 +1,18 @@
 """`costmodel train` and `costmodel evaluate`."""
 
+import math
 from typing import Annotated, Any
 
 import typer
 
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption
-from costmodel.cli.output import console, note, print_json, progress_bars
+from costmodel.cli.output import note, print_json, print_table, progress_bars, say
+
+__all__ = ["JOBS", "evaluate", "print_evaluation", "train"]
 
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds to average over.")]
-_JOBS = 2
+JOBS = 2
 
 
 @app.command()
@@ -21,7 +24,10 @@ def train(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Train the regressor of a system: evaluated on families left out, tracked, and put in charge."""
+    """Train the regressor of a system and put it in charge.
+
+    It is evaluated on families left out, and the run is recorded in MLflow.
+    """
     from costmodel.training.train import train as train_system
 
     context = Context(store)
@@ -33,7 +39,7 @@ def train(
             context.home.bundles,
             tracking=context.home.tracking if tracking else None,
             seeds=range(seeds),
-            jobs=_JOBS,
+            jobs=JOBS,
             progress=stage("evaluating"),
         )
     for warning in report.warnings:
@@ -42,7 +48,7 @@ def train(
         print_json(report.to_dict())
         return
     print_evaluation(report.evaluation)
-    console().print(f"{report.system}: {report.version} answers now, trained on {report.rows} sequences.")
+    say(f"{report.system}: {report.version} answers now, trained on {report.rows} sequences.")
 
 
 @app.command()
@@ -53,14 +59,17 @@ def evaluate(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Accuracy on families left out: every predictor on the same rows, baselines included."""
+    """Accuracy on families that were left out of training.
+
+    Every predictor is judged on the same rows, the baselines included.
+    """
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation import evaluate as evaluate_dataset
 
     context = Context(store)
     dataset = load_dataset(context.store, context.system_name(system, threads))
     with progress_bars() as stage:
-        report = evaluate_dataset(dataset, seeds=range(seeds), jobs=_JOBS, progress=stage("evaluating")).report
+        report = evaluate_dataset(dataset, seeds=range(seeds), jobs=JOBS, progress=stage("evaluating")).report
     if json:
         print_json(report)
     else:
@@ -69,37 +78,42 @@ def evaluate(
 
 def print_evaluation(report: dict[str, Any]) -> None:
     """The table of predictors, best first, and the champion's models."""
-    from rich.table import Table
-
     from costmodel.units import format_us
 
-    table = Table(
-        "predictor", "layer MAPE", "within 10%", "model MAPE", "within 10%", "Kendall tau", "interval covers",
-        box=None, header_style="bold",
-    )  # fmt: skip
-    ranked = sorted(report["predictors"].items(), key=lambda item: item[1]["model"]["mape"] or 0.0)
-    for name, result in ranked:
-        layer, model = result["layer"], result["model"]
-        table.add_row(
-            name, _percent(layer["mape"]), _percent(layer["within_10pct"]), _percent(model["mape"]),
-            _percent(model["within_10pct"]), _number(model["kendall_tau"]), _percent(model["interval_coverage"]),
-        )  # fmt: skip
-    for column in table.columns[1:]:
-        column.justify = "right"
-    out = console()
     floor = report["noise_floor_mape"]
-    out.print(
+    say(
         f"{report['system']}, {report['split']}, seeds {report['seeds']}, {report['rows']} sequences"
         + (f", noise floor {floor:.1%}" if floor is not None else "")
     )
-    out.print(table)
-    models = Table("held-out model", "measured", "predicted", "error", box=None, header_style="bold")
-    for name, result in report["predictors"][report["champion"]]["models"].items():
-        error = result["predicted_us"] / result["latency_us"] - 1
-        models.add_row(name, format_us(result["latency_us"]), format_us(result["predicted_us"]), f"{error:+.1%}")
-    for column in models.columns[1:]:
-        column.justify = "right"
-    out.print(models)
+    rows = []
+    for name, result in sorted(report["predictors"].items(), key=lambda item: _error(item[1])):
+        layer, model = result["layer"], result["model"]
+        rows.append(
+            (
+                name, _percent(layer["mape"]), _percent(layer["within_10pct"]), _percent(model["mape"]),
+                _percent(model["within_10pct"]), _number(model["kendall_tau"]), _percent(model["interval_coverage"]),
+            )
+        )  # fmt: skip
+    print_table(("predictor", "layer MAPE", "in 10%", "model MAPE", "in 10%", "tau", "covered"), rows)
+    say("in 10%: share within 10%; covered: share of models inside their interval", style="dim")
+    models = report["predictors"][report["champion"]]["models"]
+    if models:
+        say()
+        print_table(
+            ("held-out model", "measured", "predicted", "error"),
+            [
+                (
+                    m["model"], format_us(m["latency_us"]), format_us(m["predicted_us"]),
+                    f"{m['predicted_us'] / m['latency_us'] - 1:+.1%}",
+                )
+                for m in models
+            ],
+        )  # fmt: skip
+
+
+def _error(result: dict[str, Any]) -> float:
+    mape = result["model"]["mape"]
+    return math.inf if mape is None else mape
 
 
 def _percent(value: float | None) -> str:

@@ -7,7 +7,9 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption
-from costmodel.cli.output import console, print_json
+from costmodel.cli.output import print_json, say
+
+__all__ = ["export_results", "import_results"]
 
 
 @app.command("export")
@@ -18,7 +20,10 @@ def export_results(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a system's measurements to a Parquet file, for another machine or a data set."""
+    """Write a system's measurements to a Parquet file.
+
+    For another machine, or for a data set.
+    """
     from costmodel.transfer import export_measurements
 
     context = Context(store)
@@ -27,7 +32,7 @@ def export_results(
     if json:
         print_json({"system": name, "path": str(path), "measurements": count})
     else:
-        console().print(f"{count} measurements of {name} in {path}")
+        say(f"{count} measurements of {name} in {path}")
 
 
 @app.command("import")
@@ -46,4 +51,4 @@ def import_results(
     if json:
         print_json({"system": name, "added": added, "known": known})
     else:
-        console().print(f"{name}: {added} measurements added, {known} were here already")
+        say(f"{name}: {added} measurements added, {known} were here already")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from costmodel.blocked import NotMaterialisableError, materialise
 from costmodel.errors import LoweringError, MeasurementError
@@ -23,7 +23,7 @@ from costmodel.runtimes import Runner, RuntimeSettings
 from costmodel.runtimes.ort_bodies import has_blocked_body, with_bodies_of
 from costmodel.runtimes.ort_graph import canonical_graph
 from costmodel.sequence import LayerSequence
-from costmodel.synthesis import synthetic, synthetic_like
+from costmodel.synthesis import model_inputs, synthetic, synthetic_like
 
 __all__ = ["OnnxRuntime", "open_session"]
 
@@ -37,7 +37,8 @@ _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights.bin"
 # Lowered models carry values up to this size; larger ones are weights.
 _EMBEDDED_BYTES = 1024
-_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+# What stands before the sentence in onnxruntime's messages: a code, and where in its source it happened.
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : |/onnxruntime_src/\S+:\d+ .*?\) (?:const )?(?=[A-Z])")
 _QUIET = 4  # fatal only: what went wrong reaches the user as our exception
 
 
@@ -119,15 +120,17 @@ class OnnxRuntime:
             local = materialise(sequence, self.block)
         except NotMaterialisableError as error:
             raise MeasurementError(f"{sequence.kind} cannot run on this host: {error}") from error
+        # Small weights go into the network, where shape inference finds them: scales of Resize say a shape.
         indices = weight_indices(local)
-        proto = build_network(
-            local, weights=[external_tensor(value_name(i), local.values[i], _WEIGHTS) for i in indices]
-        )
+        large = [i for i in indices if local.values[i].type.nbytes > _EMBEDDED_BYTES]
+        weights = [external_tensor(value_name(i), local.values[i], _WEIGHTS) for i in large]
+        weights += [numpy_helper.from_array(synthetic(local, i), value_name(i)) for i in indices if i not in set(large)]
+        proto = build_network(local, weights=weights)
         try:
             session = open_session(
                 proto.SerializeToString(),
                 settings if _has_body(local) else replace(settings, level="none"),
-                {value_name(i): synthetic(local, i) for i in indices},
+                {value_name(i): synthetic(local, i) for i in large},
             )
         except Exception as error:
             raise MeasurementError(f"{sequence.kind} does not load: {_first_line(error)}") from error
@@ -139,7 +142,7 @@ class OnnxRuntime:
             session = self._model_session(model, settings)
         except Exception as error:
             raise _refusal(model.name, error) from error
-        return _SessionRunner(session, {name: synthetic_like(kind) for name, kind in model.inputs.items()})
+        return _SessionRunner(session, model_inputs(model.inputs))
 
     def _model_session(self, model: Model, settings: RuntimeSettings) -> Any:
         options = _options(settings)
@@ -218,7 +221,7 @@ def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
             set_location(tensor, _WEIGHTS)
             weights[tensor.name] = values
         else:  # onnxruntime takes weights from outside for the main graph only
-            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     return proto, weights
 
 
@@ -282,11 +285,10 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str,
     proto, weights = _with_values(graph)
     known = {port.name for port in proto.graph.output}
     proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
-    feeds = {name: synthetic_like(kind) for name, kind in model.inputs.items()}
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
         kinds = {port.name: port.type for port in session.get_outputs()}
-        found = session.run(list(names), feeds)
+        found = session.run(list(names), model_inputs(model.inputs))
     except Exception as error:
         raise LoweringError(
             f"{model.name}: the shapes of {', '.join(names)} depend on data, and running the model to see them "

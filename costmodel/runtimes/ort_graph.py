@@ -11,9 +11,10 @@ from costmodel.blocked import BLOCKED_DOMAIN
 from costmodel.constants import data_of
 from costmodel.errors import LoweringError
 from costmodel.graph import Attributes, Layer, LayerGraph, TensorType
+from costmodel.inference import infer_model
 from costmodel.operators import canonical_attributes, since_version
 from costmodel.runtimes.ort_origins import Trace, origins_of, reads, sorted_nodes, source_order
-from costmodel.runtimes.ort_shapes import Shapes, Types, inferred
+from costmodel.runtimes.ort_shapes import Shapes, Types
 
 __all__ = ["canonical_graph"]
 
@@ -49,9 +50,9 @@ def canonical_graph(
     origins = origins_of(nodes, source)
     nodes = source_order(nodes, source, origins)
     shapes = Shapes(nodes, lowered, origins, block, opset)
-    shapes.learn(inferred(source))
+    shapes.learn(infer_model(source))
     if shapes.missing():
-        shapes.learn(inferred(simplified()))
+        shapes.learn(infer_model(simplified()))
     data_dependent = frozenset(shapes.missing())
     if data_dependent:
         named = shapes.source_names({n for node in source.graph.node for n in node.output})
@@ -140,7 +141,8 @@ def _layer(
     inputs, outputs = (*_trimmed(node.input), *captured), _trimmed(node.output)
     domain = "" if node.domain == "ai.onnx" else node.domain
     types = shapes.types
-    since = since_version(node.op_type, domain, opset, tuple(types[n].dtype if n else "" for n in _trimmed(node.input)))
+    dtypes = tuple(types[n].dtype if n else "" for n in _trimmed(node.input))
+    attributes = _attributes(node, domain, opset, captured, types)
     sources: tuple[str, ...] = ()
     if not (domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder")):
         sources = trace.sources(node, [origins.get(n, n) for n in inputs], [origins.get(n, n) for n in outputs if n])
@@ -148,8 +150,8 @@ def _layer(
         name=namer.layer(node, sources),
         op_type=node.op_type,
         domain=domain,
-        since=since,
-        attributes=_attributes(node, domain, since, captured, types),
+        since=since_version(node.op_type, domain, opset, dtypes, frozenset(attributes)),
+        attributes=attributes,
         inputs=tuple(namer.value(n) for n in inputs),
         outputs=tuple(namer.value(n) for n in outputs),
         captured=len(captured),
@@ -166,7 +168,7 @@ def _trimmed(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _attributes(
-    node: NodeProto, domain: str, since: int, captured: Sequence[str], types: Mapping[str, TensorType]
+    node: NodeProto, domain: str, opset: int, captured: Sequence[str], types: Mapping[str, TensorType]
 ) -> Attributes:
     rename = {n: f"c{slot}" for slot, n in enumerate(captured)}
     encoded: dict[str, Any] = {}
@@ -181,7 +183,7 @@ def _attributes(
     return canonical_attributes(
         node.op_type,
         domain,
-        since,
+        opset,
         encoded,
         [types[n].shape if n else () for n in node.input],
         [types[n].shape if n else () for n in node.output],

@@ -15,7 +15,7 @@ from costmodel.attributes import captured_names
 from costmodel.blocked import BLOCKED_DOMAIN
 from costmodel.errors import LoweringError
 
-__all__ = ["Trace", "origins_of", "reads", "sorted_nodes", "source_order"]
+__all__ = ["Trace", "is_channels_last", "origins_of", "reads", "sorted_nodes", "source_order"]
 
 _BLOCKED_NAME = re.compile(r"^(?P<tensor>.+)_nchwc(?:_token_\d+)?$")
 
@@ -94,10 +94,17 @@ def origins_of(nodes: Iterable[NodeProto], source: ModelProto) -> dict[str, str]
                 tensor = tensor.removesuffix("_bn").removesuffix("_mul")
             origins[node.output[0]] = _fused_output(node, tensor, readers)
         elif node.domain == BLOCKED_DOMAIN and node.op_type == "ReorderInput":
+            if is_channels_last(node):
+                continue  # the source has its transpose, if anything
             origins[node.output[0]] = origins.get(node.input[0], node.input[0])
         elif node.output[0].startswith("reorder") and node.name in by_node:
             origins[node.output[0]] = by_node[node.name].output[0]
     return origins
+
+
+def is_channels_last(node: NodeProto) -> bool:
+    """Whether a reorder reads, or writes, plain tensors with the channels last."""
+    return any(a.name == "channels_last" and a.i for a in node.attribute)
 
 
 def _fused_output(node: NodeProto, tensor: str, readers: Mapping[str, Sequence[NodeProto]]) -> str:
@@ -140,8 +147,10 @@ class Trace:
             if producer is not None and _label(producer) not in found:
                 found[_label(producer)] = None
                 waiting.extend(n for n in (*producer.input, *captured_names(producer)) if n)
-        if not found and node.name in self._by_name:
-            found[node.name] = None
+        if not found:
+            # the layer's own name, or what it was before a fusion was written behind it
+            own = next((n for n in (node.name, node.name.rpartition("/")[0]) if n in self._by_name), None)
+            found = {own: None} if own else {}
         return tuple(reversed(found))
 
 

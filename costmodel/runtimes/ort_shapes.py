@@ -2,40 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-import onnx
-from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto
 
 from costmodel.attributes import captured_names
-from costmodel.blocked import BLOCKED_DOMAIN, padded
-from costmodel.constants import data_of, dtype_name
+from costmodel.blocked import BLOCKED_DOMAIN, padded, reorder_axes
+from costmodel.constants import dtype_name
 from costmodel.errors import LoweringError
 from costmodel.graph import ITEM_BYTES, TensorType
+from costmodel.inference import infer_node
+from costmodel.runtimes.ort_origins import is_channels_last
 from costmodel.shapes import MAX_TENSOR_BYTES
 
-__all__ = ["Shapes", "Types", "inferred"]
+__all__ = ["Shapes", "Types"]
 
 Types = dict[str, TensorType]
-
-
-def inferred(model: ModelProto) -> Types:
-    """Static types that ONNX's shape inference finds."""
-    result = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    found = {}
-    for port in (*result.graph.value_info, *result.graph.input, *result.graph.output):
-        kind = _static_type(port.type)
-        if kind is not None:
-            found[port.name] = kind
-    return found
-
-
-def _static_type(kind: TypeProto) -> TensorType | None:
-    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
-        return None
-    dims = kind.tensor_type.shape.dim
-    if not all(dim.HasField("dim_value") for dim in dims):
-        return None
-    return TensorType(dtype_name(kind.tensor_type.elem_type), tuple(dim.dim_value for dim in dims))
 
 
 class Shapes:
@@ -101,23 +81,13 @@ class Shapes:
             return
         if node.domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder"):
             source = self.types[node.input[0]]
-            self.types[node.output[0]] = TensorType(source.dtype, source.shape, node.op_type == "ReorderInput")
+            axes = reorder_axes(node.op_type, len(source.shape), channels_last=is_channels_last(node))
+            shape = tuple(source.shape[axis] for axis in axes)
+            self.types[node.output[0]] = TensorType(source.dtype, shape, node.op_type == "ReorderInput")
             return
-        try:
-            schema = onnx.defs.get_schema(node.op_type, self._opset, "")
-            found = onnx.shape_inference.infer_node_outputs(
-                schema,
-                _plain(node, schema),
-                {n: _type_proto(self.types[n]) for n in node.input if n},
-                {n: self._tensors[n] for n in node.input if n in self._tensors and data_of(self._tensors[n])},
-                opset_imports=[helper.make_opsetid("", self._opset)],
-            )
-        except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-            return  # left missing: the next, dearer step finds it or the caller says so
-        for n, kind in found.items():
-            static = _static_type(kind)
-            if static is not None and n not in self.types:
-                self.types[n] = TensorType(static.dtype, static.shape, n in self._blocked)
+        for n, kind in infer_node(node, self.types, self._tensors, self._opset).items():
+            if n not in self.types:
+                self.types[n] = TensorType(kind.dtype, kind.shape, n in self._blocked)
 
     def _unpad_filter(self, node: NodeProto) -> None:
         """Give a blocked convolution's filter and bias the sizes they had before they were padded."""
@@ -147,17 +117,3 @@ class Shapes:
                 raise LoweringError(
                     f"{name}: {value} would have the absurd shape {list(kind.shape)}: check the input shapes"
                 )
-
-
-def _plain(node: NodeProto, schema: onnx.defs.OpSchema) -> NodeProto:
-    """A blocked or fused node as ONNX's own operator of the same name: what its shape follows from."""
-    plain = NodeProto(op_type=node.op_type, input=node.input, output=node.output)
-    plain.attribute.extend(a for a in node.attribute if a.name in schema.attributes)
-    return plain
-
-
-def _type_proto(kind: TensorType) -> TypeProto:
-    port: ValueInfoProto = helper.make_tensor_value_info(
-        "", helper.np_dtype_to_tensor_dtype(np.dtype(kind.dtype)), kind.shape
-    )
-    return port.type

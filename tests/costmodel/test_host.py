@@ -252,9 +252,7 @@ def test_vector_width_follows_from_the_flags(isa: tuple[str, ...], bits: int) ->
         (("", 0, 0, 0), ""),
     ],
 )
-def test_microarchitecture_is_known_by_family_and_model(
-    identity: tuple[str, int, int, int], slug: str
-) -> None:
+def test_microarchitecture_is_known_by_family_and_model(identity: tuple[str, int, int, int], slug: str) -> None:
     """The paper's processors and today's servers have a slug; a stranger has none."""
     assert microarchitecture(*identity) == slug
 
@@ -273,9 +271,7 @@ def test_facts_of_another_version_are_read() -> None:
     assert Host.from_facts({"vendor": "X", "invented_later": 1}) == Host(vendor="X")
 
 
-def test_a_host_without_proc_is_described_by_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_without_proc_is_described_by_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no Linux, psutil and platform answer for the essentials."""
     monkeypatch.setattr(costmodel.host, "_LIVE", tmp_path)
     monkeypatch.delattr(os, "sched_getaffinity")

@@ -1,0 +1,40 @@
+# `make` alone lists the commands.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types format ui clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	@touch $@
+
+run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (about 3 minutes)
+	$(BIN)/costmodel tour
+
+test: lint types  ## the whole test suite, with lint and types (under 10 minutes)
+	$(BIN)/pytest
+
+lint: $(INSTALLED)  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)  ## static types
+	$(BIN)/mypy
+
+format: $(INSTALLED)  ## rewrite the code in the project's style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+ui: $(INSTALLED)  ## open the training runs in MLflow's own page
+	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/mlruns/mlflow.db
+
+clean:  ## remove what was built and measured here, except versioned data
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	git clean -fdX data mlruns

@@ -1,0 +1,160 @@
+"""Fixtures as a ladder: files, models read from them, the runtime, the graphs it lowers them to, bricks that run.
+
+A model in a test is written in ONNX's own text form, `onnx.parser`, without its header: "(float[2,3] x) => ...".
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import ModelProto, numpy_helper
+
+from costmodel.decomposition import decompose
+from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.model import read_model
+from costmodel.runtimes import RuntimeSettings
+from costmodel.runtimes.ort import OnnxRuntime
+from costmodel.sequence import LayerSequence
+
+# The same examples on every run: a change breaks a test, chance does not. No deadlines: the machine is shared.
+hypothesis.settings.register_profile("costmodel", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.load_profile("costmodel")
+
+LIGHT_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+LIGHT = MappingProxyType({path.stem.removeprefix("light_"): path for path in sorted(LIGHT_FOLDER.glob("*.onnx"))})
+
+
+@pytest.fixture(scope="session")
+def light_models() -> MappingProxyType[str, Path]:
+    """The nine real topologies that come with the onnx package, by name."""
+    assert len(LIGHT) == 9
+    return LIGHT
+
+
+@pytest.fixture(scope="session", params=LIGHT)
+def light_name(request: pytest.FixtureRequest) -> str:
+    """Each light model in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def parse() -> Callable[..., ModelProto]:
+    """Makes a model from text; weights of the given shapes are added by name.
+
+    parse("(float[2] x) => (float[2] y) { y = Mul(x, w) }", weights={"w": (2,)})
+    """
+
+    def parse(
+        text: str,
+        *,
+        weights: Mapping[str, tuple[int, ...]] | None = None,
+        opset: int = 17,
+        domains: tuple[str, ...] = (),
+        ir_version: int = 9,
+    ) -> ModelProto:
+        imports = ", ".join(f'"{domain}" : {version}' for domain, version in [("", opset), *((d, 1) for d in domains)])
+        model = onnx.parser.parse_model(f"<ir_version: {ir_version}, opset_import: [{imports}]> tiny {text}")
+        random = np.random.default_rng(0)
+        for name, shape in (weights or {}).items():
+            values = random.uniform(-0.1, 0.1, shape).astype(np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(values, name))
+        return model
+
+    return parse
+
+
+@pytest.fixture(scope="session")
+def runtime() -> OnnxRuntime:
+    """ONNX Runtime on this host."""
+    return OnnxRuntime()
+
+
+@pytest.fixture(scope="session")
+def settings() -> RuntimeSettings:
+    """Settings under which tests run networks: one thread that does not spin."""
+    return RuntimeSettings(threads=1, spinning=False)
+
+
+@pytest.fixture(scope="session")
+def lower(runtime: OnnxRuntime) -> Callable[..., LayerGraph]:
+    """Lowers a model in memory, at any level and with what `read_model` takes besides."""
+
+    def lower(proto: ModelProto, level: str = "all", **given: object) -> LayerGraph:
+        return runtime.lower(read_model(proto, **given), level)
+
+    return lower
+
+
+@pytest.fixture(scope="session")
+def lowered_light(runtime: OnnxRuntime) -> Callable[..., LayerGraph]:
+    """The graph of a light model at a level; each is lowered once a session."""
+    graphs: dict[tuple[str, str], LayerGraph] = {}
+
+    def lowered_light(name: str, level: str = "all") -> LayerGraph:
+        if (name, level) not in graphs:
+            graphs[name, level] = runtime.lower(read_model(LIGHT[name]), level)
+        return graphs[name, level]
+
+    return lowered_light
+
+
+@pytest.fixture(scope="session")
+def run_alone(runtime: OnnxRuntime, settings: RuntimeSettings) -> Callable[[LayerSequence], None]:
+    """Runs a sequence by itself, once a session for each signature."""
+    done: set[str] = set()
+
+    def run_alone(sequence: LayerSequence) -> None:
+        if sequence.signature not in done:
+            runtime.open_sequence(sequence, settings).run()
+            done.add(sequence.signature)
+
+    return run_alone
+
+
+@pytest.fixture(scope="session")
+def run_bricks(run_alone: Callable[[LayerSequence], None]) -> Callable[..., None]:
+    """Runs every brick of a graph, cut at the given granularities, by itself."""
+
+    def run_bricks(graph: LayerGraph, *granularities: int) -> None:
+        for granularity in granularities or (1,):
+            for sequence in decompose("tiny", graph, granularity).unique.values():
+                run_alone(sequence)
+
+    return run_bricks
+
+
+_OPERATORS = (("Relu", 1), ("Tanh", 1), ("Neg", 1), ("Add", 2), ("Mul", 2), ("Sub", 2), ("Max", 3))
+_SHAPES = ((4, 8), (8,), ())
+
+
+@st.composite
+def _graphs(draw: st.DrawFn, most_layers: int = 12) -> LayerGraph:
+    types: dict[str, TensorType] = {}
+    inputs = [f"x{i}" for i in range(draw(st.integers(1, 3)))]
+    weights = [f"w{i}" for i in range(draw(st.integers(0, 3)))]
+    for name in inputs + weights:
+        types[name] = TensorType("float32", draw(st.sampled_from(_SHAPES)))
+    readable, layers = inputs + weights, []
+    for i in range(draw(st.integers(1, most_layers))):
+        operator, arity = draw(st.sampled_from(_OPERATORS))
+        read = [draw(st.sampled_from(readable)) for _ in range(arity)]
+        made = [f"v{i}_{slot}" for slot in range(draw(st.integers(1, 2)))]
+        attributes = draw(st.sampled_from(({}, {"alpha": {"f": 0.5}}, {"axis": {"i": 1}})))
+        layers.append(Layer(f"layer{i}", operator, "", 7, attributes, tuple(read), tuple(made)))
+        types.update(dict.fromkeys(made, TensorType("float32", (4, 8))))
+        readable += made
+    made = [name for layer in layers for name in layer.outputs]
+    outputs = draw(st.lists(st.sampled_from(made), min_size=1, max_size=3, unique=True))
+    return LayerGraph(tuple(layers), types, dict.fromkeys(weights), tuple(inputs), tuple(outputs), 17)
+
+
+@pytest.fixture(scope="session")
+def graphs() -> Callable[..., st.SearchStrategy[LayerGraph]]:
+    """A strategy: random graphs of element-wise layers that share inputs and weights."""
+    return _graphs

@@ -1,0 +1,75 @@
+"""Where costmodel keeps what it makes."""
+
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+import costmodel.home
+from costmodel.errors import CostModelError
+from costmodel.home import Home, find_home
+
+
+@pytest.fixture(autouse=True)
+def outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable set, installed somewhere, and a user with an empty home."""
+    monkeypatch.delenv("COSTMODEL_HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(costmodel.home, "_CHECKOUT", tmp_path / "site-packages")
+
+
+def test_the_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """COSTMODEL_HOME is the root, and what does not exist of it is made."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path / "a" / "b"))
+    assert find_home().root == tmp_path / "a" / "b"
+    assert find_home().data.is_dir()
+
+
+def test_the_variable_may_say_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tilde that no shell expanded is the user's home, and a relative path is one from here."""
+    monkeypatch.setenv("COSTMODEL_HOME", "~/costs")
+    assert find_home().root == tmp_path / "user" / "costs"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COSTMODEL_HOME", "here")
+    assert find_home().root == tmp_path / "here"
+
+
+def test_a_checkout_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run from a clone, data and tracking lie in its folders."""
+    (tmp_path / "clone" / "data").mkdir(parents=True)
+    (tmp_path / "clone" / "pyproject.toml").touch()
+    monkeypatch.setattr(costmodel.home, "_CHECKOUT", tmp_path / "clone")
+    home = find_home()
+    assert home.root == tmp_path / "clone"
+    assert home.tracking == tmp_path / "clone" / "mlruns"
+
+
+def test_an_installation_uses_the_folder_for_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """XDG_DATA_HOME where it is set and not empty, else ~/.local/share."""
+    assert find_home().root == tmp_path / "user" / ".local" / "share" / "costmodel"
+    monkeypatch.setenv("XDG_DATA_HOME", "")
+    assert find_home().root == tmp_path / "user" / ".local" / "share" / "costmodel"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    assert find_home().root == tmp_path / "share" / "costmodel"
+
+
+def test_a_home_that_cannot_be_made_is_an_error_that_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence with the folder and the variable in it."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path / "file" / "home"))
+    with pytest.raises(CostModelError, match=re.escape(str(tmp_path / "file")) + ".*COSTMODEL_HOME"):
+        find_home()
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "ümläut", "100%", "a:b@c"])
+def test_the_store_lies_in_the_data_folder(tmp_path: Path, name: str) -> None:
+    """The URL leads to the file, whatever the folder is called."""
+    home = Home(tmp_path / name)
+    assert make_url(home.store_url).database == str(tmp_path / name / "data" / "costmodel.db")
+    assert home.data in home.bundles.parents
+    assert home.data in home.cache.parents

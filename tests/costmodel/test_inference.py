@@ -1,0 +1,79 @@
+"""Shape inference: what follows from ONNX's own rules, and nothing else."""
+
+from collections.abc import Callable
+
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from costmodel.graph import TensorType
+from costmodel.inference import infer_model, infer_node
+
+IMAGE = TensorType("float32", (1, 8, 6, 6))
+FILTER = TensorType("float32", (16, 8, 3, 3))
+
+
+def test_every_value_of_a_model_gets_its_type(parse: Callable[..., ModelProto]) -> None:
+    """Inputs, outputs and what lies between, shapes that constants say included."""
+    model = parse(
+        "(float[1,8,6,6] x) => (float[2,144] y) <int64[2] shape = {2, -1}> { a = Relu(x) \n y = Reshape(a, shape) }"
+    )
+    types = infer_model(model)
+    assert (types["x"], types["a"]) == (IMAGE, IMAGE)
+    assert types["y"] == TensorType("float32", (2, 144))
+
+
+def test_what_depends_on_data_gets_no_type(parse: Callable[..., ModelProto]) -> None:
+    """A dimension that nobody knows beforehand is not guessed."""
+    types = infer_model(parse("(float[4,4] x) => (int64[2,n] y) { y = NonZero(x) }"))
+    assert types == {"x": TensorType("float32", (4, 4))}
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain"),
+    [("Conv", ""), ("Conv", "com.microsoft.nchwc"), ("FusedConv", "com.microsoft"), ("NhwcFusedConv", "com.microsoft")],
+)
+def test_a_fused_convolution_is_shaped_like_a_plain_one(op_type: str, domain: str) -> None:
+    """What it adds to the plain operator, an activation and a sum, changes no shape."""
+    node = helper.make_node(
+        op_type,
+        ["x", "w", "b", "z"] if domain else ["x", "w"],
+        ["y"],
+        domain=domain,
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+    )
+    if domain:
+        node.attribute.append(helper.make_attribute("activation", "Relu"))
+    types = {"x": IMAGE, "w": FILTER, "b": TensorType("float32", (16,)), "z": TensorType("float32", (1, 16, 2, 2))}
+    assert infer_node(node, types, {}, 21) == {"y": TensorType("float32", (1, 16, 2, 2))}
+
+
+def test_constants_are_looked_at() -> None:
+    """A Reshape is as its shape says; one whose shape is not known has no type."""
+    node = helper.make_node("Reshape", ["x", "s"], ["y"])
+    types = {"x": IMAGE, "s": TensorType("int64", (2,))}
+    shape = helper.make_tensor("s", TensorProto.INT64, [2], [4, -1])
+    assert infer_node(node, types, {"s": shape}, 21) == {"y": TensorType("float32", (4, 72))}
+    assert infer_node(node, types, {}, 21) == {}
+
+
+def test_absent_values_do_not_matter() -> None:
+    """Optional inputs and outputs may be left out."""
+    node = helper.make_node("Clip", ["x", "", "high"], ["y"])
+    assert infer_node(node, {"x": IMAGE, "high": TensorType("float32", ())}, {}, 21) == {"y": IMAGE}
+    node = helper.make_node("MaxPool", ["x"], ["y", ""], kernel_shape=[2, 2])
+    assert infer_node(node, {"x": IMAGE}, {}, 21)["y"] == TensorType("float32", (1, 8, 5, 5))
+
+
+@pytest.mark.parametrize(
+    ("node", "types"),
+    [
+        (helper.make_node("NoSuchOperator", ["x"], ["y"]), {"x": IMAGE}),
+        (helper.make_node("MatMul", ["x", "w"], ["y"]), {"x": IMAGE, "w": TensorType("float32", (5, 7))}),
+        (helper.make_node("Concat", ["x", "x"], ["y"]), {"x": IMAGE}),
+    ],
+    ids=["unknown operator", "matrix sizes", "attribute missing"],
+)
+def test_nothing_follows_from_what_does_not_fit(node: NodeProto, types: dict[str, TensorType]) -> None:
+    """A layer that cannot be is no error here: the one who asks decides."""
+    assert infer_node(node, types, {}, 21) == {}

@@ -1,0 +1,431 @@
+"""Reading models: what is accepted, what is said about it, and what is refused in one sentence."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import hypothesis.strategies as st
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from costmodel.errors import ModelError, ModelReadError, ShapeError
+from costmodel.graph import LayerGraph, TensorType
+from costmodel.model import read_model
+from costmodel.runtimes import RuntimeSettings
+from costmodel.runtimes.ort import OnnxRuntime
+
+Parse = Callable[..., ModelProto]
+
+
+def refusal(kind: type[ModelError], source: object, **given: object) -> str:
+    """The one sentence in which a model is refused."""
+    with pytest.raises(kind) as caught:
+        read_model(source, **given)
+    assert type(caught.value) is kind
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) > 20
+    return message
+
+
+@pytest.fixture
+def layered(parse: Parse) -> ModelProto:
+    """A convolution, a normalisation by a constant and a product, with weights of several sizes."""
+    return parse(
+        """(float[1,3,8,8] x) => (float y)
+        <int64[2] flat = {1, -1}, float eps = {0.5}>
+        { a = Conv(x, w) b = Reshape(a, flat) c = MatMul(b, v) y = Add(c, eps) }""",
+        weights={"w": (16, 3, 3, 3), "v": (576, 10)},
+    )
+
+
+class TestFiles:
+    """Files that are no models."""
+
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        """A path that leads nowhere is named."""
+        assert str(tmp_path / "no.onnx") in refusal(ModelReadError, tmp_path / "no.onnx")
+
+    def test_a_directory(self, tmp_path: Path) -> None:
+        """A directory is not searched for models."""
+        message = refusal(ModelReadError, tmp_path)
+        assert str(tmp_path) in message
+        assert "directory" in message
+
+    def test_no_bytes(self, tmp_path: Path) -> None:
+        """An empty file is said to be empty."""
+        (tmp_path / "empty.onnx").touch()
+        assert "empty.onnx is empty" in refusal(ModelReadError, tmp_path / "empty.onnx")
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"this is not a model, whatever its name says", b"\x89PNG\r\n\x1a\n" * 50, b"PK\x03\x04" * 99, b"\x00" * 99],
+    )
+    def test_something_else(self, tmp_path: Path, content: bytes) -> None:
+        """Text, pictures, archives and zeros are told from ONNX."""
+        (tmp_path / "other.onnx").write_bytes(content)
+        assert "other.onnx is not an ONNX" in refusal(ModelReadError, tmp_path / "other.onnx")
+
+    @pytest.mark.parametrize("name", ["a\0b.onnx", "x" * 5000])
+    def test_names_that_no_file_has(self, name: str) -> None:
+        """A path that the system cannot even look up is refused like one that is not there."""
+        refusal(ModelReadError, name)
+
+    def test_a_pipe(self, tmp_path: Path) -> None:
+        """A named pipe would be waited for until the end of time: it is refused."""
+        os.mkfifo(tmp_path / "pipe.onnx")
+        assert "pipe.onnx" in refusal(ModelReadError, tmp_path / "pipe.onnx")
+
+    @given(cut=st.floats(0, 1, exclude_max=True))
+    def test_a_truncated_file(
+        self, light_models: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory, cut: float
+    ) -> None:
+        """A real model that ends anywhere before its end is refused."""
+        data = light_models["squeezenet"].read_bytes()
+        path = tmp_path_factory.mktemp("cut") / "cut.onnx"
+        path.write_bytes(data[: int(cut * len(data))])
+        assert "cut.onnx" in refusal(ModelReadError, path)
+
+    @given(data=st.data())
+    def test_a_damaged_file(
+        self, light_models: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    ) -> None:
+        """Whatever bytes are overwritten, a model is read or refused: nothing else happens."""
+        content = bytearray(light_models["zfnet512"].read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path = tmp_path_factory.mktemp("damaged") / "damaged.onnx"
+        path.write_bytes(content)
+        with contextlib.suppress(ModelError):
+            read_model(path)
+
+
+class TestGraphs:
+    """Graphs that cannot be priced."""
+
+    def test_no_layers(self, parse: Parse) -> None:
+        """A model without layers has nothing to price."""
+        assert "tiny has no layers" in refusal(ModelReadError, parse("(float[2] x) => (float[2] x) { }"))
+
+    def test_no_graph(self) -> None:
+        """A message of protobuf that holds no graph is no model."""
+        refusal(ModelReadError, ModelProto(ir_version=9))
+
+    def test_a_cycle(self, parse: Parse) -> None:
+        """The layers of a cycle are named."""
+        message = refusal(
+            ModelReadError, parse("(float[2] x) => (float[2] c) { a = Add(x, c) b = Relu(a) c = Neg(b) }")
+        )
+        assert "cyclic" in message
+        assert all(operator in message for operator in ("Add", "Relu", "Neg"))
+
+    def test_a_layer_that_reads_itself(self, parse: Parse) -> None:
+        """The shortest cycle is one."""
+        assert "cyclic" in refusal(ModelReadError, parse("(float[2] x) => (float[2] y) { y = Add(x, y) }"))
+
+    def test_a_cycle_through_a_body(self, parse: Parse) -> None:
+        """A body that captures what comes of it closes a cycle, too."""
+        model = parse(
+            """(bool c) => (float[2] y)
+            { y = If (c) <then_branch = g () => (float[2] a) { a = Relu(z) },
+                          else_branch = h () => (float[2] b) { b = Neg(z) }>
+              z = Neg(y) }"""
+        )
+        assert "cyclic" in refusal(ModelReadError, model)
+
+    def test_line_breaks_in_names(self, parse: Parse) -> None:
+        """Names in the model do not break the one sentence."""
+        model = parse("(float[2] x) => (float[2] y) { y = Add(x, y) }")
+        model.graph.node[0].name = "two\nlines"
+        assert "two lines" in refusal(ModelReadError, model)
+
+
+class TestShapes:
+    """Shapes of inputs: given, symbolic, impossible."""
+
+    def test_a_symbolic_batch_is_1_with_a_warning(self, parse: Parse) -> None:
+        """Nobody said otherwise, so it is 1, and the warning names it."""
+        model = read_model(parse("(float[N,3] x, float[N,5] z) => (float y) { y = Relu(x) }"))
+        assert model.inputs == {"x": TensorType("float32", (1, 3)), "z": TensorType("float32", (1, 5))}
+        (warning,) = model.warnings
+        assert "N" in warning
+        assert "--batch" in warning
+
+    def test_a_batch_that_is_given(self, parse: Parse) -> None:
+        """--batch sizes the symbolic batch, and the warning is gone."""
+        model = read_model(parse("(float[N,3] x) => (float y) { y = Relu(x) }"), batch=7)
+        assert model.inputs["x"].shape == (7, 3)
+        assert model.warnings == ()
+        assert model.symbols == {"N": 7}
+
+    def test_a_batch_without_a_name(self, parse: Parse) -> None:
+        """The first axis of an input without any size is its batch."""
+        assert read_model(parse("(float[?,3] x) => (float y) { y = Relu(x) }"), batch=2).inputs["x"].shape == (2, 3)
+
+    def test_a_batch_over_a_fixed_one(self, parse: Parse, runtime: OnnxRuntime, settings: RuntimeSettings) -> None:
+        """--batch replaces a fixed first axis, and the whole model runs at that size."""
+        model = read_model(parse("(float[1,3] x, float[4] w) => (float y) { y = Relu(x) }"), batch=5)
+        assert [kind.shape for kind in model.inputs.values()] == [(5, 3), (4,)]
+        assert runtime.lower(model, "all").types["y"].shape == (5, 3)
+        runtime.open_model(model, settings).run()
+
+    def test_any_other_symbol_must_be_given(self, parse: Parse) -> None:
+        """What is no batch is never guessed: every such axis is named."""
+        message = refusal(ShapeError, parse("(float[batch,length,8] x, float[width,8] z) => (float y) { y = Relu(x) }"))
+        assert all(word in message for word in ("x axis 1", "length", "z axis 0", "width", "--shape"))
+        assert "batch" not in message
+
+    def test_a_length_is_no_batch(self, parse: Parse) -> None:
+        """A symbol that is somewhere a second axis is no batch where it is a first one, and a vector has none."""
+        refusal(ShapeError, parse("(float[some,length] x, float[length,4] z) => (float y) { y = Relu(x) }"))
+        refusal(ShapeError, parse("(float[samples] x) => (float y) { y = Relu(x) }"))
+        assert read_model(parse("(float[anything,4] x) => (float y) { y = Relu(x) }")).inputs["x"].shape == (1, 4)
+
+    def test_shapes_that_are_given(self, parse: Parse) -> None:
+        """--shape sizes every axis of an input, and the same symbols of the others."""
+        proto = parse("(float[n,s] x, float[n,s,2] z) => (float y) { y = Relu(x) }")
+        model = read_model(proto, shapes={"x": (3, 9)})
+        assert {name: kind.shape for name, kind in model.inputs.items()} == {"x": (3, 9), "z": (3, 9, 2)}
+        assert model.warnings == ()
+        assert model.symbols == {"n": 3, "s": 9}
+
+    def test_shapes_that_contradict(self, parse: Parse) -> None:
+        """One symbol has one size."""
+        proto = parse("(float[n,s] x, float[n,s] z) => (float y) { y = Relu(x) }")
+        assert "'s' is given as 9 and as 8" in refusal(ShapeError, proto, shapes={"x": (3, 9), "z": (3, 8)})
+
+    def test_shapes_for_no_input(self, parse: Parse) -> None:
+        """A misspelt input is answered with the right names."""
+        message = refusal(
+            ShapeError, parse("(float[2] pixels) => (float y) {y = Relu(pixels)}"), shapes={"pixel": (2,)}
+        )
+        assert "pixel:" in message
+        assert "pixels" in message
+
+    def test_shapes_of_another_rank(self, parse: Parse) -> None:
+        """--shape gives as many numbers as the input has axes."""
+        message = refusal(ShapeError, parse("(float[2,3] x) => (float y) { y = Relu(x) }"), shapes={"x": (2, 3, 4)})
+        assert "x has 2 dimensions" in message
+
+    def test_an_unknown_rank(self, parse: Parse) -> None:
+        """An input that does not even say how many axes it has needs --shape, and is content with it."""
+        proto = parse("(float[] x) => (float y) { y = Relu(x) }")
+        proto.graph.input[0].type.tensor_type.ClearField("shape")
+        assert "x (rank unknown)" in refusal(ShapeError, proto)
+        assert read_model(proto, shapes={"x": (2, 3)}).inputs["x"].shape == (2, 3)
+
+    @pytest.mark.parametrize("size", [0, -1, -(2**40), 2**31, 2**40, 2**62])
+    def test_impossible_sizes_in_the_file(self, parse: Parse, size: int) -> None:
+        """Zero, negative and absurd sizes are refused, with the input and the size in the sentence."""
+        proto = parse("(float[2,3] x) => (float y) { y = Relu(x) }")
+        proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = size
+        message = refusal(ShapeError, proto)
+        assert "x" in message
+        assert str(size) in message or "axis 1" in message
+
+    @pytest.mark.parametrize("size", [0, -1, 2**40, 2**70])
+    def test_impossible_sizes_on_the_command_line(self, parse: Parse, size: int) -> None:
+        """The same holds for --shape and --batch, beyond what protobuf can write, too."""
+        proto = parse("(float[N,3] x) => (float y) { y = Relu(x) }")
+        assert str(size) in refusal(ShapeError, proto, shapes={"x": (1, size)})
+        assert str(size) in refusal(ShapeError, proto, batch=size)
+
+    def test_an_absurd_product(self, parse: Parse) -> None:
+        """Dimensions that are sane one by one may be absurd together."""
+        assert "absurd" in refusal(ShapeError, parse("(float[2000000,2000000] x) => (float y) { y = Relu(x) }"))
+
+    @pytest.mark.parametrize("size", [-3, 2**40])
+    def test_impossible_weights(self, parse: Parse, size: int) -> None:
+        """Weights have sizes as well."""
+        proto = parse("(float[2,3] x) => (float y) { y = MatMul(x, w) }")
+        proto.graph.initializer.add(name="w", dims=[3, size], data_type=TensorProto.FLOAT)
+        message = refusal(ShapeError, proto)
+        assert "w" in message
+        assert str(size) in message
+
+    def test_inputs_that_are_no_tensors_of_numbers(self, parse: Parse) -> None:
+        """Strings and sequences have no price."""
+        assert "string" in refusal(ShapeError, parse("(string[2] x) => (string[2] y) { y = Identity(x) }"))
+        assert "sequence" in refusal(ShapeError, parse("(seq(float[2]) x) => (float[2] y) { y = SequenceAt(x, x) }"))
+
+    def test_an_element_type_of_a_later_onnx(self, parse: Parse) -> None:
+        """A number that names no element type is refused, not looked up in vain."""
+        proto = parse("(float[2] x) => (float y) { y = Relu(x) }")
+        proto.graph.input[0].type.tensor_type.elem_type = 99
+        assert "99" in refusal(ShapeError, proto)
+
+    def test_old_files_list_constants_as_inputs(self, parse: Parse) -> None:
+        """Before version 4 of the format a weight was listed among the inputs; it is none."""
+        proto = parse(
+            "(float[2,3] x, float[3,4] w) => (float y) { y = MatMul(x, w) }", weights={"w": (3, 4)}, ir_version=3
+        )
+        assert set(read_model(proto).inputs) == {"x"}
+
+
+class TestWeights:
+    """Weights: left out, kept outside, absent."""
+
+    def test_memory_and_file_are_the_same_model(self, layered: ModelProto, tmp_path: Path) -> None:
+        """A model has one digest, whether read from a file or handed over in memory."""
+        onnx.save(layered, tmp_path / "m.onnx")
+        assert read_model(tmp_path / "m.onnx").digest == read_model(layered).digest
+
+    def test_every_light_model_is_the_same_in_memory(self, light_models: MappingProxyType[str, Path]) -> None:
+        """The same on real files."""
+        for path in light_models.values():
+            assert read_model(path).digest == read_model(onnx.load(path)).digest
+
+    def test_weights_do_not_matter_and_shapes_do(self, layered: ModelProto) -> None:
+        """Other weights give the same digest, another shape or small integer another one."""
+        digest = read_model(layered).digest
+        by_name = {tensor.name: tensor for tensor in layered.graph.initializer}
+        by_name["w"].raw_data = np.random.default_rng(1).random((16, 3, 3, 3), np.float32).tobytes()
+        assert read_model(layered).digest == digest
+        assert read_model(layered, batch=2).digest != digest
+        by_name["flat"].CopyFrom(numpy_helper.from_array(np.array([-1, 576]), "flat"))
+        assert read_model(layered).digest != digest
+
+    def test_nothing_of_a_large_weight_is_kept(self, parse: Parse) -> None:
+        """The read model is small, however large the weights."""
+        proto = parse("(float[1,1000] x) => (float y) { y = MatMul(x, w) }", weights={"w": (1000, 1000)})
+        assert read_model(proto).proto.ByteSize() < 1000
+
+    @pytest.mark.parametrize("threshold", [0, 1024])
+    def test_weights_in_another_file(
+        self,
+        layered: ModelProto,
+        tmp_path: Path,
+        runtime: OnnxRuntime,
+        settings: RuntimeSettings,
+        threshold: int,
+    ) -> None:
+        """Where the weights are kept changes nothing: not the digest, not the layers, and the model runs."""
+        onnx.save(
+            layered, tmp_path / "m.onnx", save_as_external_data=True, location="m.weights", size_threshold=threshold
+        )
+        model = read_model(tmp_path / "m.onnx")
+        assert not model.weights_missing
+        assert model.warnings == ()
+        inside = runtime.lower(read_model(layered), "all")
+        assert runtime.lower(model, "all") == inside
+        runtime.open_model(model, settings).run()
+
+    @pytest.mark.parametrize("threshold", [0, 1024])
+    def test_a_missing_weight_file(
+        self,
+        layered: ModelProto,
+        tmp_path: Path,
+        runtime: OnnxRuntime,
+        settings: RuntimeSettings,
+        threshold: int,
+    ) -> None:
+        """A warning names it; the model still lowers to the same kinds of layers and runs on made-up weights."""
+        if threshold == 0:  # a reshape to nowhere is nothing that can be run
+            layered.graph.initializer.remove(next(t for t in layered.graph.initializer if t.name == "flat"))
+            layered.graph.node[1].op_type = "Flatten"
+            del layered.graph.node[1].input[1]
+        onnx.save(
+            layered, tmp_path / "m.onnx", save_as_external_data=True, location="m.weights", size_threshold=threshold
+        )
+        (tmp_path / "m.weights").unlink()
+        model = read_model(tmp_path / "m.onnx")
+        assert model.weights_missing
+        (warning,) = model.warnings
+        assert "m.weights" in warning
+        assert [layer.op_type for layer in runtime.lower(model, "all").layers] == [
+            layer.op_type for layer in runtime.lower(read_model(layered), "all").layers
+        ]
+        runtime.open_model(model, settings).run()
+
+    def test_a_model_in_memory_without_its_weight_file(
+        self, layered: ModelProto, tmp_path: Path, runtime: OnnxRuntime, settings: RuntimeSettings
+    ) -> None:
+        """A proto loaded without its weights is priced like a file whose weights are absent."""
+        onnx.save(layered, tmp_path / "m.onnx", save_as_external_data=True, location="m.weights", size_threshold=1024)
+        model = read_model(onnx.load(tmp_path / "m.onnx", load_external_data=False))
+        assert model.weights_missing
+        runtime.open_model(model, settings).run()
+
+    @pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "a/../../secret", "", "link", "a\0b"])
+    def test_weights_outside_the_folder(self, parse: Parse, tmp_path: Path, location: str) -> None:
+        """A path, or a link, out of the model's own folder is refused without a look at what it leads to."""
+        folder = tmp_path / "model"
+        folder.mkdir()
+        (tmp_path / "secret").write_bytes(bytes(400))
+        (folder / "link").symlink_to(tmp_path / "secret")
+        proto = parse("(float[1,10] x) => (float y) { y = MatMul(x, w) }")
+        tensor = proto.graph.initializer.add(name="w", dims=[10, 10], data_type=TensorProto.FLOAT, data_location=1)
+        tensor.external_data.add(key="location", value=location)
+        (folder / "m.onnx").write_bytes(proto.SerializeToString())
+        message = refusal(ModelReadError, folder / "m.onnx")
+        assert "m.onnx" in message
+        assert repr(location) in message
+
+    @pytest.mark.parametrize("offset", ["-5", "many", "99999"])
+    def test_weights_at_an_impossible_place(self, parse: Parse, tmp_path: Path, offset: str) -> None:
+        """Small values that are read at once must lie where the model says."""
+        proto = parse("(float[4,3] x) => (float y) { y = Reshape(x, s) }")
+        tensor = proto.graph.initializer.add(name="s", dims=[2], data_type=TensorProto.INT64, data_location=1)
+        for key, value in (("location", "w.bin"), ("offset", offset)):
+            tensor.external_data.add(key=key, value=value)
+        (tmp_path / "w.bin").write_bytes(bytes(16))
+        (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+        message = refusal(ModelReadError, tmp_path / "m.onnx")
+        assert "m.onnx" in message
+        assert "w.bin" in message
+
+    def test_small_values_outside_shape_the_layers(
+        self, parse: Parse, tmp_path: Path, lower: Callable[..., LayerGraph], runtime: OnnxRuntime
+    ) -> None:
+        """A fusion that looks at a constant finds it in the other file: this is still one Gelu."""
+        gelu = parse(
+            """(float[4,64] x) => (float[4,64] y)
+            <float root = {1.4142135}, float one = {1}, float half = {0.5}>
+            { a = Div(x, root) b = Erf(a) c = Add(b, one) d = Mul(x, c) y = Mul(d, half) }"""
+        )
+        onnx.save(gelu, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+        (layer,) = runtime.lower(read_model(tmp_path / "m.onnx"), "all").layers
+        assert layer.op_type == "Gelu"
+
+    def test_sparse_weights(self, parse: Parse, lower: Callable[..., LayerGraph]) -> None:
+        """A sparse weight costs what a dense one does, because it becomes one when the model is loaded."""
+        proto = parse("(float[4] x) => (float[4] y) { y = Add(x, w) }")
+        values = numpy_helper.from_array(np.array([1.0, 2.0], np.float32), "w")
+        indices = numpy_helper.from_array(np.array([0, 2]), "i")
+        proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
+        (layer,) = lower(proto).layers
+        assert layer.op_type == "Add"
+
+    def test_a_function_with_weights(self, parse: Parse, lower: Callable[..., LayerGraph]) -> None:
+        """Large constants in a model's own functions are left out and do not hinder lowering."""
+        proto = parse("(float[2,64] x) => (float[2,64] y) { y = own.F(x) }", domains=("own",))
+        weight = numpy_helper.from_array(np.ones((64, 64), np.float32))
+        body = [helper.make_node("Constant", [], ["w"], value=weight), helper.make_node("MatMul", ["a", "w"], ["b"])]
+        proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+        assert read_model(proto).proto.ByteSize() < 1000
+        assert [layer.op_type for layer in lower(proto).layers] == ["MatMul"]
+
+
+def test_names(layered: ModelProto, tmp_path: Path) -> None:
+    """A model is called what the caller says, else after its file, else after its graph."""
+    onnx.save(layered, tmp_path / "file.onnx")
+    assert read_model(layered).name == "tiny"
+    assert read_model(tmp_path / "file.onnx").name == "file"
+    assert read_model(str(tmp_path / "file.onnx"), name="mine").name == "mine"
+
+
+def test_reading_leaves_the_source_alone(layered: ModelProto, tmp_path: Path) -> None:
+    """Neither the proto nor the file is changed by being read at another size."""
+    before = layered.SerializeToString()
+    read_model(layered, batch=3)
+    assert layered.SerializeToString() == before
+    onnx.save(layered, tmp_path / "m.onnx")
+    shutil.copy(tmp_path / "m.onnx", tmp_path / "copy.onnx")
+    read_model(tmp_path / "m.onnx", batch=3)
+    assert (tmp_path / "m.onnx").read_bytes() == (tmp_path / "copy.onnx").read_bytes()

@@ -1,0 +1,196 @@
+"""Layer sequences: what their signature depends on, and what it does not."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from onnx import ModelProto, numpy_helper
+
+from costmodel.decomposition import decompose, whole_model
+from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.sequence import LayerSequence
+
+Graphs = Callable[..., st.SearchStrategy[LayerGraph]]
+Lower = Callable[..., LayerGraph]
+Parse = Callable[..., ModelProto]
+
+
+def renamed(graph: LayerGraph, prefix: str) -> LayerGraph:
+    """The same graph with other names for all layers and values."""
+
+    def new(name: str) -> str:
+        return prefix + name if name else ""
+
+    def each(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(new(name) for name in names)
+
+    return replace(
+        graph,
+        layers=tuple(
+            replace(layer, name=new(layer.name), inputs=each(layer.inputs), outputs=each(layer.outputs))
+            for layer in graph.layers
+        ),
+        types={new(name): kind for name, kind in reversed(graph.types.items())},
+        constants={new(name): data for name, data in reversed(graph.constants.items())},
+        inputs=each(graph.inputs),
+        outputs=each(graph.outputs),
+    )
+
+
+def shuffled(graph: LayerGraph, seed: int) -> LayerGraph:
+    """The same graph with its layers listed in another valid order."""
+    rng = random.Random(seed)
+    waiting, layers = list(graph.layers), []
+    made = set(graph.inputs) | set(graph.constants) | {""}
+    while waiting:
+        layer = rng.choice([layer for layer in waiting if made.issuperset(layer.inputs)])
+        waiting.remove(layer)
+        layers.append(layer)
+        made |= set(layer.outputs)
+    return replace(graph, layers=tuple(layers))
+
+
+def signature(graph: LayerGraph) -> str:
+    """Identity of a whole graph."""
+    return whole_model(graph).signature
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=200)
+def test_neither_names_nor_the_order_of_branches_matter(data: st.DataObject, seed: int, graphs: Graphs) -> None:
+    """Graphs that do the same work are the same sequence."""
+    graph = data.draw(graphs())
+    assert whole_model(shuffled(renamed(graph, "other/"), seed)).text == whole_model(graph).text
+
+
+@pytest.mark.parametrize("pairs", ["ab", "abc", "abcd"])
+@pytest.mark.parametrize("seed", range(8))
+def test_branches_that_only_share_what_they_read(pairs: str, seed: int) -> None:
+    """Which of several equal inputs feeds which layers is told apart, however the layers are listed."""
+    kind = TensorType("float32", (4,))
+    layers = [
+        *(Layer(f"r{x}", "Relu", "", 6, {}, (x,), (f"r{x}",)) for x in pairs),
+        *(Layer(f"e{x}", "Exp", "", 6, {}, (f"{x}2",), (f"e{x}",)) for x in pairs),
+        *(Layer(f"s{x}", "Add", "", 7, {}, (x, f"{x}2"), (f"s{x}",)) for x in pairs),
+    ]
+    inputs = (*pairs, *(f"{x}2" for x in pairs))
+    outputs = tuple(layer.outputs[0] for layer in layers)
+    graph = LayerGraph(tuple(layers), dict.fromkeys((*inputs, *outputs), kind), {}, inputs, outputs, 17)
+    assert signature(shuffled(graph, seed)) == signature(graph)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_branches_of_a_real_model(seed: int, lowered_light: Lower) -> None:
+    """Inception's branches may be listed in any order."""
+    graph = lowered_light("inception_v1")
+    assert signature(shuffled(renamed(graph, "x"), seed)) == signature(graph)
+
+
+@given(data=st.data())
+def test_what_does_the_work_matters(data: st.DataObject, graphs: Graphs) -> None:
+    """Another operator, version, attribute, shape, element type, wiring or output makes another signature."""
+    graph = data.draw(graphs())
+    position = data.draw(st.integers(0, len(graph.layers) - 1))
+    layer = graph.layers[position]
+
+    def changed(**what: object) -> LayerGraph:
+        return replace(graph, layers=(*graph.layers[:position], replace(layer, **what), *graph.layers[position + 1 :]))
+
+    made = layer.outputs[0]
+    others = [
+        changed(op_type="Softsign"),
+        changed(domain="com.microsoft"),
+        changed(since=99),
+        changed(attributes={**layer.attributes, "new": {"i": 1}}),
+        changed(inputs=(*layer.inputs, layer.inputs[0])),
+        changed(outputs=(*layer.outputs, "another")),
+        replace(graph, types={**graph.types, made: TensorType("float32", (4, 9))}),
+        replace(graph, types={**graph.types, made: TensorType("float16", (4, 8))}),
+        replace(graph, types={**graph.types, made: TensorType("float32", (4, 8), blocked=True)}),
+        replace(graph, constants={**graph.constants, layer.inputs[0]: (1, 2)}),
+    ]
+    others = [replace(other, types={"another": TensorType("float32", (1,)), **other.types}) for other in others]
+    if layer.inputs[0] not in (*graph.inputs, *graph.constants):
+        del others[-1]  # what a layer makes is no constant
+    signatures = [signature(graph), *(signature(other) for other in others)]
+    assert len(set(signatures)) == len(signatures)
+
+
+MODEL = """(float[1,8,6] x) => (float y) <int64[2] to = {8, 6}>
+{ a = Reshape(x, to) b = MatMul(a, w) c = Add(b, v) y = Softmax(c) }"""
+
+
+def test_weights_do_not_matter_and_small_integers_do(parse: Parse, lower: Lower) -> None:
+    """Trained weights are not work; the values that Reshape reads are."""
+    proto = parse(MODEL, weights={"w": (6, 6), "v": (6,)})
+    before = signature(lower(proto, "none"))
+    for name, count in (("w", 36), ("v", 6)):
+        tensor = next(t for t in proto.graph.initializer if t.name == name)
+        tensor.raw_data = bytes(4 * count)
+    assert signature(lower(proto, "none")) == before
+    tensor = next(t for t in proto.graph.initializer if t.name == "to")
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) - [9, 0], "to"))
+    assert signature(lower(proto, "none")) != before
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "one", "other", "same"),
+    [
+        ("Relu", "2,3", 9, 18, True),
+        ("Softmax", "2,3,4", 9, 13, False),
+        ("MaxPool<kernel_shape = [2]>", "1,2,8", 8, 21, True),
+    ],
+)
+def test_the_opset_of_the_model_does_not_matter(
+    operator: str, shape: str, one: int, other: int, same: bool, parse: Parse, lower: Lower
+) -> None:
+    """Only an operator that changed its meaning between two opsets has two signatures."""
+    text = f"(float[{shape}] x) => (float y) {{ y = {operator}(x) }}"
+    signatures = {signature(lower(parse(text, opset=opset))) for opset in (one, other)}
+    assert (len(signatures) == 1) is same
+
+
+@given(data=st.data())
+def test_a_sequence_survives_its_text(data: st.DataObject, graphs: Graphs) -> None:
+    """The canonical text is the whole of a sequence: it comes back equal, and so does its signature."""
+    sequence = whole_model(data.draw(graphs()))
+    again = LayerSequence.from_text(sequence.text)
+    assert again == sequence
+    assert again.text == sequence.text
+    assert again.signature == sequence.signature
+
+
+def test_real_sequences_survive_their_text(light_name: str, lowered_light: Lower) -> None:
+    """The same of real ones."""
+    for sequence in decompose(light_name, lowered_light(light_name), 3).unique.values():
+        assert LayerSequence.from_text(sequence.text) == sequence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"layers": 1, "values": 2, "outputs": 3}',
+        '{"layers": [{}], "values": [], "outputs": []}',
+        '{"layers": [], "values": [["float32"]], "outputs": []}',
+        '{"layers":[{"op":"A","domain":"","since":1,"attrs":{},"in":[5],"out":[0],"captured":0}],"values":[],"outputs":[0]}',
+    ],
+)
+def test_what_is_no_sequence_is_refused(text: str) -> None:
+    """A text that describes no sequence raises ValueError and nothing else."""
+    with pytest.raises(ValueError, match=r"."):
+        LayerSequence.from_text(text)
+
+
+def test_a_layer_that_nobody_reads_still_runs() -> None:
+    """The first output of a dangling layer leaves the sequence: a runtime would drop the layer otherwise."""
+    kind = TensorType("float32", (2,))
+    layers = (Layer("a", "Relu", "", 6, {}, ("x",), ("y",)), Layer("b", "Neg", "", 6, {}, ("x",), ("z",)))
+    graph = LayerGraph(layers, dict.fromkeys("xyz", kind), {}, ("x",), ("y",), 17)
+    assert len(whole_model(graph).outputs) == 2

@@ -1,0 +1,117 @@
+"""Reading a model's bytes without its weights."""
+
+import contextlib
+from pathlib import Path
+from types import MappingProxyType
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
+
+from costmodel.external import all_tensors
+from costmodel.skim import OMITTED, SkimError, carries_values, skim
+
+_PAYLOADS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+
+
+@st.composite
+def _tensors(draw: st.DrawFn) -> TensorProto:
+    """Tensors of several types, below and above the size at which values are left out, raw or in typed fields."""
+    dtype = draw(st.sampled_from(["float32", "int64", "float64", "int8", "bool", "uint64"]))
+    count = draw(st.sampled_from([0, 1, 7, 128, 129, 300, 131_073]))
+    array = np.arange(count).astype(dtype)
+    if draw(st.booleans()):
+        return numpy_helper.from_array(array, "t")
+    return helper.make_tensor("t", helper.np_dtype_to_tensor_dtype(array.dtype), [count], array.tolist())
+
+
+@st.composite
+def _models(draw: st.DrawFn) -> ModelProto:
+    """Models that keep tensors in every place where a model may: graph, attributes, bodies, functions."""
+
+    def graph(depth: int) -> GraphProto:
+        made = GraphProto(name="g", doc_string=draw(st.text(max_size=5)))
+        for tensor in draw(st.lists(_tensors(), max_size=2)):
+            made.initializer.append(tensor)
+        node = made.node.add(op_type="Constant", output=["c"])
+        node.attribute.append(helper.make_attribute("value", draw(_tensors())))
+        if depth:
+            body = made.node.add(op_type="If", input=["c"], output=["o"])
+            body.attribute.append(helper.make_attribute("then_branch", graph(depth - 1)))
+        return made
+
+    function = helper.make_function(
+        "own", "F", ["a"], ["b"], [helper.make_node("Constant", [], ["b"], value=draw(_tensors()))], []
+    )
+    model = helper.make_model(graph(draw(st.integers(0, 2))), producer_name="p", functions=[function])
+    helper.set_model_props(model, {"key": "value" * draw(st.integers(0, 400))})
+    return model
+
+
+def _without_large_values(model: ModelProto) -> ModelProto:
+    expected = ModelProto()
+    expected.CopyFrom(model)
+    for tensor in all_tensors(expected):
+        size = len(tensor.raw_data) + sum(_packed(tensor, name) for name in _PAYLOADS)
+        if not carries_values(tensor.data_type, size):
+            for name in ("raw_data", *_PAYLOADS):
+                tensor.ClearField(name)
+            tensor.external_data.add(key="location", value=OMITTED)
+            tensor.data_location = TensorProto.EXTERNAL
+    return expected
+
+
+def _packed(tensor: TensorProto, field: str) -> int:
+    alone = TensorProto()
+    getattr(alone, field).extend(getattr(tensor, field))
+    size = alone.ByteSize()
+    return size - 2 - (size > 130) - (size > 16_387) if size else 0  # tag and length
+
+
+@given(_models())
+def test_only_the_values_of_large_tensors_are_left_out(model: ModelProto) -> None:
+    """What skim gives parses, and equals the model in everything but the values of its large tensors."""
+    skimmed = ModelProto.FromString(skim(memoryview(model.SerializeToString())))
+    assert skimmed == _without_large_values(model)
+
+
+def test_real_files_without_weights_are_left_as_they_are(light_models: MappingProxyType[str, Path]) -> None:
+    """A file without large tensors comes back byte for byte."""
+    for path in light_models.values():
+        data = path.read_bytes()
+        assert skim(memoryview(data)) == data
+
+
+def test_weights_are_gone_and_nothing_else() -> None:
+    """Of a 40 MB tensor nothing but its name, type and shape is kept."""
+    model = helper.make_model(
+        GraphProto(initializer=[TensorProto(name="w", dims=[10], data_type=1, raw_data=b"1" * 40)])
+    )
+    model.graph.initializer[0].raw_data = bytes(40_000_000)
+    short = skim(memoryview(model.SerializeToString()))
+    assert len(short) < 200
+    (tensor,) = ModelProto.FromString(short).graph.initializer
+    assert (tensor.name, list(tensor.dims), tensor.data_location) == ("w", [10], TensorProto.EXTERNAL)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_skimmed_or_refused(data: bytes) -> None:
+    """Whatever the bytes are, the only complaint is a SkimError."""
+    with contextlib.suppress(SkimError):
+        skim(memoryview(data))
+
+
+def test_bodies_nested_without_end_are_refused() -> None:
+    """A file that nests subgraphs to exhaust the stack is refused in time."""
+
+    def field(number: int, content: bytes) -> bytes:
+        size = len(content)
+        return bytes([number << 3 | 2, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14]) + content
+
+    graph = GraphProto(name="innermost" * 200).SerializeToString()
+    for _ in range(1000):
+        graph = field(1, field(5, field(6, graph)))  # a node, its attribute, its body
+    with pytest.raises(SkimError, match="nested"):
+        skim(memoryview(field(7, graph)))

@@ -1,0 +1,76 @@
+"""Quantities as people write and read them."""
+
+import re
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import example, given
+
+from costmodel.units import format_us, parse_duration_s, parse_shape
+
+MICROSECONDS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("latency_us", "text"),
+    [
+        (0.0, "0.00 µs"), (0.126, "0.13 µs"), (1.0, "1.00 µs"), (12.34, "12.3 µs"), (123.4, "123 µs"),
+        (999.4, "999 µs"), (999.6, "1.00 ms"), (99.96, "100 µs"), (9.996, "10.0 µs"), (1e3, "1.00 ms"),
+        (45_678.0, "45.7 ms"), (999_600.0, "1.00 s"), (1.5e6, "1.50 s"), (1.234e8, "123 s"), (-45_678.0, "-45.7 ms"),
+    ],
+)  # fmt: skip
+def test_a_latency_has_three_digits_and_the_unit_that_suits_it(latency_us: float, text: str) -> None:
+    """A person sees 45.7 ms, not 45678.0."""
+    assert format_us(latency_us) == text
+
+
+@given(st.floats(1.0, 9.9e8))
+@example(999.5)
+@example(999_499.99)
+def test_a_formatted_latency_reads_back_within_half_of_its_last_digit(latency_us: float) -> None:
+    """Nothing but the third digit is rounded, and there are never more than three."""
+    number, unit = format_us(latency_us).split()
+    assert float(number) * MICROSECONDS[unit] == pytest.approx(latency_us, rel=0.0051)
+    assert len(number.replace(".", "")) == 3
+
+
+@given(st.floats(0.0, 9e8), st.floats(0.0, 9e8))
+def test_formatting_keeps_the_order(one: float, other: float) -> None:
+    """What is shown as less is less."""
+    shown = [float(n) * MICROSECONDS[u] for n, u in (format_us(value).split() for value in sorted((one, other)))]
+    assert shown == sorted(shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("10m", 600), ("1h", 3600), ("1.5m", 90), (" 2 h ", 7200), ("0", 0), ("0.5", 0.5)],
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
+    """Without a unit it is in seconds."""
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5s", "5 minutes", "1h30m", "1e3s", "nan", "inf", ".5", "5.", "5d"])
+def test_what_is_no_duration_is_named_with_one_that_is(text: str) -> None:
+    """The error quotes what was given and shows how to write it."""
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a duration") + ".*10m"):
+        parse_duration_s(text)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["s", "m", "h"]))
+def test_units_of_time_are_multiples_of_each_other(number: int, unit: str) -> None:
+    """60 of one are one of the next."""
+    assert parse_duration_s(f"{number}{unit}") == number * {"s": 1, "m": 60, "h": 3600}[unit]
+
+
+@given(st.text(min_size=1), st.lists(st.integers(0, 2**31), min_size=1, max_size=6))
+def test_a_shape_reads_back_as_it_was_written(name: str, dims: list[int]) -> None:
+    """Names may hold anything, '=' too; the shape stands behind the last one."""
+    assert parse_shape(f"{name}={','.join(map(str, dims))}") == (name, tuple(dims))
+
+
+@pytest.mark.parametrize("text", ["", "input", "=1,2", "input=", "input=1,,2", "input=1,N", "input=1.5", "1,3,224,224"])
+def test_what_is_no_shape_is_named_with_one_that_is(text: str) -> None:
+    """The error quotes what was given and shows how to write it."""
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a shape") + ".*input=1,3,224,224"):
+        parse_shape(text)

@@ -1,0 +1,334 @@
+"""Arithmetic and memory traffic of layers, against numbers worked out by hand."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.decomposition import decompose
+from costmodel.features.work import Work, layer_work
+from costmodel.graph import LayerGraph, TensorType
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
+
+Shape = tuple[int, ...]
+
+
+def work_of(
+    op_type: str,
+    inputs: list[Shape | None],
+    outputs: list[Shape],
+    *,
+    weights: tuple[int, ...] = (),
+    domain: str = "",
+    dtype: str = "float32",
+    **attributes: Any,
+) -> Work:
+    """The work of one layer; `weights` are the slots of inputs that are constants, None an absent input."""
+    values: list[Value] = []
+    slots = []
+    for slot, shape in enumerate(inputs):
+        slots.append(-1 if shape is None else len(values))
+        if shape is not None:
+            values.append(Value(TensorType(dtype, shape), "constant" if slot in weights else "input"))
+    made = tuple(range(len(values), len(values) + len(outputs)))
+    values += [Value(TensorType(dtype, shape), "internal") for shape in outputs]
+    kinds = {int: "i", float: "f", str: "s", list: "ints"}
+    encoded = {name: {kinds[type(value)]: value} for name, value in attributes.items()}
+    layer = SequenceLayer(op_type, domain, 1, encoded, tuple(slots), made)
+    return layer_work(LayerSequence((layer,), tuple(values), made), layer)
+
+
+def test_convolution() -> None:
+    """Two operations for each output element, input channel and position of the window; each tensor moved once."""
+    work = work_of("Conv", [(1, 3, 224, 224), (64, 3, 7, 7), (64,)], [(1, 64, 112, 112)], weights=(1, 2))
+    assert work.multiply_flops == 2 * 112 * 112 * 64 * 3 * 7 * 7
+    assert work.other_flops == 64 * 112 * 112
+    assert work.flops == work.multiply_flops + work.other_flops
+    assert work.input_bytes == 4 * 3 * 224 * 224
+    assert work.weight_bytes == 4 * (64 * 3 * 7 * 7 + 64)
+    assert work.output_bytes == 4 * 64 * 112 * 112
+    assert work.moved_bytes == work.input_bytes + work.weight_bytes + work.output_bytes
+
+
+def test_grouped_convolution() -> None:
+    """Each output channel reads only the channels of its group."""
+    work = work_of("Conv", [(2, 8, 10, 10), (16, 2, 3, 3)], [(2, 16, 10, 10)], weights=(1,), group=4)
+    assert work.multiply_flops == 2 * (2 * 16 * 10 * 10) * (2 * 3 * 3)
+    assert work.contraction is not None
+    assert (work.contraction.batch, work.contraction.rows) == (2 * 4, 100)
+    assert (work.contraction.columns, work.contraction.depth) == (4, 18)
+
+
+def test_depthwise_convolution() -> None:
+    """One channel in and one out for each group."""
+    work = work_of("Conv", [(1, 32, 56, 56), (32, 1, 3, 3)], [(1, 32, 56, 56)], weights=(1,), group=32)
+    assert work.multiply_flops == 2 * 32 * 56 * 56 * 9
+
+
+def test_quantised_convolution_reads_its_filter_from_the_fourth_input() -> None:
+    """Scale and zero point of the data come before the filter of a QLinearConv."""
+    inputs: list[Shape | None] = [(1, 3, 8, 8), (), (), (4, 3, 3, 3), (4,), (4,), (), ()]
+    work = work_of("QLinearConv", inputs, [(1, 4, 8, 8)], weights=(1, 2, 3, 4, 5, 6, 7), dtype="uint8")
+    assert work.multiply_flops == 2 * (4 * 8 * 8) * (3 * 3 * 3)
+    assert work.weight_bytes == 2 + 4 * 27 + 4 + 4 + 2
+
+
+def test_channels_last_convolution_does_the_same_work() -> None:
+    """Where the channels stand among the axes changes nothing about the arithmetic."""
+    inputs: list[Shape | None] = [(1, 8, 8, 3), (), (), (4, 3, 3, 3), (), (), (), ()]
+    work = work_of("QLinearConv", inputs, [(1, 8, 8, 4)], domain="com.microsoft", channels_last=1)
+    assert work.multiply_flops == 2 * (4 * 8 * 8) * (3 * 3 * 3)
+    assert work.contraction is not None
+    assert work.contraction.rows == 64
+
+
+def test_transposed_convolution() -> None:
+    """Each input element is spread over the window of every output channel of its group."""
+    work = work_of("ConvTranspose", [(1, 16, 8, 8), (16, 4, 2, 2)], [(1, 8, 16, 16)], weights=(1,), group=2)
+    assert work.multiply_flops == 2 * (16 * 8 * 8) * (4 * 2 * 2)
+
+
+def test_convolution_along_one_axis() -> None:
+    """Windows have as many axes as the data."""
+    work = work_of("Conv", [(1, 80, 3000), (384, 80, 3)], [(1, 384, 3000)], weights=(1,))
+    assert work.multiply_flops == 2 * 384 * 3000 * 80 * 3
+
+
+@pytest.mark.parametrize(("transposed", "a"), [(0, (5, 7)), (1, (7, 5))])
+def test_gemm(transposed: int, a: Shape) -> None:
+    """The depth is that axis of A which is not a row of the result, whichever way A is stored."""
+    work = work_of("Gemm", [a, (7, 3), (3,)], [(5, 3)], weights=(1, 2), transA=transposed)
+    assert work.multiply_flops == 2 * 5 * 3 * 7
+    assert work.other_flops == 15
+
+
+def test_batched_matrix_product() -> None:
+    """One product for each matrix of the batch."""
+    work = work_of("MatMul", [(2, 12, 128, 64), (2, 12, 64, 128)], [(2, 12, 128, 128)])
+    assert work.multiply_flops == 2 * (2 * 12) * 128 * 128 * 64
+    assert work.contraction is not None
+    assert work.contraction.batch == 24
+
+
+def test_matrix_product_with_one_matrix_folds_the_batch_into_rows() -> None:
+    """With one right-hand side for all, the runtime does a single tall product."""
+    work = work_of("MatMul", [(4, 128, 768), (768, 3072)], [(4, 128, 3072)], weights=(1,))
+    assert work.multiply_flops == 2 * 4 * 128 * 3072 * 768
+    assert work.contraction is not None
+    assert (work.contraction.batch, work.contraction.rows) == (1, 4 * 128)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "made"),
+    [((64,), (64,), ()), ((8, 64), (64,), (8,)), ((64,), (64, 8), (8,)), ((64,), (3, 64, 8), (3, 8))],
+)
+def test_matrix_product_with_vectors(a: Shape, b: Shape, made: Shape) -> None:
+    """A vector on either side is a matrix with one row or column."""
+    assert work_of("MatMul", [a, b], [made]).multiply_flops == 2 * 64 * prod(made)
+
+
+def test_fused_matrix_product_with_transposed_left_side() -> None:
+    """transA moves the depth to the axis before the last; with transBatchA it is the first."""
+    plain = work_of("FusedMatMul", [(2, 64, 5), (2, 64, 7)], [(2, 5, 7)], domain="com.microsoft", transA=1)
+    batched = work_of(
+        "FusedMatMul", [(64, 2, 5), (2, 64, 7)], [(2, 5, 7)], domain="com.microsoft", transA=1, transBatchA=1
+    )
+    assert plain.multiply_flops == batched.multiply_flops == 2 * 2 * 5 * 7 * 64
+
+
+@pytest.mark.parametrize(("op_type", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_recurrent_layers(op_type: str, gates: int, directions: int) -> None:
+    """In each step and direction, every gate reads the input and the hidden state."""
+    steps, batch, width, hidden = 10, 3, 40, 32
+    work = work_of(
+        op_type,
+        [(steps, batch, width), (directions, gates * hidden, width), (directions, gates * hidden, hidden)],
+        [(steps, directions, batch, hidden)],
+        weights=(1, 2),
+        hidden_size=hidden,
+    )
+    assert work.multiply_flops == 2 * steps * directions * batch * gates * hidden * (width + hidden)
+
+
+def test_quantised_recurrent_layer_has_transposed_weights() -> None:
+    """DynamicQuantizeLSTM stores what LSTM stores, its last two axes exchanged: the work is the same."""
+    work = work_of(
+        "DynamicQuantizeLSTM", [(10, 3, 40), (1, 40, 128), (1, 32, 128)], [(10, 1, 3, 32)], domain="com.microsoft"
+    )
+    assert work.multiply_flops == 2 * 10 * 3 * 128 * (40 + 32)
+
+
+@pytest.mark.parametrize(
+    ("equation", "inputs", "made", "multiplications"),
+    [
+        ("bhqd,bhkd->bhqk", [(2, 4, 5, 8), (2, 4, 6, 8)], (2, 4, 5, 6), 2 * 4 * 5 * 6 * 8),
+        ("ij, jk -> ik", [(3, 4), (4, 5)], (3, 5), 60),
+        ("ij,ij->", [(3, 4), (3, 4)], (), 12),
+        ("ij,jk", [(3, 4), (4, 5)], (3, 5), 60),
+        ("ij,jk->ik", [(1, 4), (4, 5)], (1, 5), 20),
+    ],
+)
+def test_einsum(equation: str, inputs: list[Shape | None], made: Shape, multiplications: int) -> None:
+    """One multiplication for each combination of all its letters."""
+    assert work_of("Einsum", inputs, [made], equation=equation).multiply_flops == 2 * multiplications
+
+
+def test_einsum_with_an_ellipsis_counts_no_product() -> None:
+    """What is not understood is no product; its elements and bytes count still."""
+    work = work_of("Einsum", [(2, 3, 4), (2, 4, 5)], [(2, 3, 5)], equation="...ij,...jk->...ik")
+    assert work.contraction is None
+    assert work.other_flops == 30
+
+
+def test_attention_over_queries_keys_and_values() -> None:
+    """Scores and their weighted sum: each query meets each key twice."""
+    shapes: list[Shape | None] = [(2, 8, 10, 64), (2, 8, 20, 64), (2, 8, 20, 64)]
+    assert work_of("Attention", shapes, [(2, 8, 10, 64)]).multiply_flops == 2 * 2 * (2 * 8) * 10 * 20 * 64
+
+
+def test_attention_counts_the_keys_of_earlier_calls() -> None:
+    """Past keys are met as new ones are."""
+    work = work_of(
+        "Attention",
+        [(2, 1, 512), (2, 1, 512), (2, 1, 512), None, (2, 8, 99, 64), (2, 8, 99, 64)],
+        [(2, 1, 512), (2, 8, 100, 64), (2, 8, 100, 64)],
+        q_num_heads=8,
+        kv_num_heads=8,
+    )
+    assert work.multiply_flops == 2 * 2 * (2 * 8) * 1 * 100 * 64
+
+
+def test_attention_with_weights_also_projects() -> None:
+    """com.microsoft's Attention makes queries, keys and values of its one input itself."""
+    work = work_of(
+        "Attention", [(1, 128, 768), (768, 2304), (2304,)], [(1, 128, 768)],
+        weights=(1, 2), domain="com.microsoft", num_heads=12,
+    )  # fmt: skip
+    assert work.multiply_flops == 2 * 128 * 2304 * 768 + 2 * 2 * 12 * 128 * 128 * 64
+    assert work.contraction is not None
+    assert work.contraction.columns == 2304
+
+
+def test_grouped_query_attention_of_packed_queries() -> None:
+    """The key may be packed with the query; heads of queries decide, not those of keys."""
+    work = work_of(
+        "GroupQueryAttention",
+        [(1, 16, (8 + 2 * 2) * 64), None, None, (1, 2, 0, 64), (1, 2, 0, 64), (1,), ()],
+        [(1, 16, 512), (1, 2, 16, 64), (1, 2, 16, 64)],
+        domain="com.microsoft",
+        num_heads=8,
+        kv_num_heads=2,
+    )
+    assert work.multiply_flops == 2 * 2 * 8 * 16 * 16 * 64
+
+
+def test_pools() -> None:
+    """A window for each output element; a global pool reads each input element once."""
+    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 0, 0]}
+    for op_type in ("MaxPool", "AveragePool"):
+        work = work_of(op_type, [(1, 64, 55, 55)], [(1, 64, 27, 27)], **window)
+        assert (work.multiply_flops, work.other_flops) == (0, 64 * 27 * 27 * 9)
+    assert work_of("GlobalAveragePool", [(1, 64, 7, 7)], [(1, 64, 1, 1)]).other_flops == 64 * 7 * 7
+
+
+def test_local_response_normalisation() -> None:
+    """A window of channels and one power for each element."""
+    work = work_of("LRN", [(1, 96, 54, 54)], [(1, 96, 54, 54)], size=5)
+    assert work.other_flops == 5 * 96 * 54 * 54
+    assert work.scalar_calls == 96 * 54 * 54
+
+
+def test_elementwise_layers() -> None:
+    """One operation for an addition, several for an exponential, one fewer than its inputs for a sum; one call a power."""
+    shape = (8, 100)
+    assert work_of("Add", [shape, shape], [shape]).other_flops == 800
+    assert work_of("Add", [shape, (100,)], [shape], weights=(1,)).weight_bytes == 400
+    assert work_of("Sum", [shape] * 4, [shape]).other_flops == 3 * 800
+    assert work_of("Erf", [shape], [shape]).other_flops > 5 * 800
+    assert work_of("Pow", [shape, shape], [shape]).scalar_calls == 800
+    assert work_of("ReduceMean", [shape], [(8, 1)]).other_flops == 800
+    assert work_of("LayerNormalization", [shape, (100,), (100,)], [shape], weights=(1, 2)).other_flops == 8 * 800
+
+
+def test_the_same_input_twice_is_read_once() -> None:
+    """x * x moves x once."""
+    layer = SequenceLayer("Mul", "", 7, {}, (0, 0), (1,))
+    kind = TensorType("float32", (10,))
+    sequence = LayerSequence((layer,), (Value(kind, "input"), Value(kind, "internal")), (1,))
+    assert layer_work(sequence, layer).input_bytes == 40
+
+
+def test_views_compute_nothing() -> None:
+    """A reshape is bytes at most; the shape of a tensor is known without reading it."""
+    assert work_of("Reshape", [(2, 8), (1,)], [(16,)], weights=(1,)).flops == 0
+    shape = work_of("Shape", [(1000, 1000)], [(2,)])
+    assert (shape.flops, shape.input_bytes) == (0, shape.output_bytes)
+
+
+def test_a_look_up_reads_only_what_it_writes() -> None:
+    """A table of words is not read to look up a few of them."""
+    work = work_of("Gather", [(50_000, 768), (1, 16)], [(1, 16, 768)], weights=(0,))
+    assert work.weight_bytes == work.output_bytes == 4 * 16 * 768
+    work = work_of("Slice", [(1000, 8), (1,), (1,)], [(10, 8)], weights=(1, 2))
+    assert work.input_bytes == 4 * 80
+
+
+def test_half_a_byte_each() -> None:
+    """Block-quantised weights of 4 bits move half a byte each."""
+    work = work_of(
+        "MatMulNBits", [(1, 16, 64), (32, 2, 16), (64,)], [(1, 16, 32)], domain="com.microsoft", N=32, K=64, bits=4
+    )
+    assert work.multiply_flops == 2 * 16 * 32 * 64
+    assert TensorType("uint4", (32, 64)).nbytes == 32 * 64 // 2
+
+
+@given(batch=st.integers(1, 64), channels=st.integers(1, 8), size=st.integers(1, 12), group=st.integers(1, 3))
+def test_operations_grow_linearly_with_the_batch(batch: int, channels: int, size: int, group: int) -> None:
+    """Twice the images, twice the arithmetic, whatever the layer; the weights stay."""
+
+    def works(images: int) -> list[Work]:
+        data = (images, channels * group, size, size)
+        flat = (images, channels * size)
+        return [
+            work_of("Conv", [data, (5 * group, channels, 1, 1)], [(images, 5 * group, size, size)], weights=(1,), group=group),
+            work_of("ConvTranspose", [data, (channels * group, 5, 1, 1)], [(images, 5 * group, size, size)],
+                    weights=(1,), group=group),
+            work_of("Gemm", [flat, (channels * size, 7)], [(images, 7)], weights=(1,)),
+            work_of("MatMul", [data, data], [(*data[:2], size, size)]),
+            work_of("MaxPool", [data], [data], kernel_shape=[3, 3]),
+            work_of("GlobalAveragePool", [data], [(images, channels * group, 1, 1)]),
+            work_of("Softmax", [flat], [flat]),
+            work_of("LRN", [data], [data], size=5),
+            work_of("LSTM", [(size, images, 4), (1, 12, 4), (1, 12, 3)], [(size, 1, images, 3)], weights=(1, 2)),
+            work_of("Attention", [(images, 2, size, 8)] * 3, [(images, 2, size, 8)]),
+        ]  # fmt: skip
+
+    for one, many in zip(works(1), works(batch), strict=True):
+        assert many.multiply_flops == batch * one.multiply_flops
+        assert many.other_flops == batch * one.other_flops
+        assert many.scalar_calls == batch * one.scalar_calls
+        assert many.weight_bytes == one.weight_bytes
+
+
+def test_work_of_real_layers_is_finite_and_counts_every_product(
+    light_name: str, lowered_light: Callable[[str], LayerGraph]
+) -> None:
+    """No layer of the light models has negative or unknown work, and every convolution and product has arithmetic."""
+    for sequence in decompose(light_name, lowered_light(light_name)).unique.values():
+        for layer in sequence.layers:
+            work = layer_work(sequence, layer)
+            amounts = (work.multiply_flops, work.other_flops, work.scalar_calls, work.moved_bytes)
+            assert all(0 <= amount < 1e15 for amount in amounts)
+            assert work.output_bytes > 0
+            assert (work.multiply_flops > 0) == (layer.op_type in ("Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul"))
+
+
+def test_the_arithmetic_of_a_known_model(lowered_light: Callable[[str], LayerGraph]) -> None:
+    """VGG-19 takes 19.6 billion multiply-adds for one image (Simonyan and Zisserman, 2014)."""
+    pieces = decompose("vgg19", lowered_light("vgg19")).pieces
+    total = sum(layer_work(piece.sequence, piece.sequence.layers[0]).multiply_flops for piece in pieces)
+    assert total / 2 == pytest.approx(19.6e9, rel=0.01)

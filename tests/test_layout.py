@@ -1,0 +1,40 @@
+"""The folders on disk and what the packaging says of them."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("features", "training", "serving")
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def _packages(folder: str, package: str) -> set[str]:
+    """Packages under a folder: every folder in it, itself included, that holds Python files."""
+    found = set()
+    for path in [ROOT / folder, *(ROOT / folder).rglob("*")]:
+        inside_link = any(parent.is_symlink() for parent in (path, *path.parents) if parent != ROOT)
+        if path.is_dir() and not inside_link and any(path.glob("*.py")):
+            found.add(".".join((package, *path.relative_to(ROOT / folder).parts)))
+    return found
+
+
+def test_every_package_on_disk_is_in_the_list() -> None:
+    """The list in pyproject.toml is written by hand; a package missing from it would be missing from a wheel."""
+    on_disk = _packages("costmodel", "costmodel").union(*(_packages(room, f"costmodel.{room}") for room in ROOMS))
+    assert set(SETUPTOOLS["packages"]) == on_disk
+
+
+def test_each_room_is_mapped_to_its_folder() -> None:
+    """`features/` at the root is `costmodel.features`, and so on."""
+    assert SETUPTOOLS["package-dir"] == {"costmodel": "costmodel"} | {f"costmodel.{room}": room for room in ROOMS}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_symlink_leads_to_each_room(room: str) -> None:
+    """Type checkers and editors, which know nothing of the mapping, find the rooms inside the package."""
+    link = ROOT / "costmodel" / room
+    assert link.is_symlink()
+    assert link.readlink() == Path("..") / room
+    assert link.resolve() == ROOT / room
