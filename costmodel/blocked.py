@@ -10,7 +10,15 @@ from dataclasses import replace
 from costmodel.graph import TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 
-__all__ = ["BLOCKED_DOMAIN", "NotMaterialisableError", "is_blocked", "materialise", "padded", "portable", "reorder_axes"]
+__all__ = [
+    "BLOCKED_DOMAIN",
+    "NotMaterialisableError",
+    "is_blocked",
+    "materialise",
+    "padded",
+    "portable",
+    "reorder_axes",
+]
 
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
 _CHANNELS = 1

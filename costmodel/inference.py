@@ -1,6 +1,7 @@
 """Shape inference: what ONNX's own operators say about the types of their outputs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
@@ -8,10 +9,10 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
 from costmodel.constants import data_of, data_type_of, dtype_name
 from costmodel.graph import TensorType
 
-__all__ = ["infer_model", "infer_node"]
+__all__ = ["infer_model", "infer_node", "output_types"]
 
 # Fused operators whose outputs have the types of a plain one's.
-_PLAIN = {"FusedConv": "Conv", "FusedGemm": "Gemm", "NhwcFusedConv": "Conv"}
+_PLAIN = {"FusedConv": "Conv", "FusedGemm": "Gemm"}
 
 # How ONNX says that a node does not exist, or does not fit its inputs.
 _REFUSALS = (
@@ -25,9 +26,18 @@ _REFUSALS = (
 
 def infer_model(model: ModelProto) -> dict[str, TensorType]:
     """The type of every value whose shape is found to be static."""
-    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except onnx.shape_inference.InferenceError:
+        return {}  # what the runtime runs, ONNX may find fault with: a dearer step finds the shapes
     ports = (*inferred.value_info, *inferred.input, *inferred.output)
     types = {port.name: _static_type(port.type) for port in ports}
+    return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def output_types(model: ModelProto) -> dict[str, TensorType]:
+    """The types that a model declares for those of its outputs whose shapes are static."""
+    types = {port.name: _static_type(port.type) for port in model.graph.output}
     return {name: kind for name, kind in types.items() if kind is not None}
 
 
@@ -36,7 +46,8 @@ def infer_node(
 ) -> dict[str, TensorType]:
     """The static types of a node's outputs, of those that follow from its inputs.
 
-    A blocked or fused node is taken for ONNX's own operator of that name.
+    A blocked or fused node is taken for ONNX's own operator of that name, and one with the channels last for the same
+    with the channels second.
 
     Args:
         node: Any node.
@@ -44,6 +55,18 @@ def infer_node(
         tensors: Constants; small ones are looked at.
         opset: Version of ONNX's operators.
     """
+    if any(attribute.name == "channels_last" and attribute.i for attribute in node.attribute):
+        data = types[node.input[0]]
+        batch, *image, channels = data.shape
+        second = replace(data, shape=(batch, channels, *image))
+        found = _follow(node, {**types, node.input[0]: second}, tensors, opset)
+        return {n: replace(t, shape=(t.shape[0], *t.shape[2:], t.shape[1])) for n, t in found.items()}
+    return _follow(node, types, tensors, opset)
+
+
+def _follow(
+    node: NodeProto, types: Mapping[str, TensorType], tensors: Mapping[str, TensorProto], opset: int
+) -> dict[str, TensorType]:
     op_type = _PLAIN.get(node.op_type, node.op_type)
     try:
         schema = onnx.defs.get_schema(op_type, opset, "")

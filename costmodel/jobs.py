@@ -124,7 +124,9 @@ def bench_target(
         wholes = {item.model.name: (item.whole, item.model) for item in models}
         report = bench.run(ordered, wholes, budget_s=budget_s, progress=tell("measuring"))
         if samples and not report.left:
-            around = _samples(ordered, samples, bench.system, runs_here(runtime, system))
+            done = store.latencies_us(system.name)
+            runs = runs_here(runtime, system)
+            around = _samples(ordered, samples, bench.system, lambda s: s.signature in done or runs(s))
             store.put_samples(around)
             report += bench.run(
                 [sample for sample, _ in around.values()],
@@ -133,8 +135,8 @@ def bench_target(
             )
         if not report.left:
             chosen = sorted(ordered, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
-            done = store.repeated(system.name)
-            again = [s for s in chosen if s.signature not in done and s.signature not in report.failed]
+            repeated = store.repeated(system.name)
+            again = [s for s in chosen if s.signature not in repeated and s.signature not in report.failed]
             second = bench.run(again, budget_s=_rest(budget_s, report), progress=tell("measuring again"), again=True)
             report.seconds += second.seconds
     return report

@@ -83,6 +83,7 @@ def read_model(
         path = Path(source)
         proto = _read_file(path)
         title = name or path.stem
+    _check_names(proto.graph, title)
     if not proto.graph.node:
         raise ModelReadError(f"{title} has no layers: there is nothing to price; export the model again")
     _unlist_constants(proto)
@@ -156,6 +157,23 @@ def _parse(data: bytes, what: str) -> ModelProto:
     if not proto.ir_version or not proto.HasField("graph") or not proto.opset_import:
         raise ModelReadError(f"{what} is not an ONNX model (no graph or no opset in it): export it as ONNX")
     return proto
+
+
+def _check_names(graph: GraphProto, title: str) -> None:
+    """Refuse names that are no text; protobuf hands those over as bytes."""
+    names: list[object] = [graph.name]
+    for port in (*graph.input, *graph.output):
+        names += [port.name, *(dim.dim_param for dim in port.type.tensor_type.shape.dim)]
+    names += [tensor.name for tensor in graph.initializer]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        for attribute in node.attribute:
+            names.append(attribute.name)
+            if attribute.HasField("g"):
+                _check_names(attribute.g, title)
+    broken = next((name for name in names if not isinstance(name, str)), None)
+    if broken is not None:
+        raise ModelReadError(f"{title} is damaged (the name {broken!r} is no text): copy it again")
 
 
 def _unlist_constants(proto: ModelProto) -> None:

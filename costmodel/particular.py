@@ -115,12 +115,23 @@ def _repeats(call: Call) -> np.ndarray:
     return np.floor_divide(call.made(), np.maximum(1, call.shape(0)))
 
 
+def _padded(call: Call) -> list[int]:
+    """The axes that a Pad widens or narrows: those recorded, else as many as it says, first those that change."""
+    known = call.known(3)
+    if known is not None:
+        return known
+    changes = [made != given for made, given in zip(call.made(), call.shape(0), strict=True)]
+    return sorted(range(len(changes)), key=lambda axis: not changes[axis])[: call.shape(1)[0] // 2]
+
+
+def _padded_axes(call: Call) -> np.ndarray:
+    return np.array(_padded(call))
+
+
 def _grow(call: Call) -> np.ndarray:
     """Pads at the end that turn the input's shape into the output's."""
-    grown = np.array(call.made()) - np.array(call.shape(0))
-    axes = call.known(3)
-    chosen = grown if axes is None else grown[axes]
-    return np.concatenate([np.zeros_like(chosen), chosen])
+    grown = np.take(np.subtract(call.made(), call.shape(0)), _padded(call))
+    return np.concatenate([np.zeros_like(grown), grown])
 
 
 def _range_limit(call: Call) -> np.ndarray:
@@ -130,6 +141,10 @@ def _range_limit(call: Call) -> np.ndarray:
 
 def _ones(call: Call) -> np.ndarray:
     return np.ones(())
+
+
+def _half(call: Call) -> np.ndarray:
+    return np.full((), 0.5)
 
 
 def _slices(call: Call) -> list[tuple[int, int, int, int]]:
@@ -237,6 +252,7 @@ _REQUIRED: dict[tuple[str, int], Rule] = {
     ("ConstantOfShape", 0): _output_shape,
     ("Tile", 1): _repeats,
     ("Pad", 1): _grow,
+    ("Pad", 3): _padded_axes,
     ("Range", 0): _zeros,
     ("Range", 1): _range_limit,
     ("Range", 2): _ones,
@@ -251,10 +267,12 @@ _REQUIRED: dict[tuple[str, int], Rule] = {
     ("Upsample", 1): _scales,
     ("Resize", 3): _sizes,
     ("CumSum", 1): _zeros,
+    ("CumProd", 1): _zeros,
     ("ReverseSequence", 1): _whole_time,
     ("LSTM", 4): _all_steps,
     ("GRU", 4): _all_steps,
     ("RNN", 4): _all_steps,
+    ("Dropout", 1): _half,
     ("Loop", 0): _trips,
     ("Loop", 1): _ones,
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from onnx import TensorProto, helper
 
-from costmodel.blocked import BLOCKED_DOMAIN, reorder_axes
+from costmodel.blocked import BLOCKED_DOMAIN, is_blocked, reorder_axes
 from costmodel.constants import data_type_of
 from costmodel.graph import Attributes, TensorType
 from costmodel.inference import infer_node
@@ -27,6 +27,7 @@ __all__ = ["sample_around"]
 _LEAST_SIZE = 8
 _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
 _TRIES_EACH = 20
+_BLOCK = 16  # the most channels in a block of any host
 
 
 def sample_around(
@@ -71,7 +72,7 @@ def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | Non
         return None
     old = rng.choice(sizes)
     # Whole blocks stay whole blocks: what no host would lay out in blocks is not plausible.
-    unit = next(u for u in (16, 8, 4, 1) if old % u == 0)
+    unit = next(u for u in (_BLOCK, 8, 4, 1) if old % u == 0)
     new = max(unit, round(old * rng.choice(_FACTORS) / unit) * unit)
     if new == old:
         return None
@@ -80,15 +81,27 @@ def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | Non
 
 def _with_size(sequence: LayerSequence, old: int, new: int) -> LayerSequence | None:
     """The sequence with `new` for `old`; None where the layers do not fit together then."""
+    # Filters of grouped convolutions see the channels of one group; depthwise ones have a group for each channel.
+    groups = {
+        layer.inputs[3 if layer.op_type == "QLinearConv" else 1]: layer.attributes["group"]["i"]
+        for layer in sequence.layers
+        if layer.attributes.get("group", {"i": old}) != {"i": old}
+    }
+    whole = [index for index, group in groups.items() if sequence.values[index].type.shape[1] * group == old]
+    if any(new % (groups[index] * (_BLOCK if is_blocked(sequence) else 1)) for index in whole):
+        return None
 
-    def resized(value: Value) -> Value:
+    def resized(index: int, value: Value) -> Value:
         if value.role == "internal":
             return value
         if value.data is not None:  # a shape or a bound, say: it keeps its length, whatever sizes it speaks of
             return replace(value, data=_other(value.data, old, new))
-        return replace(value, type=replace(value.type, shape=_other(value.type.shape, old, new)))
+        shape = _other(value.type.shape, old, new)
+        if index in groups:
+            shape = (shape[0], new // groups[index] if index in whole else value.type.shape[1], *shape[2:])
+        return replace(value, type=replace(value.type, shape=shape))
 
-    values = [resized(value) for value in sequence.values]
+    values = [resized(index, value) for index, value in enumerate(sequence.values)]
     layers = tuple(replace(layer, attributes=_with_size_in(layer.attributes, old, new)) for layer in sequence.layers)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in layers])
     for layer in layers:

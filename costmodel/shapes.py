@@ -11,7 +11,7 @@ from costmodel.constants import dtype_name
 from costmodel.errors import ShapeError
 from costmodel.graph import ITEM_BYTES, TensorType
 
-__all__ = ["MAX_TENSOR_BYTES", "FixedInputs", "check_shape", "fix_inputs"]
+__all__ = ["MAX_TENSOR_BYTES", "FixedInputs", "check_shape", "fix_inputs", "forget_shapes"]
 
 # Beyond these a size is a mistake or an attack, not a network: no tensor of a deployed model comes near them.
 MAX_DIMENSION = 2**31 - 1
@@ -83,7 +83,7 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
     for port in inputs:
         check_shape(title, f"input {port.name}", fixed[port.name], dtypes[port.name], zero=False)
         _write_shape(port, fixed[port.name])
-    _forget_shapes(proto.graph)
+    forget_shapes(proto.graph)
     return FixedInputs(
         types={name: TensorType(dtypes[name], shape) for name, shape in fixed.items()},
         symbols={
@@ -207,8 +207,9 @@ def _write_shape(port: ValueInfoProto, shape: Sequence[int]) -> None:
     port.type.tensor_type.shape.CopyFrom(TensorShapeProto(dim=dims))
 
 
-def _forget_shapes(graph: GraphProto) -> None:
+def forget_shapes(graph: GraphProto) -> None:
     """Drop inferred shapes: they may hold the symbols that were just given numbers."""
     del graph.value_info[:]
     for port in graph.output:
-        port.type.tensor_type.ClearField("shape")
+        if port.type.HasField("tensor_type"):
+            port.type.tensor_type.ClearField("shape")

@@ -4,10 +4,11 @@ Format history (`FORMAT_VERSION`):
     1   first format.
 """
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -392,7 +393,8 @@ def _connect(url: str) -> Engine:
         else:
             engine = create_engine(parsed, pool_pre_ping=True)
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise StoreError(f"{url!r} is not the URL of a store: give one such as sqlite:///results.db") from error
+        shown = re.sub(r"(?<=//)[^/@]*:[^/@]*(?=@)", "***", url)  # no password
+        raise StoreError(f"{shown!r} is not the URL of a store: give one such as sqlite:///results.db") from error
     except ImportError as error:  # of psycopg too, where it finds no libpq
         if parsed.drivername == "postgresql+psycopg":
             raise MissingExtraError("a store in PostgreSQL", "postgres") from error
@@ -445,8 +447,11 @@ def _advice(reason: str) -> str:
 
 def _add_if_new(connection: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Insert a row unless its key is there, whoever else is inserting; whether it was added."""
+    # In most databases a refused row ends the transaction, unless a savepoint stands before it. In SQLite it does not,
+    # and on a full disk the savepoint's own complaint would hide the reason.
+    savepoint = nullcontext() if connection.dialect.name == "sqlite" else connection.begin_nested()
     try:
-        with connection.begin_nested():
+        with savepoint:
             connection.execute(insert(table).values(**key, **values))
     except IntegrityError:
         if connection.scalar(select(func.count()).select_from(table).filter_by(**key)) == 0:

@@ -50,6 +50,8 @@ def _numpy_type(dtype: str) -> np.dtype:
 
 def synthetic_like(kind: TensorType, *, positive: bool = False) -> np.ndarray:
     """Values of a given type, the same ones each time."""
+    if kind.elements == 1 and kind.dtype in ("int32", "int64"):
+        return np.ones(kind.shape, kind.dtype)  # a count, and nothing comes of a count of 0
     pool = _pool(kind.dtype, positive)
     return np.resize(pool, kind.shape) if kind.elements > pool.size else pool[: kind.elements].reshape(kind.shape)
 
@@ -57,14 +59,9 @@ def synthetic_like(kind: TensorType, *, positive: bool = False) -> np.ndarray:
 def model_inputs(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
     """Values for the inputs of a whole model, of which only the types are known.
 
-    An integer by itself is more often a count than an index: it is 1, because nothing comes of a count of 0.
+    A number by itself is more often a count or a threshold than an index: it is positive.
     """
-    return {
-        name: np.ones(kind.shape, kind.dtype)
-        if kind.elements == 1 and kind.dtype in ("int32", "int64")
-        else synthetic_like(kind)
-        for name, kind in types.items()
-    }
+    return {name: synthetic_like(kind, positive=kind.elements == 1) for name, kind in types.items()}
 
 
 def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:

@@ -23,7 +23,17 @@ from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.store import Store
 from costmodel.systems import System
 
-__all__ = ["HOST", "FakeClock", "FakeRunner", "FakeRuntime", "elementwise", "fake_bench", "fake_system", "measured"]
+__all__ = [
+    "HOST",
+    "QUICK",
+    "FakeClock",
+    "FakeRunner",
+    "FakeRuntime",
+    "elementwise",
+    "fake_bench",
+    "fake_system",
+    "measured",
+]
 
 HOST = Host(vendor="GenuineIntel", model_name="Imaginary 1", family=6, model=85, isa=("avx", "avx2"))
 QUICK = Protocol(rounds=3, most_rounds=5, round_us=20.0, most_runs=4, warm_up_us=5.0)
@@ -95,7 +105,7 @@ class FakeRuntime:
 
     def cost_us(self, sequence: LayerSequence) -> float:
         """What a sequence takes on the quiet machine: a microsecond each layer and each thousand elements."""
-        return len(sequence.layers) + round(sum(value.type.elements for value in sequence.values) / 1000, 3)
+        return round(len(sequence.layers) + sum(value.type.elements for value in sequence.values) / 1000, 3)
 
     def lower(self, model: Model, level: str) -> LayerGraph:
         """Every node of the model as it stands, at any level."""

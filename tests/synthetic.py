@@ -5,6 +5,7 @@ its signature alone: there is something to learn, and every run of the tests lea
 """
 
 import hashlib
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -23,15 +24,21 @@ from costmodel.systems import System
 from costmodel.training.corpus import corpus_models
 from costmodel.training.train import train
 
+# MLflow 3.17's own queries, as SQLAlchemy 2.1 sees them; for tests that record runs.
+MLFLOW_DEPRECATION = "ignore:The ``noload`` loader strategy:sqlalchemy.exc.SADeprecationWarning"
+
 __all__ = [
     "FAMILIES",
     "HELD_BACK",
     "MEASURED",
+    "MLFLOW_DEPRECATION",
     "SYSTEM",
+    "copied",
     "corpus",
     "fill",
     "made_up_measurement",
     "made_up_us",
+    "put_tracking_store",
     "trained_home",
 ]
 
@@ -129,3 +136,30 @@ def trained_home(root: Path) -> Home:
     fill(store, [models[name] for name in MEASURED])
     train(store, SYSTEM.name, home.bundles, tracking=None, seeds=(0,))
     return home
+
+
+@cache
+def _migrated(root: Path) -> Path:
+    from mlflow import MlflowClient
+
+    path = root / "migrated-mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path
+
+
+def put_tracking_store(root: Path, folder: Path) -> Path:
+    """Make `folder` with an empty tracking store in it: migrating one takes seconds, copying it does not.
+
+    Args:
+        root: Where the one that is copied lives; the same for the whole session.
+        folder: As a home's `tracking`.
+    """
+    folder.mkdir(parents=True)
+    shutil.copy(_migrated(root), folder / "mlflow.db")
+    return folder
+
+
+def copied(home: Home, root: Path) -> Home:
+    """A copy of a home, to be changed at will."""
+    shutil.copytree(home.root, root)
+    return Home(root)

@@ -3,10 +3,15 @@
 from typing import Self
 
 import numpy as np
-from sklearn.neighbors import KNeighborsRegressor
-from sklearn.preprocessing import StandardScaler
 
+from costmodel.errors import MissingExtraError
 from costmodel.features.schema import SCHEMA
+
+try:
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.preprocessing import StandardScaler
+except ModuleNotFoundError as error:
+    raise MissingExtraError("training", "train") from error
 
 __all__ = ["FlopsRegressor", "NearestRegressor", "OperatorCountRegressor", "RooflineRegressor"]
 

@@ -29,6 +29,8 @@ def main() -> None:
         sys.stderr.write(f"costmodel: {plain(str(error))}\n")
         raise SystemExit(1) from None
     except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # `| head` has seen enough: no error of ours, nor of anyone
+            raise SystemExit(0) from None
         if stop.code == _INTERRUPTED:  # typer's word for Ctrl-C, which it does not explain
             sys.stderr.write("costmodel: stopped; what was measured is kept, run the same command to go on\n")
         raise

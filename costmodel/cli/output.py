@@ -39,6 +39,7 @@ def note(text: str) -> None:
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    sys.stdout.flush()  # here, where a closed pipe is still a closed pipe and not a failure at exit
 
 
 def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, left: int = 1) -> None:

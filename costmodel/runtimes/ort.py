@@ -17,12 +17,14 @@ from costmodel.blocked import NotMaterialisableError, materialise
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.external import all_tensors, omitted_bytes, set_location
 from costmodel.graph import LayerGraph, TensorType
+from costmodel.inference import output_types
 from costmodel.model import Model
 from costmodel.network import build_network, external_tensor, input_indices, value_name, weight_indices
 from costmodel.runtimes import Runner, RuntimeSettings
 from costmodel.runtimes.ort_bodies import has_blocked_body, with_bodies_of
 from costmodel.runtimes.ort_graph import canonical_graph
 from costmodel.sequence import LayerSequence
+from costmodel.shapes import forget_shapes
 from costmodel.synthesis import model_inputs, synthetic, synthetic_like
 
 __all__ = ["OnnxRuntime", "open_session"]
@@ -40,6 +42,7 @@ _EMBEDDED_BYTES = 1024
 # What stands before the sentence in onnxruntime's messages: a code, and where in its source it happened.
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : |/onnxruntime_src/\S+:\d+ .*?\) (?:const )?(?=[A-Z])")
 _QUIET = 4  # fatal only: what went wrong reaches the user as our exception
+ort.set_default_logger_severity(_QUIET)
 
 
 def _options(settings: RuntimeSettings) -> ort.SessionOptions:
@@ -64,7 +67,12 @@ def open_session(model: bytes | str, settings: RuntimeSettings, weights: Mapping
     if weights:
         values = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
         options.add_external_initializers(list(weights), values)
-    return ort.InferenceSession(model, options, providers=_PROVIDERS)
+    return _session(model, options)
+
+
+def _session(model: bytes | str, options: ort.SessionOptions) -> Any:
+    # With its fallback on, onnxruntime announces a failure on standard output, which is for our caller's results.
+    return ort.InferenceSession(model, options, providers=_PROVIDERS, enable_fallback=0)
 
 
 class _SessionRunner:
@@ -104,7 +112,7 @@ class OnnxRuntime:
                 model.name,
                 source,
                 lowered,
-                simplified=lambda: _compile(path, "basic", model.name),
+                declared=lambda names: _declared(source, path, names, model.name),
                 observe_source=lambda names: _observe(source, names, model),
                 observe_lowered=lambda names: _observe(lowered, names, model),
                 block=self.block,
@@ -132,17 +140,16 @@ class OnnxRuntime:
                 settings if _has_body(local) else replace(settings, level="none"),
                 {value_name(i): synthetic(local, i) for i in large},
             )
+            return _SessionRunner(session, {value_name(i): synthetic(local, i) for i in input_indices(local)})
         except Exception as error:
             raise MeasurementError(f"{sequence.kind} does not load: {_first_line(error)}") from error
-        return _SessionRunner(session, {value_name(i): synthetic(local, i) for i in input_indices(local)})
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
         """The model as a user would load it, its symbolic dimensions replaced by numbers."""
         try:
-            session = self._model_session(model, settings)
+            return _SessionRunner(self._model_session(model, settings), model_inputs(model.inputs))
         except Exception as error:
             raise _refusal(model.name, error) from error
-        return _SessionRunner(session, model_inputs(model.inputs))
 
     def _model_session(self, model: Model, settings: RuntimeSettings) -> Any:
         options = _options(settings)
@@ -157,7 +164,7 @@ class OnnxRuntime:
         for symbol, size in model.symbols.items():
             options.add_free_dimension_override_by_name(symbol, size)
         content = str(model.path) if model.original is None else model.original.SerializeToString()
-        return ort.InferenceSession(content, options, providers=_PROVIDERS)
+        return _session(content, options)
 
     def fingerprint(self) -> str:
         """The block size, which is what ONNX Runtime's choice of layers depends on."""
@@ -202,9 +209,7 @@ def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
     for port in declared.graph.input:
         if port.name in model.inputs:
             port.CopyFrom(fixed[port.name])
-    del declared.graph.value_info[:]
-    for port in declared.graph.output:
-        port.type.tensor_type.ClearField("shape")
+    forget_shapes(declared.graph)
 
 
 def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
@@ -276,6 +281,25 @@ def _compile(path: Path, level: str, name: str) -> ModelProto:
         raise _refusal(name, error) from error
 
 
+def _declared(source: ModelProto, path: Path, names: Sequence[str], name: str) -> dict[str, TensorType]:
+    """Static types that ONNX Runtime's own inference gives to values of the source, once constants are folded.
+
+    It knows more than ONNX's: its own operators, and shapes that a model computes. It writes down the types of
+    outputs only, so that is what the values become.
+    """
+    proto = ModelProto()
+    proto.CopyFrom(source)
+    _add_outputs(proto, names)
+    beside = path.with_name("outputs.onnx")
+    beside.write_bytes(proto.SerializeToString())
+    return output_types(_compile(beside, "basic", name))
+
+
+def _add_outputs(proto: ModelProto, names: Sequence[str]) -> None:
+    known = {port.name for port in proto.graph.output}
+    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
+
+
 def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str, TensorType]:
     """Types of values that no inference finds, seen by running the graph once on synthetic inputs.
 
@@ -283,8 +307,7 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str,
         LoweringError: It does not run, or a value is no tensor.
     """
     proto, weights = _with_values(graph)
-    known = {port.name for port in proto.graph.output}
-    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
+    _add_outputs(proto, names)
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
         kinds = {port.name: port.type for port in session.get_outputs()}

@@ -24,7 +24,7 @@ def canonical_graph(
     source: ModelProto,
     lowered: ModelProto,
     *,
-    simplified: Callable[[], ModelProto],
+    declared: Callable[[Sequence[str]], Types],
     observe_source: Callable[[Sequence[str]], Types],
     observe_lowered: Callable[[Sequence[str]], Types],
     block: int,
@@ -35,8 +35,8 @@ def canonical_graph(
         name: Of the model, for errors.
         source: The model that was lowered, its input shapes fixed.
         lowered: What the runtime made of it.
-        simplified: Gives the model with constants folded, on which shape inference finds more.
-        observe_source: Gives the types of named values of `source` by running it.
+        declared: Gives the static types that the runtime's own inference finds for named values of `source`.
+        observe_source: Gives their types by running `source`.
         observe_lowered: The same of `lowered`, for what only the runtime has a name for; the last resort.
         block: Channels in a block of this host's layout.
 
@@ -51,14 +51,17 @@ def canonical_graph(
     nodes = source_order(nodes, source, origins)
     shapes = Shapes(nodes, lowered, origins, block, opset)
     shapes.learn(infer_model(source))
-    if shapes.missing():
-        shapes.learn(infer_model(simplified()))
+    made = {n for node in source.graph.node for n in node.output}
+    named = shapes.source_names(made)
+    if named:
+        shapes.learn(declared(named))
     data_dependent = frozenset(shapes.missing())
     if data_dependent:
-        named = shapes.source_names({n for node in source.graph.node for n in node.output})
+        named = shapes.source_names(made)
         if named:
             shapes.learn(observe_source(named))
-        unnamed = [n for n in shapes.order if n in shapes.missing()]
+        left = shapes.missing()
+        unnamed = [n for n in shapes.order if n in left]
         if unnamed:
             shapes.learn(observe_lowered(unnamed), observed=True)
     holes = shapes.missing()
@@ -88,13 +91,13 @@ class _Namer:
     def __init__(self, source: ModelProto, origins: Mapping[str, str]) -> None:
         self._origins = origins
         self._values = {n: n for n in _value_names(source)}
-        self._taken_values = set(self._values)
-        self._taken_layers: set[str] = set()
+        self._taken_values = dict.fromkeys(self._values, 1)
+        self._taken_layers: dict[str, int] = {}
 
     def value(self, name: str) -> str:
         """The name of a value."""
         if name and name not in self._values:
-            stem = _TOKEN.sub("", name)
+            stem = _TOKEN.sub("", name) or "value"
             if name in self._origins:
                 stem = f"{self._origins[name]}_blocked"
             self._values[name] = _free(stem, self._taken_values)
@@ -106,20 +109,20 @@ class _Namer:
         if node.domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder"):
             stem = f"{node.op_type}_{self._origins.get(made, made)}"
         else:
-            stem = _TOKEN.sub("", node.name) or (sources[-1] if sources else f"{node.op_type}_{made}")
+            stem = _TOKEN.sub("", node.name) or (sources[-1] if sources else f"{node.op_type}_{self.value(made)}")
         return _free(stem, self._taken_layers)
 
 
 _TOKEN = re.compile(r"_token_\d+$")
 
 
-def _free(stem: str, taken: set[str]) -> str:
-    """`stem`, numbered if it is taken; taken from now on."""
-    name, count = stem, 1
+def _free(stem: str, taken: dict[str, int]) -> str:
+    """`stem`, numbered if it is taken; taken from now on. `taken` holds the last number given to each stem."""
+    name = stem
     while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
-    taken.add(name)
+        taken[stem] += 1
+        name = f"{stem}_{taken[stem]}"
+    taken[name] = 1
     return name
 
 

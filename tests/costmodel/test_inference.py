@@ -30,7 +30,7 @@ def test_what_depends_on_data_gets_no_type(parse: Callable[..., ModelProto]) -> 
 
 @pytest.mark.parametrize(
     ("op_type", "domain"),
-    [("Conv", ""), ("Conv", "com.microsoft.nchwc"), ("FusedConv", "com.microsoft"), ("NhwcFusedConv", "com.microsoft")],
+    [("Conv", ""), ("Conv", "com.microsoft.nchwc"), ("FusedConv", "com.microsoft")],
 )
 def test_a_fused_convolution_is_shaped_like_a_plain_one(op_type: str, domain: str) -> None:
     """What it adds to the plain operator, an activation and a sum, changes no shape."""
@@ -46,6 +46,18 @@ def test_a_fused_convolution_is_shaped_like_a_plain_one(op_type: str, domain: st
         node.attribute.append(helper.make_attribute("activation", "Relu"))
     types = {"x": IMAGE, "w": FILTER, "b": TensorType("float32", (16,)), "z": TensorType("float32", (1, 16, 2, 2))}
     assert infer_node(node, types, {}, 21) == {"y": TensorType("float32", (1, 16, 2, 2))}
+
+
+def test_channels_may_come_last() -> None:
+    """A quantised convolution on images of that layout gives one of that layout; its filter is as ever."""
+    node = helper.make_node(
+        "QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "z"], ["y"], domain="com.microsoft", channels_last=1
+    )
+    types = {
+        "x": TensorType("uint8", (1, 9, 6, 8)), "w": TensorType("uint8", (16, 8, 3, 3)),
+        "s": TensorType("float32", ()), "z": TensorType("uint8", ()),
+    }  # fmt: skip
+    assert infer_node(node, types, {}, 21) == {"y": TensorType("uint8", (1, 7, 4, 16))}
 
 
 def test_constants_are_looked_at() -> None:

@@ -145,6 +145,18 @@ class TestGraphs:
         model.graph.node[0].name = "two\nlines"
         assert "two lines" in refusal(ModelReadError, model)
 
+    @pytest.mark.parametrize("where", ["value", "operator", "body"])
+    def test_names_that_are_no_text(self, where: str, parse: Parse) -> None:
+        """Bytes where a name should be are a damaged file, wherever they are."""
+        data = parse(
+            """(bool cond) => (float[2] valu)
+            { valu = If (cond) <then_branch = g () => (float[2] inne) { inne = Operator() },
+                                else_branch = h () => (float[2] b) { b = Operator() }> }"""
+        ).SerializeToString()
+        name = {"value": b"valu", "operator": b"Operator", "body": b"inne"}[where]
+        damaged = ModelProto.FromString(data.replace(name, name[:-1] + b"\xff"))
+        assert "damaged" in refusal(ModelReadError, damaged)
+
 
 class TestShapes:
     """Shapes of inputs: given, symbolic, impossible."""

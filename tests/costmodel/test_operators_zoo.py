@@ -44,6 +44,22 @@ ZOO: dict[str, tuple[int, str]] = {
         18,
         "(float[2,3,4] x) => (float[2,n,4] y) <int64[2] p = {1, 2}, int64[1] a = {1}> { y = Pad(x,p,,a) }",
     ),
+    "Pad_unknown_axes": (
+        19,
+        "(float[2,3,4] x, int64[1] a) => (float y) <int64[2] p = {1, 2}> { y = Pad(x, p, , a) }",
+    ),
+    "Dropout_ratio": (17, "(float[9] x, float r) => (float[9] y) { y = Dropout(x, r) }"),
+    "STFT": (
+        17,
+        "(float[1,64,1] x, int64 s, float[16] w) => (float y) <int64 n = {16}> { y = STFT(x, s, w, n) }",
+    ),
+    "Attention_of_the_runtime": (
+        17,
+        """(int32[2,8] ids, int32[2,8] segments, int32[2,8] mask, float[9,16] t, float[8,16] p, float[1,16] s,
+        float[16] g, float[16] b, float[16,48] w, float[48] v) => (float[2,8,16] y)
+        { e, m = com.microsoft.EmbedLayerNormalization(ids, segments, t, p, s, g, b, mask)
+          y = com.microsoft.Attention<num_heads = 4>(e, w, v, m) }""",
+    ),
     "Slice": (17, "(float[8,9] x, int64[2] a, int64[2] b) => (float[n,m] y) { y = Slice(x, a, b) }"),
     "Slice_back": (
         17,
@@ -171,6 +187,6 @@ def test_every_brick_of_an_operator_runs(
     """Whatever the operator, its layer runs cut out of its model, on made-up weights, indices and sizes."""
     opset, text = ZOO[kind]
     for level in ("none", "all"):
-        graph = lower(parse(text, opset=opset), level)
+        graph = lower(parse(text, opset=opset, domains=("com.microsoft",)), level)
         assert graph.layers
         run_bricks(graph, 1, 2)

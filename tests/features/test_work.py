@@ -131,7 +131,7 @@ def test_matrix_product_with_vectors(a: Shape, b: Shape, made: Shape) -> None:
 
 
 def test_fused_matrix_product_with_transposed_left_side() -> None:
-    """transA moves the depth to the axis before the last; with transBatchA it is the first."""
+    """With transA the depth is the axis before the last; with transBatchA too, the first."""
     plain = work_of("FusedMatMul", [(2, 64, 5), (2, 64, 7)], [(2, 5, 7)], domain="com.microsoft", transA=1)
     batched = work_of(
         "FusedMatMul", [(64, 2, 5), (2, 64, 7)], [(2, 5, 7)], domain="com.microsoft", transA=1, transBatchA=1
@@ -228,9 +228,8 @@ def test_grouped_query_attention_of_packed_queries() -> None:
 
 def test_pools() -> None:
     """A window for each output element; a global pool reads each input element once."""
-    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 0, 0]}
     for op_type in ("MaxPool", "AveragePool"):
-        work = work_of(op_type, [(1, 64, 55, 55)], [(1, 64, 27, 27)], **window)
+        work = work_of(op_type, [(1, 64, 55, 55)], [(1, 64, 27, 27)], kernel_shape=[3, 3], strides=[2, 2])
         assert (work.multiply_flops, work.other_flops) == (0, 64 * 27 * 27 * 9)
     assert work_of("GlobalAveragePool", [(1, 64, 7, 7)], [(1, 64, 1, 1)]).other_flops == 64 * 7 * 7
 
@@ -243,7 +242,7 @@ def test_local_response_normalisation() -> None:
 
 
 def test_elementwise_layers() -> None:
-    """One operation for an addition, several for an exponential, one fewer than its inputs for a sum; one call a power."""
+    """One operation for an addition, several for an exponential, one call for a power."""
     shape = (8, 100)
     assert work_of("Add", [shape, shape], [shape]).other_flops == 800
     assert work_of("Add", [shape, (100,)], [shape], weights=(1,)).weight_bytes == 400
@@ -255,7 +254,7 @@ def test_elementwise_layers() -> None:
 
 
 def test_the_same_input_twice_is_read_once() -> None:
-    """x * x moves x once."""
+    """A square moves its operand once."""
     layer = SequenceLayer("Mul", "", 7, {}, (0, 0), (1,))
     kind = TensorType("float32", (10,))
     sequence = LayerSequence((layer,), (Value(kind, "input"), Value(kind, "internal")), (1,))
@@ -294,7 +293,8 @@ def test_operations_grow_linearly_with_the_batch(batch: int, channels: int, size
         data = (images, channels * group, size, size)
         flat = (images, channels * size)
         return [
-            work_of("Conv", [data, (5 * group, channels, 1, 1)], [(images, 5 * group, size, size)], weights=(1,), group=group),
+            work_of("Conv", [data, (5 * group, channels, 1, 1)], [(images, 5 * group, size, size)],
+                    weights=(1,), group=group),
             work_of("ConvTranspose", [data, (channels * group, 5, 1, 1)], [(images, 5 * group, size, size)],
                     weights=(1,), group=group),
             work_of("Gemm", [flat, (channels * size, 7)], [(images, 7)], weights=(1,)),

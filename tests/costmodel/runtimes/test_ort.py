@@ -185,6 +185,8 @@ class TestRefusals:
         """Sequences and optional values have no price."""
         model = parse("(float[3,4] x, int64 i) => (float y) { s = SplitToSequence(x) y = SequenceAt(s, i) }")
         assert "tensors only" in self.refusal(lower, model, "none")
+        model = parse("(float[3,4] x) => (seq(float[3,1]) s) { s = SplitToSequence<axis = 1>(x) }")
+        assert "s is a seq(tensor(float))" in self.refusal(lower, model)
 
     def test_strings(self, parse: Parse, lower: Lower) -> None:
         """Neither have strings, constant ones included."""
@@ -402,6 +404,25 @@ def test_an_operator_of_the_runtimes_own(parse: Parse, lower: Lower, run_bricks:
     run_bricks(lower(model))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_shapes_that_only_the_runtime_infers(
+    level: str, parse: Parse, lower: Lower, run_bricks: Callable[..., None]
+) -> None:
+    """ONNX knows nothing of the runtime's own operators: the runtime's inference finds what they make of shapes."""
+    model = parse(
+        """(float[N,16,32] x, float[N,16,32] z) => (float y)
+        { a = com.microsoft.SkipLayerNormalization(x, z, w, v) b = com.microsoft.FastGelu(a, v)
+          c = com.microsoft.FusedMatMul<transB = 1>(b, a) d = Softmax(c) y = MatMul(d, b) }""",
+        weights={"w": (32,), "v": (32,)},
+        domains=("com.microsoft",),
+    )
+    graph = lower(model, level, batch=2)
+    check_graph(graph)
+    assert not graph.data_dependent
+    assert graph.types["c"].shape == (2, 16, 16)
+    run_bricks(graph, 1, 2, 5)
+
+
 @pytest.mark.parametrize("opset", range(9, 24, 2))
 def test_every_opset_that_the_runtime_runs(
     opset: int, parse: Parse, lower: Lower, run_bricks: Callable[..., None]
@@ -477,6 +498,14 @@ class TestRunning:
         with pytest.raises(MeasurementError, match="Secret") as caught:
             runtime.open_sequence(LayerSequence.from_text(text), settings)
         assert "\n" not in str(caught.value)
+
+    def test_an_element_type_without_kernels(
+        self, parse: Parse, lower: Lower, runtime: OnnxRuntime, settings: RuntimeSettings
+    ) -> None:
+        """What the runtime lowers and then has no kernel for is refused when it is to be measured."""
+        graph = lower(parse("(bfloat16[4] x) => (bfloat16[4] y) { y = Mul(x, x) }"))
+        with pytest.raises(MeasurementError, match="Mul"):
+            runtime.open_sequence(whole_model(graph), settings)
 
     def test_a_sequence_that_fails_when_run(self, runtime: OnnxRuntime, settings: RuntimeSettings) -> None:
         """An error while running is a MeasurementError, too."""

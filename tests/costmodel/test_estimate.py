@@ -1,0 +1,68 @@
+"""Estimates: what they say of themselves, and the document that programs read."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.composition import Cost
+from costmodel.estimate import Estimate, LayerEstimate, PredictorId
+
+SOURCES = ("measured", "predicted", "extrapolated")
+
+
+def estimate_of(costs: Sequence[tuple[float, str]]) -> Estimate:
+    """An estimate over sequences of these latencies and sources."""
+    layers = [
+        LayerEstimate(f"layer{i}", "Conv", f"{i:032x}", Cost(us, (us * 0.9, us * 1.1), source, "Conv"))
+        for i, (us, source) in enumerate(costs)
+    ]
+    total = sum(us for us, _ in costs)
+    return Estimate(
+        model="net", system="c5.xlarge", latency_us=total, interval_us=(total * 0.9, total * 1.1), interval_level=0.9,
+        jitter={"p50": 1.0, "p90": 1.2, "p99": 2.0}, composition="sequential", granularity=1, layers=layers,
+        predictor=PredictorId("lightgbm", "1"), warnings=("a warning",),
+    )  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1e6), st.sampled_from(SOURCES)), min_size=1, max_size=30))
+def test_coverage_is_shares_that_sum_to_one(costs: list[tuple[float, str]]) -> None:
+    """Of each source the share of the summed latency, all three always there."""
+    coverage = estimate_of(costs).coverage
+    assert tuple(coverage) == SOURCES
+    assert sum(coverage.values()) == pytest.approx(1)
+    for source, share in coverage.items():
+        expected = sum(us for us, of in costs if of == source) / sum(us for us, _ in costs)
+        assert share == pytest.approx(expected)
+
+
+def test_holes_are_named_and_take_no_share() -> None:
+    """What has no cost is listed; the shares are of what has one."""
+    estimate = estimate_of([(0.0, "unpriced"), (10.0, "measured")])
+    assert estimate.unpriced == ("layer0",)
+    assert estimate.coverage == {"measured": 1.0, "predicted": 0.0, "extrapolated": 0.0}
+    assert set(estimate_of([(0.0, "unpriced")]).coverage.values()) == {0.0}
+
+
+def test_users_see_the_latency_times_the_jitter() -> None:
+    """The quantiles are those of the noisy machine."""
+    assert estimate_of([(10.0, "measured")]).quantiles_us == {"p50": 10.0, "p90": 12.0, "p99": 20.0}
+
+
+def test_the_document_has_exactly_the_keys_of_the_contract() -> None:
+    """Scripts lean on them; it is JSON without NaN."""
+    document = json.loads(json.dumps(estimate_of([(10.0, "measured"), (5.0, "predicted")]).to_dict(), allow_nan=False))
+    assert list(document) == [
+        "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
+        "coverage", "layers", "predictor", "warnings",
+    ]  # fmt: skip
+    assert list(document["quantiles_us"]) == ["p50", "p90", "p99"]
+    assert list(document["coverage"]) == ["measured", "predicted", "extrapolated"]
+    assert document["predictor"] == {"name": "lightgbm", "version": "1"}
+    assert document["warnings"] == ["a warning"]
+    assert document["interval_us"] == [13.5, 16.5]
+    for layer in document["layers"]:
+        assert list(layer) == ["name", "op_type", "signature", "latency_us", "interval_us", "source"]
+        assert len(layer["interval_us"]) == 2

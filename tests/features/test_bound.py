@@ -1,0 +1,74 @@
+"""The analytical bound: the roofline of a sequence on a system."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.decomposition import decompose
+from costmodel.features.bound import bound_us, layer_bound_us
+from costmodel.features.work import Work
+from costmodel.graph import LayerGraph
+from costmodel.systems import System
+from tests.fakes import elementwise
+from tests.synthetic import SYSTEM
+
+FASTER = ({"gemm_gflops": 2.0}, {"memory_gbps": 2.0}, {"scalar_ns": 0.5}, {"dispatch_us": 0.5})
+
+
+def _with(factors: dict[str, float]) -> System:
+    able = {name: value * factors.get(name, 1.0) for name, value in SYSTEM.capabilities.items()}
+    return replace(SYSTEM, capabilities=able)
+
+
+def test_the_bound_is_the_slower_of_arithmetic_and_memory() -> None:
+    """At 80 GFLOP/s and 10 GB/s, 80 million operations take 1 ms, and 10 MB take as long."""
+    computing = Work(80e6, 0, 0, 1000, 1000, 1000, None)
+    moving = Work(0, 1000, 0, 4_000_000, 4_000_000, 2_000_000, None)
+    assert layer_bound_us(computing, SYSTEM) == pytest.approx(1000)
+    assert layer_bound_us(moving, SYSTEM) == pytest.approx(1000)
+
+
+def test_scalar_calls_share_the_threads() -> None:
+    """A thousand calls of 8 ns take 8 us, half of it on two threads."""
+    work = Work(0, 0, 1000, 0, 0, 0, None)
+    assert layer_bound_us(work, SYSTEM) == pytest.approx(8)
+    two = replace(SYSTEM, settings=replace(SYSTEM.settings, threads=2))
+    assert layer_bound_us(work, two) == pytest.approx(4)
+
+
+def test_every_bound_is_positive_and_falls_with_a_faster_system(
+    light_name: str, lowered_light: Callable[[str], LayerGraph]
+) -> None:
+    """No layer of the light models is free, and no better number of a system makes one dearer."""
+    for sequence in decompose(light_name, lowered_light(light_name)).unique.values():
+        bound = bound_us(sequence, SYSTEM)
+        assert bound >= SYSTEM.capabilities["dispatch_us"]
+        assert all(bound_us(sequence, _with(factors)) <= bound for factors in FASTER)
+        everything = {name: factor for factors in FASTER for name, factor in factors.items()}
+        assert bound_us(sequence, _with(everything)) < bound
+
+
+def test_a_sequence_costs_no_less_than_any_layer_of_it(lowered_light: Callable[[str], LayerGraph]) -> None:
+    """Layers of a sequence run one after the other, behind one dispatch."""
+    graph = lowered_light("squeezenet")
+    alone = {p.layers[0]: bound_us(p.sequence, SYSTEM) for p in decompose("squeezenet", graph).pieces}
+    dispatch = SYSTEM.capabilities["dispatch_us"]
+    for piece in decompose("squeezenet", graph, 5).pieces:
+        parts = sum(alone[name] - dispatch for name in piece.layers)
+        assert bound_us(piece.sequence, SYSTEM) == pytest.approx(parts + dispatch)
+
+
+@given(flops=st.floats(0, 1e12), calls=st.floats(0, 1e9), moved=st.integers(0, 10**12), more=st.integers(1, 10))
+def test_more_work_never_takes_less_time(flops: float, calls: float, moved: int, more: int) -> None:
+    """The bound grows with every amount of work."""
+    work = Work(flops, flops, calls, moved, moved, moved, None)
+    harder = Work(flops * more, flops * more, calls * more, moved * more, moved * more, moved * more, None)
+    assert 0 <= layer_bound_us(work, SYSTEM) <= layer_bound_us(harder, SYSTEM)
+
+
+def test_a_system_without_dispatch_still_has_a_bound() -> None:
+    """A clock too coarse to see a dispatch gives no bound of 0, of which there would be no ratio."""
+    assert bound_us(elementwise(0, op_type="Identity"), _with({"dispatch_us": 0.0})) > 0

@@ -1,0 +1,55 @@
+"""Programs that tests start and kill: a benchmark, and a writer, on a real store and in imagined time.
+
+python -m tests.slow_bench bench URL COUNT     measure COUNT sequences, printing each signature once it is stored
+python -m tests.slow_bench write URL NAME      add 100 measurements in 50 signatures, two of each
+"""
+
+import sys
+from collections.abc import Sequence
+
+from costmodel.measurement import Measurement
+from costmodel.sequence import LayerSequence
+from costmodel.store import Store
+from tests.fakes import FakeRuntime, elementwise, fake_bench, fake_system, measured
+
+__all__ = ["sequences"]
+
+
+def sequences(count: int) -> list[LayerSequence]:
+    """As many different sequences."""
+    return [elementwise(1, size) for size in range(1, count + 1)]
+
+
+class _TellingStore(Store):
+    def put_measurement(self, system: str, measurement: Measurement, sequence: LayerSequence | None = None) -> None:
+        super().put_measurement(system, measurement, sequence)
+        sys.stdout.write(measurement.signature + "\n")
+        sys.stdout.flush()
+
+
+def _bench(url: str, count: int) -> None:
+    with fake_bench(_TellingStore(url), FakeRuntime()) as bench:
+        bench.run(sequences(count))
+
+
+def _write(url: str, name: str) -> None:
+    store = Store(url)
+    store.put_system(fake_system())
+    for sequence in sequences(50) * 2:
+        store.put_measurement("fake-1", measured(sequence, [float(len(name))]), sequence)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Say that all is loaded, wait for a word, and do what the arguments say."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    what, url, last = arguments
+    if what == "bench":
+        _bench(url, int(last))
+    else:
+        _write(url, last)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

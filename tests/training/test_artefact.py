@@ -1,0 +1,176 @@
+"""Bundles on disk: complete or absent, refused when they do not fit, and nothing in them that executes."""
+
+import json
+import os
+import pickletools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.composition import Uncertainty
+from costmodel.errors import ArtefactError
+from costmodel.features.schema import SCHEMA
+from costmodel.home import Home
+from costmodel.training.artefact import CARD_VERSION, Bundle, champion_of, load_bundle, promote, save_bundle
+from costmodel.training.calibration import Calibration
+from tests.synthetic import SYSTEM
+
+BUNDLE = Bundle(
+    name="lightgbm",
+    version="20261120-120000-abcdef01",
+    system="made.up",
+    model=b"an ONNX network",
+    calibration=Calibration(0.9, 0.2, {"Conv": 0.1}, Uncertainty(1.2, 0.03)),
+    lower=np.linspace(-3, 0, len(SCHEMA.names), dtype=np.float32),
+    upper=np.linspace(1, 9, len(SCHEMA.names), dtype=np.float32),
+    facts={"rows": 100, "accuracy": {"mape": None}},
+    source="tree",
+)
+
+
+def _edited(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    card = json.loads((path / "card.json").read_text())
+    edit(card)
+    (path / "card.json").write_text(json.dumps(card))
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    """What was saved is loaded, all that is needed to answer."""
+    loaded = load_bundle(save_bundle(tmp_path, BUNDLE))
+    assert np.array_equal(loaded.lower, BUNDLE.lower)
+    assert np.array_equal(loaded.upper, BUNDLE.upper)
+    for name in ("name", "version", "system", "model", "calibration", "facts"):
+        assert getattr(loaded, name) == getattr(BUNDLE, name)
+
+
+def test_a_bundle_is_text_and_onnx(trained: Home) -> None:
+    """JSON, LightGBM's text, and a network of standard operators: no pickle, nothing that executes."""
+    path = champion_of(trained.bundles, SYSTEM.name)
+    assert path is not None
+    assert {file.name for file in path.iterdir()} == {"card.json", "lightgbm.txt", "model.onnx"}
+    json.loads((path / "card.json").read_text())
+    assert (path / "lightgbm.txt").read_text().startswith("tree")
+    for file in path.iterdir():
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is that pickle says of a file that is none
+            list(pickletools.genops(file.read_bytes()))
+
+
+def test_a_champion_answers_once_it_is_promoted(tmp_path: Path) -> None:
+    """None before; the latest promoted one after; each system has its own."""
+    assert champion_of(tmp_path, "made.up") is None
+    first = save_bundle(tmp_path, BUNDLE)
+    assert champion_of(tmp_path, "made.up") is None
+    promote(tmp_path, "made.up", BUNDLE.version)
+    assert champion_of(tmp_path, "made.up") == first
+    second = save_bundle(tmp_path, replace(BUNDLE, version="20261121-120000-abcdef01"))
+    promote(tmp_path, "made.up", second.name)
+    assert champion_of(tmp_path, "made.up") == second
+    assert champion_of(tmp_path, "other") is None
+
+
+def test_what_is_not_there_is_not_promoted(tmp_path: Path) -> None:
+    """A champion that cannot answer is worse than the old one."""
+    save_bundle(tmp_path, BUNDLE)
+    promote(tmp_path, "made.up", BUNDLE.version)
+    with pytest.raises(ArtefactError, match=r"made\.up has no regressor 2027.*train one"):
+        promote(tmp_path, "made.up", "2027")
+    assert champion_of(tmp_path, "made.up") == tmp_path / "made.up" / BUNDLE.version
+
+
+def test_a_bundle_that_cannot_be_completed_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of space at the last file: an error, and no folder, whole or partial."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ArtefactError, match=r"cannot be written to .*No space left on device"):
+        save_bundle(tmp_path, BUNDLE)
+    assert list((tmp_path / "made.up").iterdir()) == []
+
+
+def test_a_half_written_bundle_of_a_killed_process_is_in_nobodys_way(tmp_path: Path) -> None:
+    """It is never loaded, and the next attempt replaces it."""
+    remains = tmp_path / "made.up" / f".{BUNDLE.version}.partial"
+    remains.mkdir(parents=True)
+    (remains / "model.onnx").write_bytes(b"hal")
+    assert load_bundle(save_bundle(tmp_path, BUNDLE)).model == BUNDLE.model
+    assert not remains.exists()
+
+
+def test_a_folder_that_is_a_file_cannot_be_written_to(tmp_path: Path) -> None:
+    """Saving and promoting say so in a sentence."""
+    (tmp_path / "made.up").touch()
+    with pytest.raises(ArtefactError, match="cannot be written"):
+        save_bundle(tmp_path, BUNDLE)
+
+
+def test_a_not_a_number_is_not_written(tmp_path: Path) -> None:
+    """A card is JSON that every reader takes, or it is not there."""
+    with pytest.raises(ValueError, match="JSON"):
+        save_bundle(tmp_path, replace(BUNDLE, facts={"accuracy": float("nan")}))
+    assert list((tmp_path / "made.up").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (lambda card: card.update(schema_fingerprint="0" * 16), "was trained on feature schema 0000000000000000"),
+        (lambda card: card.update(card_version=CARD_VERSION + 1), "has format 2 .* upgrade costmodel or train again"),
+        (lambda card: card.pop("calibration"), "is damaged"),
+        (lambda card: card["calibration"].update(invented=1), "is damaged"),
+        (lambda card: card["features"].popitem(), "is damaged"),
+        (lambda card: card.update(features=[]), "is damaged"),
+        (lambda card: card.update(card_version="one"), "is damaged"),
+    ],
+)
+def test_a_bundle_that_does_not_fit_is_refused(
+    tmp_path: Path, edit: Callable[[dict[str, Any]], object], sentence: str
+) -> None:
+    """Another schema, a newer card, a card with a hole: one sentence that says what to do."""
+    path = save_bundle(tmp_path, BUNDLE)
+    _edited(path, edit)
+    with pytest.raises(ArtefactError, match=sentence) as caught:
+        load_bundle(path)
+    assert "train again" in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", ["card.json", "model.onnx"])
+@pytest.mark.parametrize("how", ["missing", "a folder"])
+def test_missing_files_are_named(tmp_path: Path, damage: str, how: str) -> None:
+    """A bundle that lost a file is damaged."""
+    path = save_bundle(tmp_path, BUNDLE)
+    (path / damage).unlink()
+    if how == "a folder":
+        (path / damage).mkdir()
+    with pytest.raises(ArtefactError, match=f"is damaged .*{damage}.*train again"):
+        load_bundle(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"champion"', "{}", "\x00"])
+def test_a_damaged_card_or_pointer_is_refused(tmp_path: Path, text: str) -> None:
+    """Whatever stands in them, it is one sentence."""
+    path = save_bundle(tmp_path, BUNDLE)
+    promote(tmp_path, "made.up", BUNDLE.version)
+    (path / "card.json").write_text(text)
+    (tmp_path / "made.up" / "champion.json").write_text(text)
+    with pytest.raises(ArtefactError, match="is damaged"):
+        load_bundle(path)
+    with pytest.raises(ArtefactError, match=r"champion\.json is damaged: train again"):
+        champion_of(tmp_path, "made.up")
+
+
+def test_a_pointer_to_nothing_is_refused_when_it_is_followed(tmp_path: Path) -> None:
+    """Who deletes a champion's folder is told to train again."""
+    path = save_bundle(tmp_path, BUNDLE)
+    promote(tmp_path, "made.up", BUNDLE.version)
+    for file in path.iterdir():
+        os.unlink(file)
+    champion = champion_of(tmp_path, "made.up")
+    assert champion is not None
+    with pytest.raises(ArtefactError, match="is damaged"):
+        load_bundle(champion)

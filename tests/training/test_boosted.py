@@ -1,0 +1,69 @@
+"""The gradient-boosted trees, and that what serves is what was trained."""
+
+import numpy as np
+import pytest
+
+from costmodel.features.schema import SCHEMA
+from costmodel.features.tabular import encode_all
+from costmodel.home import Home
+from costmodel.runtimes import RuntimeSettings
+from costmodel.runtimes.ort import open_session
+from costmodel.training.boosted import LightGBMRegressor
+from costmodel.training.dataset import Dataset
+from tests.synthetic import SYSTEM, corpus
+
+
+@pytest.fixture(scope="module")
+def regressor(dataset: Dataset) -> LightGBMRegressor:
+    """Fitted on the made-up world."""
+    return LightGBMRegressor(0).fit(dataset.features, dataset.bounds_us, dataset.latencies_us)
+
+
+def _served(regressor: LightGBMRegressor, features: np.ndarray) -> np.ndarray:
+    session = open_session(regressor.to_onnx(), RuntimeSettings(threads=1, spinning=False))
+    (ratios,) = session.run(None, {"features": features})
+    return np.asarray(ratios).reshape(-1)
+
+
+def _trained(regressor: LightGBMRegressor, features: np.ndarray) -> np.ndarray:
+    return np.asarray(np.log(regressor.predict_us(features, np.ones(len(features)))))
+
+
+def test_onnx_answers_as_the_trees_do_on_random_features(regressor: LightGBMRegressor, dataset: Dataset) -> None:
+    """To 1e-5 in the logarithm, inside the training range and far outside it."""
+    random = np.random.default_rng(0)
+    for spread in (1.0, 10.0):
+        noise = random.normal(0, spread, (500, len(SCHEMA.names)))
+        features = (dataset.features[random.integers(0, len(dataset), 500)] + noise).astype(np.float32)
+        assert _served(regressor, features) == pytest.approx(_trained(regressor, features), abs=1e-5)
+
+
+def test_onnx_answers_as_the_trees_do_on_real_layers(
+    regressor: LightGBMRegressor, dataset: Dataset, trained: Home
+) -> None:
+    """To 1e-5 in the logarithm, for layers that were trained on, exactly at their thresholds, and for others."""
+    models = corpus(trained.cache).values()
+    sequences = {s: q for item in models for s, q in item.decomposition.unique.items()}
+    features, _ = encode_all(sequences.values(), SYSTEM)
+    for rows in (features, dataset.features, features[:1]):
+        assert _served(regressor, rows) == pytest.approx(_trained(regressor, rows), abs=1e-5)
+
+
+def test_it_learns(regressor: LightGBMRegressor, dataset: Dataset) -> None:
+    """A factor for each kind is there to be found, and the trees find it."""
+    costs = regressor.predict_us(dataset.features, dataset.bounds_us)
+    assert np.median(np.abs(costs / dataset.latencies_us - 1)) < 0.05
+
+
+def test_seeds_differ_and_threads_do_not_matter(regressor: LightGBMRegressor, dataset: Dataset) -> None:
+    """Another seed grows other trees; two threads grow the same as one."""
+    data = (dataset.features, dataset.bounds_us, dataset.latencies_us)
+    costs = regressor.predict_us(*data[:2])
+    assert not np.array_equal(costs, LightGBMRegressor(1).fit(*data).predict_us(*data[:2]))
+    assert costs == pytest.approx(LightGBMRegressor(0, threads=2).fit(*data).predict_us(*data[:2]))
+
+
+def test_the_text_form_names_the_features(regressor: LightGBMRegressor) -> None:
+    """What a person reads in five years says what each column was."""
+    text = regressor.to_text()
+    assert " ".join(SCHEMA.names) in text

@@ -1,0 +1,189 @@
+"""The data set of a system: which rows there are, to which families they belong, and what may be trained on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.decomposition import decompose, whole_model
+from costmodel.errors import TrainingError, UnknownSystemError
+from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.home import Home
+from costmodel.sequence import LayerSequence
+from costmodel.store import Store
+from costmodel.training.dataset import Dataset, load_dataset
+from tests.fakes import elementwise
+from tests.synthetic import FAMILIES, MEASURED, REPEATED, SAMPLES, SYSTEM, copied, corpus, fill, made_up_measurement
+
+FAMILY_SETS = st.frozensets(st.sampled_from(["a", "b", "c"]), max_size=3)
+
+
+@pytest.fixture
+def own_store(trained: Home, tmp_path: Path) -> Store:
+    """A copy of the filled store, to be changed."""
+    return Store(copied(trained, tmp_path / "home").store_url)
+
+
+def _measure(store: Store, *sequences: LayerSequence) -> None:
+    for sequence in sequences:
+        store.put_measurement(SYSTEM.name, made_up_measurement(sequence.signature, 50.0), sequence)
+
+
+def _chain(count: int, size: int) -> LayerGraph:
+    """A model of `count` Relu layers."""
+    names = [f"v{i}" for i in range(count + 1)]
+    layers = tuple(Layer(f"relu{i}", "Relu", "", 6, {}, (names[i],), (names[i + 1],)) for i in range(count))
+    return LayerGraph(layers, dict.fromkeys(names, TensorType("float32", (size,))), {}, ("v0",), (names[-1],), 17)
+
+
+def _put(store: Store, name: str, graph: LayerGraph, *, family: str, lowering: str = "x", granularity: int = 1) -> None:
+    cut = decompose(name, graph, granularity)
+    store.put_model(cut, whole_model(graph), digest=name, family=family, lowering=lowering)
+
+
+def test_a_row_for_each_measured_sequence(dataset: Dataset, store: Store) -> None:
+    """Sequences and samples are rows, whole models are not."""
+    wholes = {model.whole for model in store.models()}
+    pieces = {piece.signature for model in store.models() for piece in model.pieces}
+    assert set(dataset.signatures) == pieces | set(store.samples())
+    assert not wholes & set(dataset.signatures)
+    assert len(dataset) == len(dataset.signatures) == len(dataset.features) == len(dataset.latencies_us)
+    assert dataset.all_families == FAMILIES
+
+
+def test_measured_models_have_their_rows_in_execution_order(dataset: Dataset, store: Store) -> None:
+    """The rows of a model are its sequences, repeats included."""
+    assert {model.name for model in dataset.models} == set(MEASURED)
+    stored = {model.name: model for model in store.models()}
+    for model in dataset.models:
+        signatures = [dataset.signatures[row] for row in model.rows]
+        assert signatures == [piece.signature for piece in stored[model.name].pieces]
+        total = dataset.latencies_us[model.rows].sum()
+        assert model.latency_us == pytest.approx(total, rel=0.04)  # as the made-up world has it
+
+
+def test_samples_have_the_families_of_their_origin(dataset: Dataset, store: Store) -> None:
+    """A sample around a sequence of a family tells of that family."""
+    families = dict(zip(dataset.signatures, dataset.families, strict=True))
+    origins = store.samples()
+    assert len(origins) == SAMPLES
+    for signature, origin in origins.items():
+        assert families[signature] == families[origin]
+    sampled = {s for s, is_sample in zip(dataset.signatures, dataset.sampled, strict=True) if is_sample}
+    assert sampled == set(origins)
+
+
+def test_no_row_of_a_family_that_is_held_out_is_trained_on(dataset: Dataset, store: Store) -> None:
+    """What is left out is exactly what no other family has: its own sequences, and the samples around them."""
+    owners: dict[str, set[str]] = {}
+    for model in store.models():
+        for piece in model.pieces:
+            owners.setdefault(piece.signature, set()).add(model.family)
+    for family in FAMILIES:
+        trained_on = {s for s, kept in zip(dataset.signatures, dataset.without_family(family), strict=True) if kept}
+        for signature in dataset.signatures:
+            origin = store.samples().get(signature, signature)
+            assert (signature in trained_on) == (owners[origin] != {family})
+
+
+@given(families=st.lists(FAMILY_SETS, min_size=1, max_size=20), held_out=st.sampled_from(["a", "b", "c", "d"]))
+def test_the_law_of_holding_out(dataset: Dataset, families: list[frozenset[str]], held_out: str) -> None:
+    """Whatever rows the families share: those of the held-out family alone go, and no others."""
+    kept = replace(dataset, families=tuple(families)).without_family(held_out)
+    assert kept.tolist() == [of_row != {held_out} for of_row in families]
+
+
+def test_a_sample_that_turns_up_in_a_model_is_a_row_of_that_model(own_store: Store) -> None:
+    """It belongs to both families, and is judged like any layer."""
+    signature = next(iter(own_store.samples()))
+    sequence = own_store.sequences([signature])[signature]
+    own_store.put_samples({s.signature: (s, sequence) for s in [elementwise(77)]})
+    _measure(own_store, elementwise(77))
+    _put(own_store, "newcomer", _chain(1, 77), family="new")
+    dataset = load_dataset(own_store, SYSTEM.name)
+    row = dataset.signatures.index(elementwise(77).signature)
+    assert "new" in dataset.families[row]
+    assert not dataset.sampled[row]
+
+
+def test_a_model_of_one_layer_is_that_layer(own_store: Store) -> None:
+    """Its measurement is of a layer, and other models that have the layer keep their row."""
+    _put(own_store, "one", _chain(1, 99), family="tiny")
+    _put(own_store, "two", _chain(2, 99), family="other")
+    _measure(own_store, elementwise(99), whole_model(_chain(2, 99)))
+    dataset = load_dataset(own_store, SYSTEM.name)
+    assert elementwise(99).signature in dataset.signatures
+    assert {"one", "two"} <= {model.name for model in dataset.models}
+
+
+def test_a_model_that_two_releases_lower_alike_counts_once(own_store: Store) -> None:
+    """The same layers and the same whole are one observation, however often they are stored."""
+    before = load_dataset(own_store, SYSTEM.name)
+    _put(own_store, "two", _chain(2, 99), family="tiny", lowering="release-1")
+    _put(own_store, "two", _chain(2, 99), family="tiny", lowering="release-2")
+    _measure(own_store, elementwise(99), whole_model(_chain(2, 99)))
+    assert len(load_dataset(own_store, SYSTEM.name).models) == len(before.models) + 1
+
+
+def test_only_complete_models_of_single_layers_are_judged(own_store: Store) -> None:
+    """A model with an unmeasured layer, one that was not run whole, or one cut coarser, is no row of models."""
+    _put(own_store, "incomplete", _chain(2, 101), family="tiny")
+    _measure(own_store, whole_model(_chain(2, 101)))
+    _put(own_store, "not-run", _chain(3, 102), family="tiny")
+    _measure(own_store, elementwise(102))
+    _put(own_store, "coarse", _chain(4, 103), family="tiny", granularity=2)
+    _measure(own_store, whole_model(_chain(2, 103)), whole_model(_chain(4, 103)))
+    assert {model.name for model in load_dataset(own_store, SYSTEM.name).models} == set(MEASURED)
+
+
+def test_the_noise_floor_is_the_error_between_repeats(dataset: Dataset) -> None:
+    """Ten sequences were measured again, 2% slower."""
+    assert len(dataset.repeats) == REPEATED
+    assert dataset.noise_floor() == pytest.approx(0.02)
+    assert replace(dataset, repeats=()).noise_floor() is None
+
+
+def test_the_fingerprint_names_the_data(dataset: Dataset, store: Store) -> None:
+    """Read again it is the same; another latency anywhere is another data set."""
+    assert load_dataset(store, SYSTEM.name).fingerprint == dataset.fingerprint
+    other = dataset.latencies_us.copy()
+    other[-1] *= 1.01
+    assert replace(dataset, latencies_us=other).fingerprint != dataset.fingerprint
+
+
+def test_too_little_data_is_refused(tmp_path: Path) -> None:
+    """The message says how much there is, how much is needed, and how to get it."""
+    store = Store(f"sqlite:///{tmp_path / 'small.db'}")
+    store.put_system(SYSTEM)
+    _measure(store, elementwise(8), elementwise(16))
+    with pytest.raises(
+        TrainingError, match=r"made\.up has 2 measured sequences and training needs 20: run `costmodel bench"
+    ):
+        load_dataset(store, SYSTEM.name)
+
+
+def test_an_unknown_system_is_refused(store: Store) -> None:
+    """The message names those that are known."""
+    with pytest.raises(UnknownSystemError, match=r"c5\.xlarge.*known here: made\.up"):
+        load_dataset(store, "c5.xlarge")
+
+
+def test_latencies_are_those_of_first_measurements(dataset: Dataset) -> None:
+    """A repeat shows how well a measurement repeats; it does not replace it."""
+    for first, second in dataset.repeats:
+        assert second == pytest.approx(1.02 * first)
+        assert np.isclose(dataset.latencies_us, first).any()
+
+
+def test_measurements_without_models_belong_to_no_family(tmp_path: Path, trained: Home) -> None:
+    """A machine that measured bricks only has rows and no families."""
+    models = corpus(trained.cache)
+    source, target = (Store(f"sqlite:///{tmp_path / name}.db") for name in ("source", "target"))
+    fill(source, [models["light_squeezenet"]], samples=0)
+    sequences = source.sequences(source.latencies_us(SYSTEM.name))
+    target.put_system(SYSTEM)
+    _measure(target, *sequences.values())
+    assert load_dataset(target, SYSTEM.name).all_families == ()

@@ -1,0 +1,192 @@
+"""Evaluation with families held out: the report, its honesty, and the intervals that it justifies."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from costmodel.composition import TYPICAL_CONSTRUCTION
+from costmodel.errors import TrainingError
+from costmodel.training.baselines import RooflineRegressor
+from costmodel.training.boosted import LightGBMRegressor
+from costmodel.training.dataset import Dataset
+from costmodel.training.evaluation import SPLIT, Evaluation, evaluate
+from costmodel.training.regressors import REGRESSORS
+from tests.synthetic import FAMILIES, MEASURED
+
+TOP = {"system", "split", "seeds", "noise_floor_mape", "predictors", "champion"}
+LAYER = {"mape", "within_10pct", "kendall_tau"}
+MODEL = {"mape", "within_5pct", "within_10pct", "kendall_tau", "interval_coverage"}
+CHEAP = {"roofline": lambda seed: RooflineRegressor()}
+
+
+@pytest.fixture(scope="module")
+def evaluation(dataset: Dataset) -> Evaluation:
+    """Of every regressor, with two seeds."""
+    return evaluate(dataset, seeds=(0, 1), jobs=2)
+
+
+@pytest.fixture(scope="module")
+def exact(dataset: Dataset) -> Dataset:
+    """A world in which every cost is twice its bound and a model is the sum of its layers: the roofline is perfect."""
+    latencies = 2 * dataset.bounds_us
+    models = tuple(replace(model, latency_us=float(latencies[model.rows].sum())) for model in dataset.models)
+    return replace(dataset, latencies_us=latencies, models=models)
+
+
+def _without_wholes(dataset: Dataset) -> Dataset:
+    return replace(dataset, models=())
+
+
+def test_the_report_has_the_keys_that_programs_lean_on(evaluation: Evaluation) -> None:
+    """Those of the contract, at every level, as JSON without NaN; fractions, not percent."""
+    report = json.loads(json.dumps(evaluation.report, allow_nan=False))
+    assert set(report) >= TOP
+    assert (report["system"], report["split"], report["seeds"]) == ("made.up", SPLIT, [0, 1])
+    assert report["noise_floor_mape"] == pytest.approx(0.02)
+    assert report["champion"] in report["predictors"]
+    for result in report["predictors"].values():
+        assert set(result["layer"]) == LAYER
+        assert set(result["model"]) == MODEL
+        shares = [result["layer"]["within_10pct"], *(result["model"][k] for k in MODEL - {"mape", "kendall_tau"})]
+        assert all(0 <= share <= 1 for share in shares)
+        assert all(-1 <= result[part]["kendall_tau"] <= 1 for part in ("layer", "model"))
+        assert all(result[part]["mape"] > 0 for part in ("layer", "model"))
+
+
+def test_baselines_are_listed_like_the_others(evaluation: Evaluation) -> None:
+    """FLOPs, roofline, additive operator count and nearest neighbour stand beside the regressor, on the same rows."""
+    assert set(evaluation.report["predictors"]) == {"lightgbm", "flops", "roofline", "operator_count", "nearest"}
+    assert set(evaluation.calibrations) == set(evaluation.report["predictors"])
+
+
+def test_the_champion_has_the_smallest_error_over_models(evaluation: Evaluation) -> None:
+    """A mean operator cost is hopeless in the made-up world; what learns the factors is not."""
+    errors = {name: result["model"]["mape"] for name, result in evaluation.report["predictors"].items()}
+    assert evaluation.report["champion"] == min(errors, key=errors.__getitem__)
+    assert errors["lightgbm"] < errors["flops"] < errors["operator_count"]
+
+
+def test_every_model_is_judged_by_what_has_not_seen_its_family(evaluation: Evaluation) -> None:
+    """The report lists each held-out model with both latencies, and each family with what it shares."""
+    for result in evaluation.report["predictors"].values():
+        assert {m["model"] for m in result["models"]} == set(MEASURED)
+        errors = [abs(m["predicted_us"] / m["latency_us"] - 1) for m in result["models"]]
+        assert result["model"]["mape"] == pytest.approx(np.mean(errors), rel=0.1)
+    facts = evaluation.report["families"]
+    assert set(facts) == set(FAMILIES)
+    assert all(0 < fact["shared_with_other_families"] < 0.5 for fact in facts.values())
+
+
+def test_the_same_seeds_give_the_same_report(dataset: Dataset, evaluation: Evaluation) -> None:
+    """However many families are evaluated at once."""
+    again = evaluate(dataset, seeds=(0, 1), jobs=1)
+    assert again.report == evaluation.report
+    assert again.calibrations == evaluation.calibrations
+
+
+class _Spy:
+    """Notes which rows each fit was given; the first column holds the number of the row."""
+
+    def __init__(self) -> None:
+        self.fitted: list[set[int]] = []
+
+    def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
+        self.fitted.append(set(features[:, 0].astype(int).tolist()))
+        return self
+
+    def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:
+        return bounds_us
+
+
+def test_a_regressor_never_sees_what_it_is_judged_on(dataset: Dataset) -> None:
+    """One fit for each family, none with a row that only that family has, sampled around its sequences or not."""
+    numbered = dataset.features.copy()
+    numbered[:, 0] = np.arange(len(dataset))
+    spy = _Spy()
+    evaluate(replace(dataset, features=numbered), seeds=(0,), predictors={"spy": lambda seed: spy})
+    assert len(spy.fitted) == len(FAMILIES)
+    for family, rows in zip(FAMILIES, spy.fitted, strict=True):
+        own = {row for row, families in enumerate(dataset.families) if families == {family}}
+        assert {bool(dataset.sampled[row]) for row in own} == {True, False}
+        assert rows == set(range(len(dataset))) - own
+
+
+def test_a_perfect_regressor_has_no_error(exact: Dataset) -> None:
+    """MAPE 0, everything within 5%, every order right, no width."""
+    evaluation = evaluate(exact, seeds=(0,), predictors=CHEAP)
+    result = evaluation.report["predictors"]["roofline"]
+    perfect = {"mape": 0, "within_5pct": 1, "within_10pct": 1, "kendall_tau": 1}
+    assert {key: result["layer"][key] for key in LAYER} == pytest.approx({k: perfect[k] for k in LAYER}, abs=1e-6)
+    assert {key: result["model"][key] for key in perfect} == pytest.approx(perfect, abs=1e-6)
+    assert evaluation.calibrations["roofline"].half_width == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_intervals_cover_where_errors_are_alike(exact: Dataset, noise: float) -> None:
+    """With noise of one kind in all families, all but the strangest of six models lie inside their intervals.
+
+    Six is what there is: an interval that was calibrated on five others covers with a probability of 5/6.
+    """
+    latencies = exact.latencies_us * np.exp(np.random.default_rng(0).normal(0, noise, len(exact)))
+    models = tuple(
+        replace(model, latency_us=float(latencies[model.rows].sum()) * factor)
+        for model, factor in zip(exact.models, (0.97, 1.02, 1.03, 0.98, 1.01, 0.99), strict=True)
+    )
+    noisy = replace(exact, latencies_us=latencies, models=models)
+    evaluation = evaluate(noisy, seeds=(0,), predictors=CHEAP, level=0.9)
+    assert evaluation.report["predictors"]["roofline"]["model"]["interval_coverage"] >= 5 / 6
+    assert evaluation.calibrations["roofline"].uncertainty.construction == pytest.approx(0.03, rel=0.02)
+
+
+def test_without_whole_models_layers_decide(exact: Dataset) -> None:
+    """What was not run whole is not judged whole: the numbers are null, and the champion is best over layers."""
+    predictors: Mapping[str, Any] = {"flops": REGRESSORS["flops"], **CHEAP}
+    evaluation = evaluate(_without_wholes(exact), seeds=(0,), predictors=predictors)
+    assert set(evaluation.report["predictors"]["roofline"]["model"].values()) == {None}
+    assert evaluation.report["champion"] == "roofline"
+    assert evaluation.calibrations["roofline"].uncertainty.construction == TYPICAL_CONSTRUCTION
+
+
+def test_a_family_that_has_samples_only_is_tolerated(dataset: Dataset) -> None:
+    """Its sequences may have failed where the samples around them did not."""
+    only_samples = tuple(
+        frozenset({"ghost"}) if sampled else families
+        for families, sampled in zip(dataset.families, dataset.sampled, strict=True)
+    )
+    report = evaluate(replace(dataset, families=only_samples), seeds=(0,), predictors=CHEAP).report
+    assert report["families"]["ghost"] == {"sequences": 0, "shared_with_other_families": 0.0}
+
+
+def test_two_families_are_too_few(dataset: Dataset) -> None:
+    """The message says how many there must be."""
+    two = tuple(frozenset({"a"}) if i % 2 else frozenset({"b"}) for i in range(len(dataset)))
+    with pytest.raises(TrainingError, match="needs 3, not 2"):
+        evaluate(replace(dataset, families=two, models=()), predictors=CHEAP)
+
+
+def test_families_that_share_everything_cannot_be_held_out(dataset: Dataset) -> None:
+    """There is no row that says how well an unseen family is predicted: an error, not a number."""
+    shared = (frozenset({"a", "b", "c"}),) * len(dataset)
+    with pytest.raises(TrainingError, match="none can be left out"):
+        evaluate(replace(dataset, families=shared, models=()), predictors=CHEAP)
+
+
+def test_progress_is_told(exact: Dataset) -> None:
+    """Before each predictor, and at the end."""
+    told: list[tuple[int, int, str]] = []
+    evaluate(exact, seeds=(0,), predictors=CHEAP, progress=lambda *what: told.append(what))
+    assert told == [(0, 1, "roofline"), (1, 1, "")]
+
+
+def test_more_certainty_is_wider(dataset: Dataset) -> None:
+    """At a higher level every width of the calibration is at least as large."""
+    low, high = (
+        evaluate(dataset, seeds=(0,), predictors={"lightgbm": LightGBMRegressor}, level=level).calibrations["lightgbm"]
+        for level in (0.5, 0.95)
+    )
+    assert low.half_width < high.half_width
+    assert low.uncertainty.construction <= high.uncertainty.construction

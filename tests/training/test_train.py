@@ -1,0 +1,126 @@
+"""Training as a whole: evaluated, fitted on everything, saved, put in charge, recorded."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+
+from costmodel.decomposition import decompose, whole_model
+from costmodel.errors import TrainingError, UnknownSystemError
+from costmodel.features.bound import bound_us
+from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.home import Home
+from costmodel.store import Store
+from costmodel.training.artefact import champion_of, load_bundle
+from costmodel.training.dataset import Dataset
+from costmodel.training.train import TrainReport, train
+from tests.fakes import elementwise
+from tests.synthetic import MLFLOW_DEPRECATION, SYSTEM, made_up_measurement, put_tracking_store
+
+pytestmark = pytest.mark.filterwarnings(MLFLOW_DEPRECATION)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """An empty home with a tracking store."""
+    home = Home(tmp_path_factory.mktemp("train"))
+    home.data.mkdir()
+    put_tracking_store(tmp_path_factory.getbasetemp(), home.tracking)
+    return home
+
+
+@pytest.fixture(scope="module")
+def report(home: Home, store: Store) -> TrainReport:
+    """Of one training run that is recorded."""
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+    return train(store, SYSTEM.name, home.bundles, tracking=home.tracking, seeds=(3, 4))
+
+
+def test_the_new_regressor_answers(home: Home, report: TrainReport, dataset: Dataset) -> None:
+    """It is the champion, complete, and says what it was trained on."""
+    assert champion_of(home.bundles, SYSTEM.name) == report.path
+    bundle = load_bundle(report.path)
+    assert (bundle.name, bundle.version, bundle.system) == ("lightgbm", report.version, SYSTEM.name)
+    assert bundle.facts["rows"] == report.rows == len(dataset)
+    assert bundle.facts["data_fingerprint"] == dataset.fingerprint
+    assert bundle.facts["seeds"] == [3, 4]
+    assert np.array_equal(bundle.lower, dataset.features.min(axis=0))
+    assert np.array_equal(bundle.upper, dataset.features.max(axis=0))
+
+
+def test_the_calibration_is_that_of_the_evaluation(report: TrainReport) -> None:
+    """Intervals come from held-out families, not from the rows that the regressor has seen."""
+    calibration = load_bundle(report.path).calibration
+    assert calibration.level == 0.9
+    assert calibration.half_width > 0.02
+    assert calibration.uncertainty.scale >= 1
+    assert 0 < calibration.uncertainty.construction <= 0.03 + 1e-9
+
+
+def test_the_run_is_recorded(home: Home, report: TrainReport) -> None:
+    """With the metrics of every predictor, the fingerprints of data and schema, and the bundle itself."""
+    client = MlflowClient(tracking_uri=f"sqlite:///{home.tracking / 'mlflow.db'}")
+    assert report.run_id is not None
+    run = client.get_run(report.run_id)
+    expected = report.evaluation["predictors"]["lightgbm"]["model"]["mape"]
+    assert run.data.metrics["lightgbm.model.mape"] == expected
+    assert "roofline.layer.mape" in run.data.metrics
+    assert run.data.metrics["noise_floor_mape"] == pytest.approx(0.02)
+    assert run.data.tags["version"] == report.version
+    assert run.data.params["objective"] == "regression_l1"
+    assert {f.path for f in client.list_artifacts(report.run_id)} == {"artefact", "evaluation.json"}
+
+
+def test_the_report_is_json(report: TrainReport) -> None:
+    """What `costmodel train --json` prints has no NaN and no path objects."""
+    document = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert document["predictor"] == {"name": "lightgbm", "version": report.version}
+    assert document["evaluation"]["champion"] in document["evaluation"]["predictors"]
+    assert document["warnings"] == list(report.warnings)
+
+
+def test_a_record_that_fails_costs_a_warning_not_the_regressor(tmp_path: Path, store: Store) -> None:
+    """An unreachable tracking store does not throw away what was trained."""
+    (tmp_path / "mlruns").touch()
+    report = train(store, SYSTEM.name, tmp_path / "regressors", tracking=tmp_path / "mlruns", seeds=(0,))
+    assert report.run_id is None
+    assert any("is not in MLflow" in warning for warning in report.warnings)
+    assert champion_of(tmp_path / "regressors", SYSTEM.name) == report.path
+
+
+def test_a_baseline_that_does_better_is_a_warning(tmp_path: Path) -> None:
+    """Where every cost is twice its bound exactly, the roofline wins, and whoever trains is told so."""
+    store = Store(f"sqlite:///{tmp_path / 'exact.db'}")
+    store.put_system(SYSTEM)
+    for number, family in enumerate(["a", "b", "c"] * 10):
+        kind = TensorType("float32", (1000 * number + 8,))
+        relu = Layer("relu", "Relu", "", 6, {}, ("x",), ("y",))
+        graph = LayerGraph((relu,), {"x": kind, "y": kind}, {}, ("x",), ("y",), 17)
+        sequence = whole_model(graph)
+        store.put_model(decompose(f"{family}{number}", graph), sequence, digest="", family=family, lowering="x")
+        measured = made_up_measurement(sequence.signature, 2 * bound_us(sequence, SYSTEM))
+        store.put_measurement(SYSTEM.name, measured, sequence)
+    report = train(store, SYSTEM.name, tmp_path / "regressors", tracking=None, seeds=(0,))
+    assert report.evaluation["champion"] != "lightgbm"
+    assert any("does better than lightgbm" in warning for warning in report.warnings)
+
+
+def test_too_little_data_leaves_the_champion_in_charge(tmp_path: Path, home: Home, report: TrainReport) -> None:
+    """An error before anything is written."""
+    store = Store(f"sqlite:///{tmp_path / 'small.db'}")
+    store.put_system(SYSTEM)
+    store.put_measurement(SYSTEM.name, made_up_measurement(elementwise(8).signature, 5.0), elementwise(8))
+    with pytest.raises(TrainingError):
+        train(store, SYSTEM.name, home.bundles, tracking=None)
+    assert champion_of(home.bundles, SYSTEM.name) == report.path
+    assert len(list((home.bundles / SYSTEM.name).iterdir())) == 2
+
+
+def test_an_unknown_system_is_not_trained(tmp_path: Path, store: Store) -> None:
+    """Nothing of one system answers for another, and nothing is written."""
+    with pytest.raises(UnknownSystemError):
+        train(store, "other", tmp_path, tracking=None)
+    assert list(tmp_path.iterdir()) == []
