@@ -22,7 +22,7 @@ HOMES = {
     "onnxmltools": {"training/boosted.py"},
     "mlflow": {"training/tracking.py"},
     "sklearn": {"training/baselines.py"},
-    "sqlalchemy": {"costmodel/store.py"},
+    "sqlalchemy": {"costmodel/database.py", "costmodel/store.py"},
     "pyarrow": {"costmodel/transfer.py"},
     "typer": {f"costmodel/cli/{path.name}" for path in (ROOT / "costmodel" / "cli").glob("*.py")},
     "rich": {"costmodel/cli/output.py"},

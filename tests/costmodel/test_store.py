@@ -18,6 +18,7 @@ from onnx import ModelProto
 from sqlalchemy import MetaData, create_engine, event
 from sqlalchemy.engine import Engine
 
+from costmodel.database import FORMAT_VERSION
 from costmodel.decomposition import Decomposition, decompose, whole_model
 from costmodel.errors import MissingExtraError, StoreError, UnknownSystemError
 from costmodel.graph import LayerGraph
@@ -25,7 +26,7 @@ from costmodel.measurement import Measurement
 from costmodel.model import read_model
 from costmodel.runtimes import RuntimeSettings
 from costmodel.sequence import LayerSequence
-from costmodel.store import FORMAT_VERSION, Store, StoredPiece
+from costmodel.store import Store, StoredPiece
 from tests.fakes import HOST, FakeRuntime, elementwise, fake_system, measured
 
 POSTGRES = os.environ.get("COSTMODEL_TEST_POSTGRES")
@@ -369,7 +370,7 @@ class TestUnusable:
         """Who waited long enough learns that another process has it."""
         url = f"sqlite:///{file}"
         store = Store(url)
-        monkeypatch.setattr("costmodel.store._BUSY_SECONDS", 0)
+        monkeypatch.setattr("costmodel.database._BUSY_SECONDS", 0)
         with raw(url) as database:
             database.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="another process keeps it busy"):

@@ -1,0 +1,92 @@
+"""The command line, run in this process as a shell would run it, in a home of its own."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costmodel.cli import main
+from costmodel.home import Home
+from tests.synthetic import copied, put_tracking_store, trained_home
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind.
+
+    Attributes:
+        code: Exit code.
+        out: Standard output.
+        err: Standard error.
+    """
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on standard output; fails if there is anything else."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    @property
+    def sentence(self) -> str:
+        """The one line of an error; fails if there is anything else, or no error."""
+        assert self.code == 1
+        assert self.out == ""
+        (line,) = self.err.splitlines()
+        assert line.startswith("costmodel: ")
+        assert "Traceback" not in line
+        return line
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(scope="session")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with a filled store, a champion and a tracking store; commands that only read may share it."""
+    trained = trained_home(tmp_path_factory.getbasetemp() / "trained-home")
+    home = copied(trained, tmp_path_factory.mktemp("cli") / "home")
+    put_tracking_store(tmp_path_factory.getbasetemp(), home.tracking)
+    return home
+
+
+@pytest.fixture
+def own(ready: Home, tmp_path: Path) -> Home:
+    """A copy of it, for a command that writes."""
+    return copied(ready, tmp_path / "home")
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Run]:
+    """Runs a command: run(home, "predict", "model.onnx"); the home may be a folder that is not there yet.
+
+    The lock of the host is a file in the folder of temporary files: these commands have one of their own, so that
+    they neither wait for a benchmark of the user's nor disturb it more than they must.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path))
+        patch.delenv("COSTMODEL_STORE", raising=False)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        patch.setenv("COLUMNS", "80")
+
+        def run(home: Home | Path, *arguments: object) -> Done:
+            patch.setenv("COSTMODEL_HOME", str(home.root if isinstance(home, Home) else home))
+            patch.setattr(sys, "argv", ["costmodel", *map(str, arguments)])
+            capfd.readouterr()
+            with pytest.raises(SystemExit) as stopped:
+                main()
+            code = stopped.value.code
+            return Done(code if isinstance(code, int) else 0, *capfd.readouterr())
+
+        yield run

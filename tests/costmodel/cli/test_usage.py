@@ -1,0 +1,124 @@
+"""What holds for every command: help, documentation, wrong usage."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costmodel.cli.options import parse_shapes
+from tests.costmodel.cli.conftest import Run
+
+README = Path(__file__).parents[3] / "README.md"
+COMMANDS = ("bench", "decompose", "predict", "systems", "train", "evaluate", "tour", "export", "import")
+
+
+def test_help_lists_every_command(run: Run, tmp_path: Path) -> None:
+    """Each with a description that fits its line, not cut off with dots."""
+    done = run(tmp_path, "--help")
+    assert done.code == 0
+    listed = re.findall(r"^  (\w+) {2,}(.+)$", done.out.partition("Commands:")[2], re.MULTILINE)
+    assert {name for name, _ in listed} == set(COMMANDS)
+    assert [text for _, text in listed if not text.endswith(".") or text.endswith("...")] == []
+
+
+def test_every_command_is_in_the_readme(run: Run, tmp_path: Path) -> None:
+    """What `costmodel --help` lists, a newcomer finds in the README with its name."""
+    listed = re.findall(r"^  (\w+) {2,}", run(tmp_path, "--help").out.partition("Commands:")[2], re.MULTILINE)
+    text = README.read_text()
+    assert [name for name in listed if f"costmodel {name}" not in text] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_and_speaks_json(run: Run, tmp_path: Path, command: str) -> None:
+    """`--help` on each, `--json` on each."""
+    done = run(tmp_path, command, "--help")
+    assert done.code == 0
+    assert "--json" in done.out
+    assert "--no-partial" not in done.out
+
+
+def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
+    """`costmodel` alone prints the help, and is wrong usage."""
+    done = run(tmp_path)
+    assert done.code == 2
+    assert "Commands:" in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fly"],
+        ["predict"],
+        ["predict", "light", "--fast"],
+        ["predict", "light", "--granularity", "0"],
+        ["predict", "light", "--granularity", "many"],
+        ["predict", "light", "--compose", "fastest"],
+        ["predict", "light", "--shape", "data"],
+        ["predict", "light", "--shape", "data=1,x"],
+        ["predict", "light", "--threads", "0"],
+        ["bench", "--level", "extreme"],
+        ["bench", "--budget", "soon"],
+        ["bench", "--budget", "-3s"],
+        ["bench", "--samples", "-1"],
+        ["decompose", "light", "--level", "extreme"],
+        ["decompose", "light", "--decoys", "3"],
+        ["tour", "--budget", "soon"],
+        ["train", "--seeds", "0"],
+        ["evaluate", "extra"],
+        ["export"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_2(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    """With the usage and a sentence on standard error, nothing on standard output, and nothing done."""
+    done = run(tmp_path / "home", *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert "Usage: " in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "home" / "data" / "costmodel.db").exists()
+
+
+def test_wrong_usage_says_what_is_right(run: Run, tmp_path: Path) -> None:
+    """The choices there are, or how to write it."""
+    for arguments, hint in (
+        (["predict", "light", "--compose", "fastest"], "sequential, parallel"),
+        (["decompose", "light", "--level", "extreme"], "none, basic, extended, all"),
+        (["bench", "--budget", "soon"], "90s, 10m or 1h"),
+        (["predict", "light", "--shape", "data"], "input=1,3,224,224"),
+        (["decompose", "light", "--decoys", "3"], "--out"),
+    ):
+        assert hint in run(tmp_path, *arguments).err
+
+
+def test_shapes_are_read() -> None:
+    """Several inputs, each with its own; a name may hold an equals sign."""
+    assert parse_shapes(["x=1,3,224,224", "a=b=2"]) == {"x": (1, 3, 224, 224), "a=b": (2,)}
+    assert parse_shapes(None) == {}
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    """`python -m costmodel` is `costmodel`, in a process of its own: the sentence, exit 1, no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "costmodel", "predict", "no-such.onnx", "--system", "made.up"],
+        capture_output=True, text=True, check=False, env={"COSTMODEL_HOME": str(tmp_path), "PATH": ""},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("costmodel: ")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    """`costmodel systems | head -0` ends quietly."""
+    for option in ([], ["--json"]):
+        with subprocess.Popen(
+            [sys.executable, "-m", "costmodel", "systems", *option],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"COSTMODEL_HOME": str(tmp_path)},
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == ""
+        assert process.returncode == 0
