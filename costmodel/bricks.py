@@ -11,15 +11,15 @@ from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from costmodel.blocked import is_blocked, portable
-from costmodel.constants import data_type_of
 from costmodel.decomposition import Decomposition
 from costmodel.errors import BrickError
 from costmodel.network import build_network, value_name, weight_indices
 from costmodel.operators import opset_for
 from costmodel.sequence import LayerSequence
+from costmodel.synthesis import synthetic
 
 __all__ = ["MANIFEST", "PRIVATE", "brick_network", "is_brick_folder", "read_bricks", "write_bricks"]
 
@@ -27,7 +27,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PRIVATE = "private.json"
 _SEQUENCE_KEY = "costmodel.sequence"
-_FILL = 0.01
+_WRITTEN_BYTES = 1024
 _CONSTANT_OF_SHAPE_OPSET = 9
 
 
@@ -39,22 +39,25 @@ def brick_network(sequence: LayerSequence) -> onnx.ModelProto:
     """
     plain = portable(sequence)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in plain.layers])
-    network = build_network(plain, weights=list(_fills(plain, opset)))
+    network = build_network(plain, weights=list(_weights(plain, opset)))
     helper.set_model_props(network, {_SEQUENCE_KEY: sequence.text})
     return network
 
 
-def _fills(sequence: LayerSequence, opset: int) -> Iterable[TensorProto | NodeProto]:
+def _weights(sequence: LayerSequence, opset: int) -> Iterable[TensorProto | NodeProto]:
+    """Small weights as they are, for they may say a shape or an index; larger ones filled with their first value."""
     for index in weight_indices(sequence):
-        kind = sequence.values[index].type
+        kind, values = sequence.values[index].type, synthetic(sequence, index)
+        if kind.nbytes <= _WRITTEN_BYTES:
+            yield numpy_helper.from_array(values, value_name(index))
+            continue
         shape = helper.make_tensor(f"shape{index}", TensorProto.INT64, [len(kind.shape)], list(kind.shape))
-        value = 1 if kind.dtype != "bool" and "int" in kind.dtype else _FILL
+        fill = numpy_helper.from_array(values.flat[:1].reshape([1] * len(kind.shape)), f"fill{index}")
         yield shape
         if opset >= _CONSTANT_OF_SHAPE_OPSET:
-            fill = helper.make_tensor("", data_type_of(kind.dtype), [1], [value])
+            fill.dims[:] = [1]
             yield helper.make_node("ConstantOfShape", [shape.name], [value_name(index)], value=fill)
         else:
-            fill = helper.make_tensor(f"fill{index}", data_type_of(kind.dtype), [1] * len(kind.shape), [value])
             yield fill
             yield helper.make_node("Tile", [fill.name, shape.name], [value_name(index)])
 

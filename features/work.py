@@ -84,7 +84,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     return Work(
         multiply_flops=multiply,
         other_flops=_other_flops(layer, inputs, outputs, multiply > 0),
-        scalar_calls=float(sum(t.elements for t in outputs)) if layer.op_type in _SCALAR else 0.0,
+        scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
         weight_bytes=weights_read,
         output_bytes=written,
@@ -102,6 +102,7 @@ _TRANSCENDENTAL = {
 _TRANSCENDENTAL_FLOPS = 10.0
 # ONNX Runtime computes these with std::pow for each element: ten times an exponential's time and more.
 _SCALAR = {"Pow", "LRN"}
+_EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _PER_INPUT = {
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
     "GlobalAveragePool", "GlobalMaxPool", "ArgMax", "ArgMin", "TopK", "CumSum", "NonZero", "LpNormalization",
@@ -113,6 +114,12 @@ _NORMALISATIONS = {
 }  # fmt: skip
 
 Types = Sequence[TensorType | None]
+
+
+def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
+    if layer.op_type == "Pow":
+        return sequence.values[layer.inputs[1]].data not in _EXPONENTS_AS_PRODUCTS
+    return layer.op_type in _SCALAR
 
 
 def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contracts: bool) -> float:

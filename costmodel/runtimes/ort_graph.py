@@ -8,7 +8,7 @@ from onnx import AttributeProto, ModelProto, NodeProto
 
 from costmodel.attributes import captured_names, encode
 from costmodel.blocked import BLOCKED_DOMAIN
-from costmodel.constants import data_of
+from costmodel.constants import chosen_by, data_of, scalar_of
 from costmodel.errors import LoweringError
 from costmodel.graph import Attributes, Layer, LayerGraph, TensorType
 from costmodel.inference import infer_model
@@ -69,7 +69,8 @@ def canonical_graph(
         raise LoweringError(f"{name}: no shape is known for {', '.join(sorted(holes))}; give fixed shapes with --shape")
     shapes.check(name)
 
-    constants = {t.name: data_of(t) for t in lowered.graph.initializer}
+    choosing = chosen_by(nodes)
+    constants = {t.name: scalar_of(t) if t.name in choosing else data_of(t) for t in lowered.graph.initializer}
     namer = _Namer(source, origins)
     trace = Trace(source)
     layers = tuple(_layer(node, shapes, origins, trace, namer, opset) for node in nodes)

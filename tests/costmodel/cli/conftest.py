@@ -1,55 +1,19 @@
 """The command line, run in this process as a shell would run it, in a home of its own."""
 
-import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from costmodel.cli import main
 from costmodel.home import Home
+from tests.shell import Done, Run
 from tests.synthetic import copied, put_tracking_store, trained_home
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left behind.
-
-    Attributes:
-        code: Exit code.
-        out: Standard output.
-        err: Standard error.
-    """
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """The one JSON document on standard output; fails if there is anything else."""
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-    @property
-    def sentence(self) -> str:
-        """The one line of an error; fails if there is anything else, or no error."""
-        assert self.code == 1
-        assert self.out == ""
-        (line,) = self.err.splitlines()
-        assert line.startswith("costmodel: ")
-        assert "Traceback" not in line
-        return line
-
-
-Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +33,7 @@ def own(ready: Home, tmp_path: Path) -> Home:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Run]:
-    """Runs a command: run(home, "predict", "model.onnx"); the home may be a folder that is not there yet.
+    """Runs a command, such as run(home, "predict", "model.onnx"), in a home that may not be there yet.
 
     The lock of the host is a file in the folder of temporary files: these commands have one of their own, so that
     they neither wait for a benchmark of the user's nor disturb it more than they must.

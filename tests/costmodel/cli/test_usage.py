@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costmodel.cli.options import parse_shapes
-from tests.costmodel.cli.conftest import Run
+from tests.shell import Run
 
 README = Path(__file__).parents[3] / "README.md"
 COMMANDS = ("bench", "decompose", "predict", "systems", "train", "evaluate", "tour", "export", "import")

@@ -1,0 +1,178 @@
+"""`costmodel predict`: documents for programs, tables for people, and models whose names are strange."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import ModelProto
+
+from costmodel.home import Home
+from tests.shell import Run
+from tests.synthetic import SYSTEM
+
+KEYS = [
+    "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
+    "coverage", "layers", "predictor", "warnings",
+]  # fmt: skip
+
+
+@pytest.fixture
+def predict(run: Run, ready: Home) -> Run:
+    """Runs `costmodel predict` for the made-up system."""
+    return lambda *arguments: run(ready, "predict", *arguments, "--system", SYSTEM.name)
+
+
+@pytest.fixture
+def resnet(light_models: Mapping[str, Path]) -> Path:
+    """A model that was not measured."""
+    return light_models["resnet50"]
+
+
+def test_one_model_is_one_document(predict: Run, resnet: Path) -> None:
+    """With the keys of the contract in their order, and nothing else on standard output."""
+    document = predict(resnet, "--json").document
+    assert list(document) == KEYS
+    assert document["model"] == "light_resnet50"
+    assert sum(document["coverage"].values()) == pytest.approx(1)
+    low, high = document["interval_us"]
+    assert low < document["latency_us"] < high
+
+
+def test_several_models_are_one_document_too(predict: Run, light_models: Mapping[str, Path]) -> None:
+    """Files, names of corpora, folders, in the order given; each as if it were alone."""
+    documents = predict(light_models["vgg19"], "light_squeezenet", "--json").document["models"]
+    assert [d["model"] for d in documents] == ["light_vgg19", "light_squeezenet"]
+    assert documents[0] == predict(light_models["vgg19"], "--json").document
+    assert len(predict("light", "--json").document["models"]) == 9
+
+
+def test_models_of_the_same_file_name_are_both_priced(
+    predict: Run, light_models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Neither takes the other's place: they go by their paths."""
+    for name in ("vgg19", "squeezenet"):
+        (tmp_path / name).mkdir()
+        shutil.copy(light_models[name], tmp_path / name / "model.onnx")
+    paths = [tmp_path / name / "model.onnx" for name in ("vgg19", "squeezenet")]
+    documents = predict(*paths, "--json").document["models"]
+    assert [d["model"] for d in documents] == [str(path) for path in paths]
+    assert documents[0]["latency_us"] > 10 * documents[1]["latency_us"]
+
+
+def test_options_reach_the_estimate(predict: Run, resnet: Path) -> None:
+    """Granularity, composition, and whether measurements count."""
+    plain = predict(resnet, "--json").document
+    coarse = predict(resnet, "-G", "3", "--compose", "parallel", "--json").document
+    assert (coarse["granularity"], coarse["composition"]) == (3, "parallel")
+    assert coarse["coverage"]["measured"] == 0
+    predicted = predict(resnet, "--predict-all", "--json").document
+    assert plain["coverage"]["measured"] > predicted["coverage"]["measured"] == 0
+
+
+def test_batch_and_shape(predict: Run, parse: Callable[..., ModelProto], tmp_path: Path) -> None:
+    """A symbolic batch is 1 unless it is given; any other open dimension must be, and the error names it."""
+    relu = parse("(float[N, 16, T] x) => (float[N, 16, T] y) { y = Relu(x) }")
+    onnx.save(relu, tmp_path / "relu.onnx")
+    assert "T" in predict(tmp_path / "relu.onnx").sentence
+    one = predict(tmp_path / "relu.onnx", "--shape", "x=1,16,5000", "--json").document
+    many = predict(tmp_path / "relu.onnx", "--shape", "x=64,16,5000", "--json").document
+    assert many["latency_us"] > one["latency_us"]
+    assert "y" in predict(tmp_path / "relu.onnx", "--shape", "y=1,16,8").sentence
+
+
+def test_a_system_without_data_says_how_to_get_some(run: Run, ready: Home, resnet: Path, tmp_path: Path) -> None:
+    """Named or not, in a home with data or in a new one."""
+    for home, options in ((ready, ["--system", "c5.xlarge"]), (tmp_path / "new", ["--system", "x"]), (ready, [])):
+        assert "run `costmodel bench --system" in run(home, "predict", resnet, *options).sentence
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "", "..", ".hidden", "con", "NUL.txt", "naïve", "two words", "$(rm -rf)", "x" * 65, "a\nb", "a;b"]
+)
+def test_odd_system_names_are_refused(run: Run, ready: Home, name: str) -> None:
+    """Before anything is looked up or written under them."""
+    for command in (["predict", "light"], ["train"], ["evaluate"], ["export", "x.parquet"], ["bench"]):
+        assert "cannot name a system" in run(ready, *command, f"--system={name}").sentence
+    assert {path.name for path in ready.bundles.iterdir()} == {SYSTEM.name}
+
+
+def test_holes_are_refused_unless_a_part_will_do(run: Run, own: Home, resnet: Path) -> None:
+    """Without a regressor: the error names layers, the partial answer warns of them."""
+    shutil.rmtree(own.bundles)
+    arguments = ("predict", resnet, "--system", SYSTEM.name)
+    assert "layers without a cost on made.up: " in run(own, *arguments).sentence
+    done = run(own, *arguments, "--partial", "--json")
+    sources = [layer["source"] for layer in done.document["layers"]]
+    assert {"measured", "unpriced"} == set(sources)
+    (warning,) = done.document["warnings"]
+    assert warning.startswith(f"{sources.count('unpriced')} layers have no cost and count as 0")
+
+
+def test_an_artefact_of_another_schema_is_refused(run: Run, own: Home, resnet: Path) -> None:
+    """A regressor of an older costmodel does not answer wrongly: it does not answer."""
+    (card,) = own.bundles.rglob("card.json")
+    card.write_text(re.sub(r'"schema_fingerprint": "\w+"', '"schema_fingerprint": "0000"', card.read_text()))
+    assert "train again with `costmodel train`" in run(own, "predict", resnet, "--system", SYSTEM.name).sentence
+
+
+def test_people_see_the_total_its_sources_and_the_dearest_layers(predict: Run, resnet: Path) -> None:
+    """In 80 columns, each row on its line; notes go to standard error."""
+    done = predict(resnet)
+    lines = done.out.splitlines()
+    assert lines[0] == "light_resnet50 on made.up"
+    assert re.search(r"latency +\S+ ms +90% interval \S+ ms to \S+ ms", lines[1])
+    assert any(re.search(r"made of +\d+% measured, \d+% predicted", line) for line in lines)
+    assert max(map(len, lines)) <= 80
+    table = lines[lines.index("") + 1 :]
+    assert len(table) == 9
+    assert re.fullmatch(r"dearest layers +operator +source +latency +share *", table[0])
+    assert all(re.fullmatch(r"\S+ +\w+ +(measured|predicted|extrapolated) +\S+ ms +\S+%", row) for row in table[1:])
+    assert done.err.startswith("note: ")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_many_models_are_a_table(predict: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """A row each, in whatever width."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = predict("light").out.splitlines()
+    assert len(lines) == 10
+    assert max(map(len, lines)) <= columns
+    assert all(line.startswith("light_") for line in lines[1:])
+
+
+STRANGE = "[bold]x[/bold][/red] :smile: \x1b[31m\x07 [0]"
+
+
+def test_names_are_never_markup_or_control_codes(
+    predict: Run, parse: Callable[..., ModelProto], tmp_path: Path
+) -> None:
+    """A model from a stranger cannot colour, clear or crash the terminal that it is priced on."""
+    path = tmp_path / "[green]m[/x] :bomb:.onnx"
+    model = parse("(float[1, 64, 28, 28] x) => (float[1, 64, 28, 28] y) { y = Relu(x) }")
+    model.graph.node[0].name = STRANGE
+    onnx.save(model, path)
+    done = predict(path)
+    assert done.code == 0
+    assert done.out.splitlines()[0] == "[green]m[/x] :bomb: on made.up"
+    assert "[bold]x[/bold][/red] :smile: ?[31m? [0]"[:39] in done.out
+    assert "\x1b" not in done.out + done.err
+    assert predict(path, "--json").document["layers"][0]["name"] == STRANGE
+    error = predict(tmp_path / "\x1b[2Jnone.onnx").sentence
+    assert "\x1b" not in error
+
+
+def test_a_store_of_another_place_is_used(run: Run, ready: Home, resnet: Path, tmp_path: Path) -> None:
+    """By option or by variable; the regressors are those of the home."""
+    arguments = ("predict", resnet, "--system", SYSTEM.name, "--json")
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    assert "none is known yet" in run(ready, *arguments, "--store", url).sentence
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSTMODEL_STORE", url)
+        assert "none is known yet" in run(ready, *arguments).sentence
+    assert json.loads(run(tmp_path / "new", *arguments, "--partial", "--store", ready.store_url).out)
+    (tmp_path / "notes.txt").write_text("not a store, but a text that is long enough to be taken for one" * 20)
+    assert "it is not a database" in run(ready, *arguments, "--store", f"sqlite:///{tmp_path / 'notes.txt'}").sentence

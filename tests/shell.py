@@ -1,0 +1,42 @@
+"""A command of `costmodel` as a shell would see it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Done", "Run"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind.
+
+    Attributes:
+        code: Exit code.
+        out: Standard output.
+        err: Standard error.
+    """
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on standard output; fails if there is anything else."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    @property
+    def sentence(self) -> str:
+        """The one line of an error; fails if there is anything else, or no error."""
+        assert (self.code, self.out) == (1, "")
+        (line,) = self.err.splitlines()
+        assert line.startswith("costmodel: ")
+        assert "Traceback" not in line
+        return line
+
+
+# Called with the home and the arguments.
+Run = Callable[..., Done]
