@@ -118,9 +118,12 @@ class CostModel:
         Raises:
             ModelError: The model cannot be read or lowered.
             HoleError: Layers have no cost and `partial` was not asked for.
+            ValueError: The model was read before, with its shapes, and others are given now.
         """
         if not isinstance(model, Model):
             model = read_model(model, batch=batch, shapes=shapes)
+        elif batch is not None or shapes is not None:
+            raise ValueError(f"{model.name} was read with its shapes fixed: give batch and shapes to read_model")
         return self._predictor.estimate(
             self.decompose(model, granularity),
             composition=composition,

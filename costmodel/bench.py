@@ -13,6 +13,7 @@ from costmodel.lock import measuring_lock
 from costmodel.measurement import (
     Measurement,
     Protocol,
+    capability_latency_us,
     is_data_dependent,
     measure,
     now,
@@ -130,6 +131,10 @@ class Bench:
             if known is None or not known.capabilities:
                 self.store.put_system(self.system)
             self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
+            # The stored value may be from a busy moment, and then every round would pass for a quiet one.
+            self._quiet_reference_us = min(
+                self.system.capabilities["reference_us"], capability_latency_us(self._reference, self._clock_ns)
+            )
             self._held = stack.pop_all()
         return self
 
@@ -192,7 +197,7 @@ class Bench:
         """Time one loaded network under this bench's protocol, without storing it."""
         before = circumstances()
         rounds, references, stable = measure(
-            runner, self._reference, self.system.capabilities["reference_us"], self._protocol, self._clock_ns
+            runner, self._reference, self._quiet_reference_us, self._protocol, self._clock_ns
         )
         return Measurement(
             signature=sequence.signature,

@@ -11,6 +11,7 @@ __all__ = [
     "Cost",
     "Uncertainty",
     "compose",
+    "counted",
     "critical_path",
     "half_width",
 ]
@@ -74,6 +75,21 @@ def critical_path(latencies_us: Sequence[float], needs: Sequence[Sequence[int]])
     return path[::-1]
 
 
+def counted(costs: Sequence[Cost], needs: Sequence[Sequence[int]], composition: str) -> list[int]:
+    """Positions of the sequences whose costs add up to the latency, in execution order.
+
+    Args:
+        costs: Of all sequences, in execution order.
+        needs: For each sequence the positions of those that it reads from.
+        composition: "sequential" counts every sequence, "parallel" those along the critical path.
+    """
+    if composition not in COMPOSITIONS:
+        raise ValueError(f"composition must be one of {', '.join(COMPOSITIONS)}, not {composition!r}")
+    if composition == "parallel":
+        return critical_path([cost.latency_us for cost in costs], needs)
+    return list(range(len(costs)))
+
+
 def compose(
     costs: Sequence[Cost],
     needs: Sequence[Sequence[int]],
@@ -85,19 +101,14 @@ def compose(
     Args:
         costs: Of its sequences, in execution order.
         needs: For each sequence the positions of those that it reads from.
-        composition: "sequential" sums every sequence, "parallel" those along the critical path.
+        composition: One of `COMPOSITIONS`; see `counted`.
         uncertainty: Errors beyond those of the parts.
     """
-    if composition not in COMPOSITIONS:
-        raise ValueError(f"composition must be one of {', '.join(COMPOSITIONS)}, not {composition!r}")
-    uncertainty = uncertainty or Uncertainty()
-    chosen = list(costs)
-    if composition == "parallel":
-        chosen = [costs[i] for i in critical_path([cost.latency_us for cost in costs], needs)]
+    chosen = [costs[position] for position in counted(costs, needs, composition)]
     latency = sum(cost.latency_us for cost in chosen)
     if latency <= 0:
         return latency, (latency, latency)
-    width = half_width(chosen, uncertainty)
+    width = half_width(chosen, uncertainty or Uncertainty())
     return latency, (latency * math.exp(-width), latency * math.exp(width))
 
 

@@ -19,12 +19,21 @@ class PredictorId:
 
 @dataclass(frozen=True, slots=True)
 class LayerEstimate:
-    """One row of an estimate: a sequence, by the names of its layers, with its cost."""
+    """One row of an estimate: a sequence with its cost.
+
+    Attributes:
+        name: Names of its layers.
+        op_type: Their operators.
+        signature: Identity of the sequence.
+        cost: What it takes.
+        counted: Whether the latency of the model includes it; a branch off the critical path is not.
+    """
 
     name: str
     op_type: str
     signature: str
     cost: Cost
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +73,10 @@ class Estimate:
 
     @property
     def coverage(self) -> dict[str, float]:
-        """Share of the summed latency by source; they add up to 1, unless nothing at all has a cost."""
+        """Share of the latency by source; they add up to 1, unless nothing at all has a cost."""
         by_source = {source: 0.0 for source in SOURCES if source != "unpriced"}
         for layer in self.layers:
-            if layer.cost.source in by_source:
+            if layer.counted and layer.cost.source in by_source:
                 by_source[layer.cost.source] += layer.cost.latency_us
         total = sum(by_source.values())
         return {source: latency_us / total if total else 0.0 for source, latency_us in by_source.items()}

@@ -100,8 +100,6 @@ _TRANSCENDENTAL = {
     "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish",
 }  # fmt: skip
 _TRANSCENDENTAL_FLOPS = 10.0
-# ONNX Runtime computes these with std::pow for each element: ten times an exponential's time and more.
-_SCALAR = {"Pow", "LRN"}
 _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _PER_INPUT = {
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
@@ -117,9 +115,10 @@ Types = Sequence[TensorType | None]
 
 
 def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
+    """Whether ONNX Runtime calls std::pow for each element: ten times an exponential's time and more."""
     if layer.op_type == "Pow":
         return sequence.values[layer.inputs[1]].data not in _EXPONENTS_AS_PRODUCTS
-    return layer.op_type in _SCALAR
+    return layer.op_type == "LRN"
 
 
 def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contracts: bool) -> float:

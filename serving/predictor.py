@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodel.composition import Cost, Uncertainty, compose
+from costmodel.composition import Cost, Uncertainty, compose, counted
 from costmodel.decomposition import Decomposition
 from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
@@ -166,7 +166,9 @@ class Predictor:
             notes.append(f"{extrapolated} of {len(costs)} sequences lie outside what the regressor was trained on")
         calibration = self.regression.bundle.calibration if self.regression else None
         uncertainty = calibration.uncertainty if calibration else Uncertainty()
-        latency, interval = compose(costs, [p.needs for p in pieces], composition, uncertainty)
+        needs = [p.needs for p in pieces]
+        latency, interval = compose(costs, needs, composition, uncertainty)
+        on_path = set(counted(costs, needs, composition))
         used = any(c.source in ("predicted", "extrapolated") for c in costs)
         return Estimate(
             model=decomposition.model,
@@ -178,8 +180,8 @@ class Predictor:
             composition=composition,
             granularity=decomposition.granularity,
             layers=tuple(
-                LayerEstimate("+".join(p.layers), p.sequence.kind, p.sequence.signature, cost)
-                for p, cost in zip(pieces, costs, strict=True)
+                LayerEstimate("+".join(p.layers), p.sequence.kind, p.sequence.signature, cost, position in on_path)
+                for position, (p, cost) in enumerate(zip(pieces, costs, strict=True))
             ),
             predictor=self.regression.id if used and self.regression else PredictorId(),
             warnings=tuple(notes),

@@ -6,6 +6,7 @@ its signature alone: there is something to learn, and every run of the tests lea
 
 import hashlib
 import shutil
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -25,7 +26,7 @@ from costmodel.training.corpus import corpus_models
 from costmodel.training.train import train
 
 # MLflow 3.17's own queries, as SQLAlchemy 2.1 sees them; for tests that record runs.
-MLFLOW_DEPRECATION = "ignore:The ``noload`` loader strategy:sqlalchemy.exc.SADeprecationWarning"
+MLFLOW_DEPRECATION = "The ``noload`` loader strategy"
 
 __all__ = [
     "FAMILIES",
@@ -143,7 +144,9 @@ def _migrated(root: Path) -> Path:
     from mlflow import MlflowClient
 
     path = root / "migrated-mlflow.db"
-    MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", MLFLOW_DEPRECATION, DeprecationWarning)
+        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
     return path
 
 

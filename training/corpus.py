@@ -75,7 +75,7 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
         raise ModelReadError(
             f"{corpus} is neither a corpus ({', '.join(CORPORA)}) nor a file or folder: check the name"
         )
-    files = sorted(path.rglob("*.onnx"))
+    files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
     if not files:
         raise ModelReadError(f"the folder {path} has no .onnx file in it: put the models there")
     return _named(path, files)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import Console
+    from rich.progress import TaskID
 
 __all__ = ["note", "plain", "print_json", "print_table", "progress_bars", "say"]
 
@@ -74,24 +75,31 @@ def progress_bars() -> "Iterator[Any]":
 
     console = _console(error=True)
     room = max(10, console.width - 60)
-    with Progress(
+    bars = Progress(
         TextColumn("{task.description:<17}", markup=False),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[what]}", style="dim", markup=False),
         console=console,
-    ) as bars:
+    )
 
-        def stage(name: str) -> "Callable[[int, int, str], None]":
-            task = bars.add_task(name, total=None, what="")
+    def stage(name: str) -> "Callable[[int, int, str], None]":
+        tasks: list[TaskID] = []
 
-            def tell(done: int, total: int, what: str) -> None:
-                bars.update(task, completed=done, total=total, what=plain(what)[:room])
+        def tell(done: int, total: int, what: str) -> None:
+            if not tasks:  # only now: what fails before it begins needs no bar
+                bars.start()
+                tasks.append(bars.add_task(name, what=""))
+            bars.update(tasks[0], completed=done, total=total, what=plain(what)[:room])
 
-            return tell
+        return tell
 
+    try:
         yield stage
+    finally:
+        if bars.tasks:
+            bars.stop()
 
 
 def _console(*, error: bool = False) -> "Console":

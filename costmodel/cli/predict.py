@@ -140,14 +140,13 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
     say(f"  made of   {shares or 'nothing that has a cost'}")
     say(f"  over      {len(estimate.layers)} sequences, granularity {estimate.granularity}, {estimate.composition}")
     say()
-    total = sum(layer.cost.latency_us for layer in estimate.layers) or 1.0
-    dearest = sorted(estimate.layers, key=lambda one: -one.cost.latency_us)[:_DEAREST]
+    dearest = sorted((one for one in estimate.layers if one.counted), key=lambda one: -one.cost.latency_us)[:_DEAREST]
     print_table(
         ("dearest layers", "operator", "source", "latency", "share"),
         [
             (
                 layer.name, layer.op_type, layer.cost.source, format_us(layer.cost.latency_us),
-                f"{layer.cost.latency_us / total:.1%}",
+                f"{layer.cost.latency_us / (estimate.latency_us or 1.0):.1%}",
             )
             for layer in dearest
         ],

@@ -1,6 +1,5 @@
 """`costmodel train` and `costmodel evaluate`."""
 
-import math
 from typing import Annotated, Any
 
 import typer
@@ -112,8 +111,8 @@ def print_evaluation(report: dict[str, Any]) -> None:
 
 
 def _error(result: dict[str, Any]) -> float:
-    mape = result["model"]["mape"]
-    return math.inf if mape is None else mape
+    of_models = result["model"]["mape"]
+    return float(result["layer"]["mape"] if of_models is None else of_models)
 
 
 def _percent(value: float | None) -> str:

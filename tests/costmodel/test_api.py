@@ -57,6 +57,8 @@ def test_a_model_in_memory_is_priced(cost_model: CostModel, light_models: Mappin
     expected = cost_model.predict(path).latency_us
     assert cost_model.predict(onnx.load(path)).latency_us == expected
     assert cost_model.predict(read_model(path)).latency_us == expected
+    with pytest.raises(ValueError, match="give batch and shapes to read_model"):
+        cost_model.predict(read_model(path), batch=8)
 
 
 def test_batch_and_shapes_are_passed_on(cost_model: CostModel, convolution: ModelProto) -> None:

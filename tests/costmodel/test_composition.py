@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.composition import COMPOSITIONS, Cost, Uncertainty, compose, critical_path, half_width
+from costmodel.composition import COMPOSITIONS, Cost, Uncertainty, compose, counted, critical_path, half_width
 
 Needs = list[tuple[int, ...]]
 EXACT = Uncertainty(1.0, 0.0)
@@ -125,6 +125,15 @@ def test_what_has_no_cost_counts_as_zero() -> None:
     assert compose([cost(10), hole], [(), (0,)], "sequential", EXACT)[0] == 10
     assert compose([hole], [()]) == (0.0, (0.0, 0.0))
     assert compose([], []) == (0, (0, 0))
+
+
+@given(dags(), st.sampled_from(COMPOSITIONS))
+def test_what_counts_adds_up_to_the_latency(dag: tuple[list[float], Needs], composition: str) -> None:
+    """No more and no less."""
+    latencies, needs = dag
+    costs = [cost(us) for us in latencies]
+    latency, _ = compose(costs, needs, composition)
+    assert sum(latencies[position] for position in counted(costs, needs, composition)) == pytest.approx(latency)
 
 
 def test_an_unknown_composition_is_refused() -> None:

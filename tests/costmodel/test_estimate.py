@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,13 @@ def test_holes_are_named_and_take_no_share() -> None:
     assert estimate.unpriced == ("layer0",)
     assert estimate.coverage == {"measured": 1.0, "predicted": 0.0, "extrapolated": 0.0}
     assert set(estimate_of([(0.0, "unpriced")]).coverage.values()) == {0.0}
+
+
+def test_what_is_off_the_critical_path_takes_no_share() -> None:
+    """Shares are of the latency, which does not include it."""
+    estimate = estimate_of([(10.0, "measured"), (30.0, "predicted")])
+    off = replace(estimate, layers=[estimate.layers[0], replace(estimate.layers[1], counted=False)])
+    assert off.coverage == {"measured": 1.0, "predicted": 0.0, "extrapolated": 0.0}
 
 
 def test_users_see_the_latency_times_the_jitter() -> None:

@@ -253,6 +253,15 @@ def test_elementwise_layers() -> None:
     assert work_of("LayerNormalization", [shape, (100,), (100,)], [shape], weights=(1, 2)).other_flops == 8 * 800
 
 
+@pytest.mark.parametrize(("exponent", "calls"), [((2.0,), 0), ((3.0,), 0), ((2,), 0), ((2.5,), 800), (None, 800)])
+def test_a_square_is_a_product(exponent: tuple[float, ...] | None, calls: int) -> None:
+    """Only other powers, and those not known beforehand, are calls into the C library."""
+    data, power = TensorType("float32", (8, 100)), TensorType("float32", ())
+    values = (Value(data, "input"), Value(power, "constant", exponent), Value(data, "internal"))
+    layer = SequenceLayer("Pow", "", 7, {}, (0, 1), (2,))
+    assert layer_work(LayerSequence((layer,), values, (2,)), layer).scalar_calls == calls
+
+
 def test_the_same_input_twice_is_read_once() -> None:
     """A square moves its operand once."""
     layer = SequenceLayer("Mul", "", 7, {}, (0, 0), (1,))

@@ -74,9 +74,9 @@ def test_built_in_models_keep_their_family_in_a_folder(tmp_path: Path, light_mod
 
 
 def test_other_files_are_passed_over(tmp_path: Path) -> None:
-    """Weights and notes beside the models are no models."""
-    _touch(tmp_path, "a.onnx", "a.onnx.data", "README.md")
-    assert list(_families(tmp_path)) == ["a"]
+    """Weights and notes beside the models are no models, and neither is a folder that is called like one."""
+    _touch(tmp_path, "a.onnx", "a.onnx.data", "README.md", "b.onnx/inside.onnx")
+    assert list(_families(tmp_path)) == ["a", "b.onnx/inside"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from costmodel.errors import CostModelError
 from costmodel.training.tracking import EXPERIMENT, track
 from tests.synthetic import MLFLOW_DEPRECATION, put_tracking_store
 
-pytestmark = pytest.mark.filterwarnings(MLFLOW_DEPRECATION)
+pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:DeprecationWarning")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from costmodel.training.train import TrainReport, train
 from tests.fakes import elementwise
 from tests.synthetic import MLFLOW_DEPRECATION, SYSTEM, made_up_measurement, put_tracking_store
 
-pytestmark = pytest.mark.filterwarnings(MLFLOW_DEPRECATION)
+pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def own(ready: Home, tmp_path: Path) -> Home:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Run]:
-    """Runs a command, such as run(home, "predict", "model.onnx"), in a home that may not be there yet.
+    """Runs a command in a home, which may be a folder that is not there yet; the arguments follow.
 
     The lock of the host is a file in the folder of temporary files: these commands have one of their own, so that
     they neither wait for a benchmark of the user's nor disturb it more than they must.

@@ -80,7 +80,7 @@ def test_a_model_that_cannot_be_priced(
     assert subject in sentence
 
 
-@pytest.mark.parametrize("contents", [b"", b"hello", b"\x08\x07\xff\xff", b"\0" * 100], ids=repr)
+@pytest.mark.parametrize("contents", [b"", b"hello", b"\x08\x07\xff\xff", b"\0" * 100], ids=len)
 def test_a_file_that_is_no_model(refused: Callable[[Path], str], tmp_path: Path, contents: bytes) -> None:
     """Whatever bytes it has, none included."""
     path = tmp_path / "strange.onnx"

@@ -1,0 +1,162 @@
+"""`costmodel bench` for real: one small model on this very machine, in seconds, and nothing said of how many."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from costmodel.home import Home
+from costmodel.store import Store
+from tests.shell import Run
+
+MODEL = "light_squeezenet"
+NAMED = ("--system", "this.one")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home that a first bench fills; the tests of this file go on from there, in their order."""
+    return Home(tmp_path_factory.mktemp("bench") / "home")
+
+
+@pytest.fixture
+def benched(run: Run, shared: Home) -> Home:
+    """That home, with the model benched."""
+    if not shared.root.exists():
+        document = run(shared, "bench", MODEL, *NAMED, "--budget", "5m", "--json").document
+        assert document["measured"] > 0
+    return shared
+
+
+@pytest.fixture
+def unique(run: Run, benched: Home) -> int:
+    """How many different layers the model has on this host."""
+    return int(run(benched, "decompose", MODEL, "--json").document["unique"])
+
+
+def test_a_bench_measures_every_sequence_and_the_model(run: Run, benched: Home, unique: int) -> None:
+    """And a second run has nothing left to measure: it reuses all of it."""
+    document = run(benched, "bench", MODEL, *NAMED, "--json").document
+    assert list(document) == ["system", "measured", "reused", "unstable", "failed", "left", "seconds"]
+    assert (document["system"], document["measured"], document["left"]) == ("this.one", 0, 0)
+    assert document["failed"] == {}
+    assert document["reused"] == unique + 1
+    store = Store(benched.store_url)
+    assert len(store.latencies_us("this.one")) == unique + 1
+    assert all(us > 0 for us in store.latencies_us("this.one").values())
+
+
+def test_people_read_a_line(run: Run, benched: Home, unique: int) -> None:
+    """On standard output; the bars are on standard error."""
+    done = run(benched, "bench", MODEL, *NAMED)
+    assert done.out.startswith("this.one: 0 measured in ")
+    assert f"{unique + 1} known before" in done.out
+    assert len(done.out.splitlines()) == 1
+
+
+def test_what_was_benched_is_priced_from_measurements(run: Run, benched: Home) -> None:
+    """Without a regressor, since nothing is missing; `--measure` puts the measured latency beside it."""
+    document = run(benched, "predict", MODEL, *NAMED, "--measure", "--json").document
+    assert document["coverage"] == {"measured": 1.0, "predicted": 0.0, "extrapolated": 0.0}
+    assert document["predictor"] == {"name": "none", "version": "none"}
+    assert document["measured_us"] > 0
+    assert document["ratio"] == pytest.approx(document["latency_us"] / document["measured_us"])
+    quantiles = document["quantiles_us"]
+    assert document["latency_us"] <= quantiles["p50"] <= quantiles["p90"] <= quantiles["p99"]
+
+
+def test_several_models_are_measured_together(
+    run: Run, benched: Home, light_models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Each beside its estimate, and the geometric mean of their ratios."""
+    shutil.copy(light_models["squeezenet"], tmp_path / "twin.onnx")
+    arguments = ("predict", MODEL, tmp_path / "twin.onnx", *NAMED, "--measure")
+    document = run(benched, *arguments, "--json").document
+    assert [d["model"] for d in document["models"]] == [MODEL, "twin"]
+    first, second = (d["ratio"] for d in document["models"])
+    assert document["geometric_mean_ratio"] == pytest.approx((first * second) ** 0.5)
+    table = run(benched, *arguments).out
+    assert "geometric mean of the ratios: " in table
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_results_travel(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
+    """Exported, imported in another home, and known there; a second time nothing is added."""
+    count = unique + 1 + unique  # each layer twice, to know how well a measurement repeats, and the model once
+    exported = run(benched, "export", tmp_path / "results.parquet", *NAMED, "--json").document
+    assert (exported["system"], exported["measurements"]) == ("this.one", count)
+    imported = run(tmp_path / "new", "import", tmp_path / "results.parquet", "--json").document
+    assert imported == {"system": "this.one", "added": count, "known": 0}
+    again = run(tmp_path / "new", "import", tmp_path / "results.parquet", "--json").document
+    assert again == {"system": "this.one", "added": 0, "known": count}
+    document = run(tmp_path / "new", "predict", MODEL, *NAMED, "--json").document
+    assert document["coverage"]["measured"] == 1
+    here = run(benched, "predict", MODEL, *NAMED, "--json").document
+    assert document["latency_us"] == pytest.approx(here["latency_us"], rel=1e-5)
+
+
+def test_a_file_that_is_no_export_is_refused(run: Run, benched: Home, tmp_path: Path) -> None:
+    """One sentence, nothing imported."""
+    (tmp_path / "results.parquet").write_bytes(b"hello")
+    assert "results.parquet" in run(benched, "import", tmp_path / "results.parquet").sentence
+    assert "does not exist" in run(benched, "import", tmp_path / "absent.parquet").sentence
+    assert "cannot be written" in run(benched, "export", tmp_path / "no" / "where.parquet", *NAMED).sentence
+
+
+def test_a_name_belongs_to_the_system_that_was_measured(run: Run, benched: Home) -> None:
+    """Other settings are another system, and are refused under its name; a catalogued name is not this host's."""
+    done = run(benched, "bench", MODEL, *NAMED, "--level", "basic")
+    assert done.code == 1
+    assert "optimisation level all there, basic here" in done.err.splitlines()[-1]
+    assert "this host is not a c5.xlarge" in run(benched, "bench", MODEL, "--system", "c5.xlarge").sentence
+
+
+def test_a_model_is_run_as_its_system_runs_it(run: Run, benched: Home) -> None:
+    """`--measure` takes the settings of the system, not the usual ones."""
+    assert run(benched, "bench", MODEL, "--system", "basic.one", "--level", "basic", "--budget", "0s").code == 0
+    document = run(benched, "predict", MODEL, "--system", "basic.one", "--partial", "--measure", "--json").document
+    assert document["measured_us"] > 0
+    assert {layer["source"] for layer in document["layers"]} == {"unpriced"}
+
+
+def test_bricks_are_measured_without_their_model(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
+    """A folder of bricks is a target too; what is known is reused."""
+    run(benched, "decompose", MODEL, "--out", tmp_path / "bricks")
+    document = run(benched, "bench", tmp_path / "bricks", *NAMED, "--json").document
+    assert (document["measured"], document["reused"]) == (0, unique)
+
+
+def test_a_spent_budget_says_to_go_on(run: Run, tmp_path: Path) -> None:
+    """What was not reached is counted, and the next run begins there."""
+    done = run(tmp_path / "new", "bench", MODEL, *NAMED, "--budget", "0s")
+    assert "0 measured" in done.out
+    assert re.search(r"[1-9]\d* left", done.out)
+    assert done.out.splitlines()[-1] == "The budget is spent: run the same command again to go on."
+
+
+def test_ctrl_c_ends_with_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
+    """Exit 130, no traceback; the store opens and holds what was measured, and the lock is free again."""
+    home = Home(tmp_path / "home")
+    home.data.mkdir(parents=True)
+    store = Store(home.store_url)
+    environment = {**os.environ, "COSTMODEL_HOME": str(home.root), "TMPDIR": str(tmp_path), "COLUMNS": "80"}
+    command = [sys.executable, "-m", "costmodel", "bench", "light_inception_v1", *NAMED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as bench:
+        while bench.poll() is None and len(store.latencies_us("this.one")) < 3:
+            time.sleep(0.05)
+        assert bench.poll() is None, bench.communicate()[1]
+        bench.send_signal(signal.SIGINT)
+        out, err = bench.communicate(timeout=60)
+    assert (bench.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    last = err.splitlines()[-1]
+    assert last == "costmodel: stopped; what was measured is kept, run the same command to go on"
+    assert len(store.latencies_us("this.one")) >= 3
+    assert not list(tmp_path.glob("*.holder"))

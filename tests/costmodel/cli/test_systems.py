@@ -1,0 +1,40 @@
+"""`costmodel systems`: what is measured, what is catalogued, and what this host is."""
+
+from pathlib import Path
+
+import pytest
+
+from costmodel.home import Home
+from tests.shell import Run
+from tests.synthetic import SYSTEM
+
+
+def test_systems_as_a_document(run: Run, ready: Home) -> None:
+    """Measured ones with their capabilities and champion, catalogued ones with their price, and this host."""
+    document = run(ready, "systems", "--json").document
+    (measured,) = document["systems"]
+    assert measured["name"] == SYSTEM.name
+    assert measured["measurements"] > 200
+    assert measured["capabilities"] == SYSTEM.capabilities
+    assert measured["champion"] in {path.name for path in (ready.bundles / SYSTEM.name).iterdir()}
+    assert {"c5.xlarge", "c4.2xlarge"} <= {entry["name"] for entry in document["catalogue"]}
+    assert document["here"]["host"]["vendor"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_systems_as_a_table(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """A line for each, and which of them this host is."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    here = run(ready, "systems", "--json").document["here"]["name"]
+    lines = run(ready, "systems").out.splitlines()
+    assert here in lines[0]
+    assert [line.split()[0] for line in lines[1:3]] == ["system", SYSTEM.name]
+    assert max(map(len, lines)) <= columns
+
+
+def test_a_new_home_knows_the_catalogue(run: Run, tmp_path: Path) -> None:
+    """And says how to begin."""
+    done = run(tmp_path / "new", "systems")
+    assert done.code == 0
+    assert "not measured yet: `costmodel bench`" in done.out
+    assert "c5.xlarge" in done.out

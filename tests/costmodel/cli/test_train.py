@@ -1,0 +1,61 @@
+"""`costmodel train` and `costmodel evaluate`: the contract's document, and tables that fit."""
+
+import re
+
+import pytest
+
+from costmodel.home import Home
+from costmodel.training.artefact import champion_of
+from tests.shell import Run
+from tests.synthetic import MEASURED, MLFLOW_DEPRECATION, SYSTEM
+
+pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:DeprecationWarning")
+NAMED = ("--system", SYSTEM.name, "--seeds", "1")
+
+
+def test_train_puts_a_regressor_in_charge(run: Run, own: Home) -> None:
+    """One document: the version that answers now, its evaluation, and the run it is recorded as."""
+    before = champion_of(own.bundles, SYSTEM.name)
+    document = run(own, "train", *NAMED, "--json").document
+    after = champion_of(own.bundles, SYSTEM.name)
+    assert after is not None
+    assert after != before
+    assert document["predictor"] == {"name": "lightgbm", "version": after.name}
+    assert document["run_id"]
+    assert document["evaluation"]["seeds"] == [0]
+    predicted = run(own, "predict", "light_resnet50", "--system", SYSTEM.name, "--json").document
+    assert predicted["predictor"]["version"] == after.name
+
+
+def test_train_without_a_record(run: Run, own: Home) -> None:
+    """`--no-tracking` leaves MLflow alone; people see the evaluation and who answers now."""
+    done = run(own, "train", *NAMED, "--no-tracking")
+    assert done.code == 0
+    assert re.fullmatch(r"made\.up: \S+ answers now, trained on \d+ sequences\.", done.out.splitlines()[-1])
+    assert not (own.tracking / "artifacts").exists()
+
+
+def test_evaluate_is_the_documented_document(run: Run, ready: Home) -> None:
+    """At the top the keys that schedulers lean on, the champion among the predictors."""
+    document = run(ready, "evaluate", *NAMED, "--json").document
+    assert {"system", "split", "seeds", "noise_floor_mape", "predictors", "champion"} <= set(document)
+    assert document["system"] == SYSTEM.name
+    assert document["predictors"][document["champion"]]["model"]["mape"] < 0.1
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_evaluate_is_a_table_that_fits(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """A line for each predictor and each held-out model, none wrapped or cut."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = run(ready, "evaluate", *NAMED).out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "…" not in "".join(lines)
+    assert lines[1].split("  ")[0] == "predictor"
+    first_words = [line.split()[0] for line in lines if line]
+    assert {"lightgbm", "roofline", "flops", "nearest", "operator_count", *MEASURED} <= set(first_words)
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_without_data_there_is_a_sentence(run: Run, ready: Home, command: str) -> None:
+    """It says how to get some."""
+    assert "run `costmodel bench --system c5.xlarge`" in run(ready, command, "--system", "c5.xlarge").sentence
