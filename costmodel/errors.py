@@ -124,9 +124,9 @@ class HoleError(CostModelError):
         """Name every layer of `model` that has no cost on `system`."""
         self.layers = tuple(layers)
         super().__init__(
-            f"{model} has {len(layers)} layers without a cost on {system}: {', '.join(layers)}; run "
-            f"`costmodel bench --system {system} --corpus {model}`, train a regressor, or ask for a partial "
-            "answer with --partial"
+            f"{model} has {len(layers)} layers without a cost on {system}: {', '.join(layers)}; measure its file with "
+            f"`costmodel bench FILE --system {system}`, train a regressor with `costmodel train --system {system}`, or "
+            "ask for a partial answer with --partial"
         )
 
 

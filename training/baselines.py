@@ -52,15 +52,15 @@ class FlopsRegressor:
 
 
 class OperatorCountRegressor:
-    """A mean cost for each operator, whatever its sizes, added up over the layers."""
+    """A typical cost for each operator, whatever its sizes, added up over the layers."""
 
     def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
-        """Learn the mean cost of a layer of each operator; of any operator, for those that are not in the rows."""
+        """Learn the geometric mean cost of each operator; of all operators, for one that is not in the rows."""
         counts = self._counts(features)
-        of_layer = latencies_us / counts.sum(axis=1)
+        of_layer = np.log(latencies_us / counts.sum(axis=1))
         totals = counts.sum(axis=0)
         means = (counts * of_layer[:, None]).sum(axis=0) / np.where(totals > 0, totals, 1.0)
-        self.costs_us_ = np.where(totals > 0, means, of_layer.mean())
+        self.costs_us_ = np.exp(np.where(totals > 0, means, of_layer.mean()))
         return self
 
     def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:

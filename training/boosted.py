@@ -36,7 +36,7 @@ class LightGBMRegressor:
         return {
             "objective": "regression_l1",
             "learning_rate": 0.05,
-            "num_leaves": 31,
+            "num_leaves": 7,
             "min_data_in_leaf": 5,
             "feature_fraction": 0.5,
             "bagging_fraction": 0.8,
@@ -52,7 +52,7 @@ class LightGBMRegressor:
     @property
     def rounds(self) -> int:
         """Number of trees."""
-        return 500
+        return 1000
 
     def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
         """Grow the trees."""
