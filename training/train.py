@@ -88,10 +88,11 @@ def train(
     evaluation = evaluate(dataset, seeds=seeds, level=level, jobs=jobs, progress=progress)
     regressor = LightGBMRegressor(seeds[0], threads=jobs)
     regressor.fit(dataset.features, dataset.bounds_us, dataset.latencies_us)
-    best = evaluation.report["champion"]
     warnings = []
-    if best != SERVED:
-        warnings.append(f"on held-out families the baseline {best} does better than {SERVED}: measure more models")
+    if evaluation.best != SERVED:
+        warnings.append(
+            f"on held-out families the baseline {evaluation.best} does better than {SERVED}: measure more models"
+        )
     bundle = Bundle(
         name=SERVED,
         version=f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{dataset.fingerprint[:8]}",
