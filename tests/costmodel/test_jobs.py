@@ -196,17 +196,18 @@ class TestBenchingACorpus:
         assert set(samples) <= set(store.latencies_us("fake-1"))
         assert not set(samples) & store.repeated("fake-1")
 
-    def test_a_sample_that_does_not_run_is_not_kept(
+    def test_a_sample_that_does_not_run_is_no_failure(
         self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], store: Store, runtime: FakeRuntime
     ) -> None:
-        """Another one takes its place."""
+        """It is nobody's layer: it is not measured, and nobody is told."""
         bench(target="tiny", samples=1)
         (first,) = store.samples()
         other = FakeRuntime(clock=runtime.clock, refused={first})
-        store.put_system(fake_system("fake-2", runtime=other))
-        bench_target(store, fake_system("fake-2", runtime=other), other, "tiny", corpus[0].path.parent, samples=1)
+        system = fake_system("fake-2", runtime=other)
+        store.put_system(system)
+        report = bench_target(store, system, other, "tiny", corpus[0].path.parent, samples=1)
         assert first not in store.latencies_us("fake-2")
-        assert len(store.samples()) == 2
+        assert report.failed == {}
 
     def test_each_stage_has_its_progress(self, bench: Callable[..., BenchReport], corpus: list[CorpusModel]) -> None:
         """A bar for each, and each is told where it stands."""
