@@ -1,10 +1,12 @@
 """A benchmark suite that travels: a folder of runnable networks that says nothing about the models they are from.
 
 `manifest.json` lists the bricks in the order of their signatures. Which model a brick came from, how often and
-where stays in `private.json`, which the owner keeps: the folder is complete without it.
+where stays in a file beside the folder (`private_file`), which the owner keeps: the folder is complete without it.
 """
 
 import json
+import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,10 @@ from costmodel.operators import opset_for
 from costmodel.sequence import LayerSequence
 from costmodel.synthesis import synthetic
 
-__all__ = ["MANIFEST", "PRIVATE", "brick_network", "is_brick_folder", "read_bricks", "write_bricks"]
+__all__ = ["MANIFEST", "brick_network", "is_brick_folder", "private_file", "read_bricks", "write_bricks"]
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-PRIVATE = "private.json"
 _SEQUENCE_KEY = "costmodel.sequence"
 _WRITTEN_BYTES = 1024
 _CONSTANT_OF_SHAPE_OPSET = 9
@@ -67,7 +68,7 @@ def write_bricks(
     decompositions: Sequence[Decomposition],
     decoys: Iterable[LayerSequence] = (),
 ) -> int:
-    """Write each unique runnable network of some models, and the two index files; gives the number of bricks.
+    """Write each unique runnable network of some models, all or nothing; gives the number of bricks.
 
     Args:
         folder: Made if need be; must not hold another suite.
@@ -100,17 +101,27 @@ def write_bricks(
         "counts": _counts(decompositions),
         "decoys": [decoy.signature for decoy in decoys],
     }
+    folder = folder.resolve()
+    partial = folder.with_name(f".{folder.name}.partial")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if folder.exists() and any(folder.iterdir()):
             raise BrickError(f"{folder} is not empty: give a new folder with --out")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
         for signature in sorted(sequences):  # the times of the files would tell the order of the layers, too
-            (folder / f"{signature}.onnx").write_bytes(brick_network(sequences[signature]).SerializeToString())
-        (folder / PRIVATE).write_text(json.dumps(private, indent=1))
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))  # last: a folder with it is complete
+            (partial / f"{signature}.onnx").write_bytes(brick_network(sequences[signature]).SerializeToString())
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        private_file(folder).write_text(json.dumps(private, indent=1))
+        os.replace(partial, folder)
     except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
         raise BrickError(f"{folder} cannot be written ({error.strerror}): check its parent folder") from error
     return len(sequences)
+
+
+def private_file(folder: Path) -> Path:
+    """Where the owner's side of the suite in `folder` is kept: beside it, so that the folder travels as it is."""
+    return folder.with_name(f"{folder.name}.private.json")
 
 
 def _counts(decompositions: Iterable[Decomposition]) -> Mapping[str, int]:

@@ -41,7 +41,7 @@ def decompose(
 
     Says how much repeats, within a model and across models. The suite travels: it does not tell whose layers it holds.
     """
-    from costmodel.bricks import PRIVATE, write_bricks
+    from costmodel.bricks import private_file, write_bricks
     from costmodel.decomposition import corpus_statistics, jaccard
     from costmodel.jobs import decompose_models, runs_here
     from costmodel.sampling import sample_around
@@ -96,7 +96,7 @@ def decompose(
     _print(cut, statistics, granularity)
     if out is not None:
         say(f"{written} bricks in {out}, {mixed} of them decoys.")
-        say(f"Keep {out / PRIVATE} to yourself: it says what is whose.")
+        say(f"Keep {private_file(out)} to yourself: it says what is whose.")
 
 
 def _print(cut: "Sequence[Decomposition]", statistics: "CorpusStatistics", granularity: int) -> None:

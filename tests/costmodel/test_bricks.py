@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto
 
-from costmodel.bricks import MANIFEST, PRIVATE, brick_network, is_brick_folder, read_bricks, write_bricks
+from costmodel.bricks import MANIFEST, brick_network, is_brick_folder, private_file, read_bricks, write_bricks
 from costmodel.decomposition import Decomposition, decompose
 from costmodel.errors import BrickError
 from costmodel.graph import LayerGraph, TensorType
@@ -79,8 +79,7 @@ class TestRealModels:
 
     def test_the_suite_does_not_say_where_it_is_from(self, suite: Path, decompositions: list[Decomposition]) -> None:
         """Neither a model's name, nor a layer's, nor a count, nor an order is in what travels."""
-        travelling = [file for file in suite.iterdir() if file.name != PRIVATE]
-        content = b"".join(file.read_bytes() for file in travelling).lower()
+        content = b"".join(file.read_bytes() for file in suite.iterdir()).lower()
         for decomposition in decompositions:
             assert decomposition.model.encode() not in content
             named = [layer for piece in decomposition.pieces for layer in piece.layers if len(layer) > 8]
@@ -101,7 +100,7 @@ class TestRealModels:
 
     def test_what_the_owner_keeps_restores_the_models(self, suite: Path, decompositions: list[Decomposition]) -> None:
         """Which brick stands where in which model, how often it occurs, and which ones are decoys."""
-        private = json.loads((suite / PRIVATE).read_text())
+        private = json.loads(private_file(suite).read_text())
         assert set(private["models"]) == set(MODELS)
         for decomposition in decompositions:
             restored = [(p["signature"], p["layers"], p["needs"]) for p in private["models"][decomposition.model]]
@@ -113,10 +112,11 @@ class TestRealModels:
         self, decompositions: list[Decomposition], tmp_path: Path
     ) -> None:
         """The machine that measures never sees the private file."""
-        assert write_bricks(tmp_path, decompositions) == len(all_unique(decompositions))
-        (tmp_path / PRIVATE).unlink()
-        assert is_brick_folder(tmp_path)
-        assert {q.signature for q in read_bricks(tmp_path)} == set(all_unique(decompositions))
+        folder = tmp_path / "suite"
+        assert write_bricks(folder, decompositions) == len(all_unique(decompositions))
+        private_file(folder).unlink()
+        assert is_brick_folder(folder)
+        assert {q.signature for q in read_bricks(folder)} == set(all_unique(decompositions))
 
 
 class TestOldOpsets:

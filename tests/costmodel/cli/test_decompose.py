@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.bricks import PRIVATE, is_brick_folder, read_bricks
+from costmodel.bricks import is_brick_folder, private_file, read_bricks
 from costmodel.home import Home
 from tests.shell import Run
 
@@ -43,7 +43,7 @@ def test_a_suite_is_written_with_decoys(run: Run, ready: Home, tmp_path: Path) -
     assert document["bricks"] == {"folder": str(folder), "written": document["unique"] + 5, "decoys": 5}
     assert is_brick_folder(folder)
     assert len(read_bricks(folder)) == document["unique"] + 5
-    assert set(json.loads((folder / PRIVATE).read_text())["models"]) == {"light_squeezenet"}
+    assert set(json.loads(private_file(folder).read_text())["models"]) == {"light_squeezenet"}
     assert "is not empty" in run(ready, "decompose", "light_squeezenet", "--out", folder).err.splitlines()[-1]
 
 
@@ -51,4 +51,4 @@ def test_people_are_told_what_to_keep(run: Run, ready: Home, tmp_path: Path) -> 
     """The private file is named."""
     out = run(ready, "decompose", "light_squeezenet", "--out", tmp_path / "bricks").out
     assert re.search(r"\d+ bricks in .*bricks, 0 of them decoys", out)
-    assert f"Keep {tmp_path / 'bricks' / PRIVATE} to yourself" in out
+    assert f"Keep {private_file(tmp_path / 'bricks')} to yourself" in out
