@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types format ui clean
+.PHONY: help run test lowest lint types format ui clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -20,6 +20,12 @@ run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a mod
 
 test: lint types  ## the whole test suite, with lint and types (under 10 minutes)
 	$(BIN)/pytest
+
+lowest:  ## the tests on the oldest versions that pyproject.toml admits
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet uv
+	VIRTUAL_ENV=.venv-lowest .venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --editable '.[train,dev,postgres]'
+	.venv-lowest/bin/pytest
 
 lint: $(INSTALLED)  ## style
 	$(BIN)/ruff check .
