@@ -42,6 +42,8 @@ class BenchReport:
         unstable: Of the measured ones, those whose rounds never agreed.
         failed: Reason for each that would not run: a sequence by its signature, a model by its name.
         left: Those that the budget did not reach.
+        dropped: Samples that turned out not to run.
+        repeated: Sequences measured once more, to know how well a measurement repeats.
         seconds: Time that this run took.
     """
 
@@ -50,6 +52,8 @@ class BenchReport:
     unstable: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     left: int = 0
+    dropped: int = 0
+    repeated: int = 0
     seconds: float = 0.0
 
     def __iadd__(self, other: "BenchReport") -> "BenchReport":
@@ -59,6 +63,8 @@ class BenchReport:
         self.unstable += other.unstable
         self.failed |= other.failed
         self.left += other.left
+        self.dropped += other.dropped
+        self.repeated += other.repeated
         self.seconds += other.seconds
         return self
 
@@ -119,7 +125,7 @@ class Bench:
             SystemMismatchError: The name belongs to another machine, runtime or setting.
         """
         known = self.store.systems().get(self.system.name)
-        if known is not None and not self.system.asserted:
+        if known is not None:
             check_same(known, self.system)
             self.system = replace(self.system, capabilities=known.capabilities)
         with ExitStack() as stack:

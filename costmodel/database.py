@@ -223,7 +223,7 @@ def _begin_sqlite(connection: Connection) -> None:
 def _advice(reason: str) -> str:
     """What to do about a database's complaint."""
     checks: Mapping[str, Callable[[str], bool]] = {
-        "free some space and run again, what was stored before is safe": lambda r: "full" in r,
+        "free some space and run again, what was stored before is safe": lambda r: "full" in r or "disk I/O" in r,
         "another process keeps it busy; wait until that ends and run again": lambda r: "locked" in r,
         "it is not a database; give another file with --store": lambda r: "not a database" in r or "malformed" in r,
         "store the system and the sequence that it refers to first": lambda r: "foreign key" in r.lower(),

@@ -1,5 +1,6 @@
 """Where costmodel keeps what it makes."""
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,14 @@ class Home:
 
     @property
     def bundles(self) -> Path:
-        """Trained regressors, a folder for each system."""
+        """Regressors trained on the default store, a folder for each system."""
         return self.data / "regressors"
+
+    def bundles_of(self, store_url: str | None) -> Path:
+        """The regressors trained on one store; those of another do not answer for it. None is the default store."""
+        if store_url is None or store_url == self.store_url:
+            return self.bundles
+        return self.data / f"regressors-{hashlib.sha256(store_url.encode()).hexdigest()[:8]}"
 
     @property
     def cache(self) -> Path:

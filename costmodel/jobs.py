@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from costmodel.systems import System
 if TYPE_CHECKING:
     from costmodel.training.corpus import CorpusModel
 
-__all__ = ["Decomposed", "bench_target", "decompose_models", "measure_models", "runs_here"]
+__all__ = ["Decomposed", "bench_target", "decompose_models", "measure_models", "put_models", "runs_here"]
 
 # Sequences measured a second time, to know how well a measurement repeats.
 REPEATED_SEQUENCES = 40
@@ -74,6 +74,18 @@ def decompose_models(
     return result
 
 
+def put_models(store: Store, models: Iterable[Decomposed], lowering: str) -> None:
+    """Store what the models of a corpus are made of, and their families.
+
+    Args:
+        store: Where to.
+        models: As `decompose_models` gave them.
+        lowering: What `lowering_key` says of how they were lowered.
+    """
+    for item in models:
+        store.put_model(item.decomposition, item.whole, digest=item.model.digest, family=item.family, lowering=lowering)
+
+
 def bench_target(
     store: Store,
     system: System,
@@ -110,14 +122,7 @@ def bench_target(
             corpus_models(target), runtime, system.settings.level, cache, granularity=granularity,
             progress=tell("lowering models"),
         )  # fmt: skip
-        for item in models:
-            store.put_model(
-                item.decomposition,
-                item.whole,
-                digest=item.model.digest,
-                family=item.family,
-                lowering=lowering_key(runtime, system.settings.level),
-            )
+        put_models(store, models, lowering_key(runtime, system.settings.level))
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
     with Bench(store, system, runtime) as bench:
         ordered = _dearest_first(sequences, models, bench.system)
@@ -131,14 +136,18 @@ def bench_target(
                 budget_s=_rest(budget_s, report),
                 progress=tell("measuring samples"),
             )
-            taken.failed.clear()  # a size that does not fit a layer: nobody's layer, and nobody's concern
+            # A size that does not fit its layer makes no layer of anybody's: counted, and no failure.
+            taken.dropped = len(taken.failed)
+            taken.failed.clear()
             report += taken
         if not report.left:
             chosen = sorted(ordered, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
             repeated = store.repeated(system.name)
             again = [s for s in chosen if s.signature not in repeated and s.signature not in report.failed]
             second = bench.run(again, budget_s=_rest(budget_s, report), progress=tell("measuring again"), again=True)
+            report.repeated = second.measured
             report.seconds += second.seconds
+            report.left += second.left
     return report
 
 

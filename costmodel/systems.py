@@ -35,6 +35,9 @@ _NOISE = re.compile(
     re.IGNORECASE,
 )
 
+# The end of every default name: runtime, version, threads.
+_DEFAULT_NAME = re.compile(r"-ort\d+\.\d+-\d+t(-|$)")
+
 # A kernel keeps some memory for itself, and firmware more; another instance size is a factor of two away.
 _MEMORY_SHARE = (0.8, 1.05)
 _CLOCK_SHARE = (0.95, 1.05)
@@ -197,6 +200,15 @@ def this_system(
     host = probe_host() if host is None else host
     if name is None:
         name = default_name(host, runtime.name, runtime.version, settings)
+    elif (
+        not asserted
+        and _DEFAULT_NAME.search(name)
+        and name != (own := default_name(host, runtime.name, runtime.version, settings))
+    ):
+        raise SystemMismatchError(
+            f"{name} is what a host of other hardware or settings is called, and this one is {own}: leave out --system "
+            "and set --threads and --level instead"
+        )
     entry = catalogue().get(validate_name(name))
     if entry is not None and not asserted and (found := entry.differences(host)):
         raise SystemMismatchError(
@@ -209,30 +221,48 @@ def this_system(
 def check_same(stored: System, here: System) -> None:
     """Let records of `here` join those of `stored` only if both are one system.
 
-    Clock, memory, governor and other things that vary on one machine do not count. Nothing is checked when
-    the user vouches for `here`, or when `stored` was never measured.
+    Clock, memory, governor and other things that vary on one machine do not count. Host and runtime are not
+    checked when the user vouches for `here`, or when `stored` was never measured; settings always are.
 
     Raises:
         SystemMismatchError: Host, runtime, its major.minor version or its settings differ.
     """
-    if here.asserted or stored.host is None or here.host is None:
-        return
-    there, now = _identity(stored, stored.host), _identity(here, here.host)
-    found = [f"{what} {there[what]} there, {now[what]} here" for what in there if there[what] != now[what]]
-    if gone := sorted(set(stored.host.isa) - set(here.host.isa)):
-        found.append(f"without {', '.join(gone)} here")
-    if more := sorted(set(here.host.isa) - set(stored.host.isa)):
-        found.append(f"with {', '.join(more)} only here")
-    if found:
+    found = []
+    if not here.asserted and stored.host is not None and here.host is not None:
+        found += _differences(_identity(stored, stored.host), _identity(here, here.host))
+        if gone := sorted(set(stored.host.isa) - set(here.host.isa)):
+            found.append(f"without {', '.join(gone)} here")
+        if more := sorted(set(here.host.isa) - set(stored.host.isa)):
+            found.append(f"with {', '.join(more)} only here")
+    settings = _differences(_settings(stored.settings), _settings(here.settings))
+    if found or settings:
         vouched = " (under --assert-system)" if stored.asserted else ""
+        advice = (
+            "set them alike, or choose another --system name"
+            if settings
+            else ("choose another --system name, or pass --assert-system, which overrules it and marks the records")
+        )
         raise SystemMismatchError(
-            f"the records of {stored.name} were measured{vouched} on another system: {'; '.join(found)}; "
-            "choose another --system name, or pass --assert-system, which overrules it and marks the records"
+            f"the records of {stored.name} were measured{vouched} on another system: "
+            f"{'; '.join([*found, *settings])}; {advice}"
         )
 
 
+def _differences(there: Mapping[str, object], here: Mapping[str, object]) -> list[str]:
+    return [f"{what} {there[what]} there, {here[what]} here" for what in there if there[what] != here[what]]
+
+
+def _settings(settings: RuntimeSettings) -> dict[str, object]:
+    """The settings by the words for them."""
+    return {
+        "threads": settings.threads,
+        "optimisation level": settings.level,
+        "spinning": "on" if settings.spinning else "off",
+    }
+
+
 def _identity(system: System, host: Host) -> dict[str, object]:
-    """What makes `system` itself, by the words for it."""
+    """What makes `system` itself apart from its settings, by the words for it."""
     return {
         "vendor": host.vendor or "unknown",
         "processor": host.model_name or "unknown",
@@ -244,9 +274,6 @@ def _identity(system: System, host: Host) -> dict[str, object]:
         "L3 KiB": host.l3_bytes // 1024,
         "runtime": system.runtime,
         "runtime version": _major_minor(system.runtime_version),
-        "threads": system.settings.threads,
-        "optimisation level": system.settings.level,
-        "spinning": "on" if system.settings.spinning else "off",
     }
 
 

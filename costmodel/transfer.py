@@ -34,7 +34,9 @@ def _parquet() -> tuple[Any, Any]:
 
 
 def export_measurements(store: Store, system_name: str, path: Path) -> int:
-    """Write every measurement of a system to a Parquet file, all of it or nothing; gives their number.
+    """Write the measured sequences of a system to a Parquet file, all of it or nothing; gives their number.
+
+    Whole models stay at home: what travels says nothing of them, and who imports it could not tell them from layers.
 
     Raises:
         UnknownSystemError: Nothing is known under that name.
@@ -44,7 +46,8 @@ def export_measurements(store: Store, system_name: str, path: Path) -> int:
     if not path.name:
         raise BrickError(f"{path} is a folder: give a file to write")
     system = store.system(system_name)
-    measurements = list(store.measurements(system_name))
+    wholes = {model.whole for model in store.models() if len(model.pieces) > 1}
+    measurements = [m for m in store.measurements(system_name) if m.signature not in wholes]
     texts = {signature: s.text for signature, s in store.sequences(m.signature for m in measurements).items()}
     table = pyarrow.table(
         {

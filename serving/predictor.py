@@ -155,6 +155,8 @@ class Predictor:
         pieces = decomposition.pieces
         holes = [name for p in pieces if p.sequence.signature not in priced for name in p.layers]
         notes = list(warnings)
+        if self.system.asserted:
+            notes.append(f"the records of {self.system.name} are vouched for by a user, not checked (--assert-system)")
         if holes:
             if not partial:
                 raise HoleError(decomposition.model, self.system.name, holes)

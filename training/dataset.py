@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
     """
     system = store.system(system_name)
     latencies = store.latencies_us(system_name)
-    models = store.models()
+    models = _one_family_each(store.models())
     owners = _owners(models)
     # A model of one layer is that layer: its measurement is one of a layer too.
     wholes = {model.whole for model in models if model.whole not in owners}
@@ -129,6 +129,23 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
         models=tuple(_measured(models, signatures, latencies)),
         repeats=tuple(_repeats(store, system_name, signatures)),
     )
+
+
+def _one_family_each(models: Iterable[StoredModel]) -> list[StoredModel]:
+    """The models, those that are one graph in one family: a copy under another name must not vouch for itself."""
+    models = list(models)
+    names: dict[str, str] = {}
+
+    def find(family: str) -> str:
+        while names.get(family, family) != family:
+            family = names[family]
+        return family
+
+    first: dict[str, str] = {}
+    for model in models:
+        one, other = sorted((find(model.family), find(first.setdefault(model.whole, model.family))))
+        names[other] = one
+    return [replace(model, family=find(model.family)) for model in models]
 
 
 def _owners(models: Iterable[StoredModel]) -> dict[str, set[str]]:

@@ -85,6 +85,8 @@ def bench_line(report: "BenchReport") -> str:
     return (
         f"{report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, "
         f"{report.unstable} unstable, {len(report.failed)} failed, {report.left} left"
+        + (f", {report.dropped} samples dropped" if report.dropped else "")
+        + (f", {report.repeated} measured twice" if report.repeated else "")
     )
 
 
@@ -96,5 +98,7 @@ def bench_document(report: "BenchReport") -> dict[str, Any]:
         "unstable": report.unstable,
         "failed": report.failed,
         "left": report.left,
+        "dropped": report.dropped,
+        "repeated": report.repeated,
         "seconds": round(report.seconds, 3),
     }

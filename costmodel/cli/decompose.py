@@ -14,6 +14,7 @@ from costmodel.cli.options import (
     JsonOption,
     LevelOption,
     ShapeOption,
+    StoreOption,
     parse_shapes,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
@@ -35,6 +36,7 @@ def decompose(
     batch: BatchOption = None,
     shape: ShapeOption = None,
     level: LevelOption = "all",
+    store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Cut models into unique sequences; write them as a suite.
@@ -43,7 +45,8 @@ def decompose(
     """
     from costmodel.bricks import private_file, write_bricks
     from costmodel.decomposition import corpus_statistics, jaccard
-    from costmodel.jobs import decompose_models, runs_here
+    from costmodel.jobs import decompose_models, put_models, runs_here
+    from costmodel.runtimes import lowering_key
     from costmodel.sampling import sample_around
     from costmodel.training.corpus import corpus_models
 
@@ -51,7 +54,7 @@ def decompose(
         raise typer.BadParameter(
             "decoys are mixed into a suite: say where to write it with --out", param_hint="--decoys"
         )
-    context = Context()
+    context = Context(store)
     runtime, here = context.here(None, 1, level=level)
     with progress_bars() as stage:
         items = decompose_models(
@@ -69,6 +72,9 @@ def decompose(
         samples = sample_around(unique, decoys, runs=runs_here(runtime, here))
         strangers = [decoy for decoy, _ in samples.values()]
         written, mixed = write_bricks(out, cut, strangers), len(strangers)
+        # So that results from the machine that measures find their models, families and origins here.
+        put_models(context.store, items, lowering_key(runtime, level))
+        context.store.put_samples(samples)
         if mixed < decoys:
             note(f"only {mixed} decoys could be made: the models' sequences do not vary enough for {decoys}")
     if json:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from costmodel.home import Home
     from costmodel.runtimes import Runtime
     from costmodel.store import Store
@@ -85,6 +87,11 @@ class Context:
         from costmodel.home import find_home
 
         return find_home()
+
+    @property
+    def bundles(self) -> "Path":
+        """Regressors trained on that store."""
+        return self.home.bundles_of(self.store_url)
 
     @cached_property
     def store(self) -> "Store":

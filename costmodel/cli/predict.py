@@ -63,10 +63,10 @@ def predict(
     shapes = parse_shapes(shape)
     context = Context(store)
     name = context.system_name(system, threads)
-    cost_model = CostModel.load(name, store=store)
     read = {
         label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in _labelled(models).items()
     }
+    cost_model = CostModel.load(name, store=store)
     estimates = {
         label: cost_model.predict(
             model, granularity=granularity, composition=compose, partial=partial, measured=not predict_all
@@ -76,7 +76,8 @@ def predict(
     measured: dict[str, float] = {}
     if measure:
         settings = cost_model.predictor.system.settings
-        runtime, here = context.here(system, settings.threads, level=settings.level)
+        vouched = cost_model.predictor.system.asserted
+        runtime, here = context.here(system, settings.threads, level=settings.level, asserted=vouched)
         wholes = {label: (whole_model(cost_model.lower(model)), model) for label, model in read.items()}
         with progress_bars() as stage:
             measured = measure_models(context.store, here, runtime, wholes, stage("running models"))
@@ -128,10 +129,14 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
 
     low, high = estimate.interval_us
     say(f"{estimate.model} on {estimate.system}", style="bold")
-    say(
-        f"  latency   {format_us(estimate.latency_us)}   "
-        f"{estimate.interval_level:.0%} interval {format_us(low)} to {format_us(high)}"
-    )
+    if estimate.unpriced:
+        holes = f"{len(estimate.unpriced)} of {len(estimate.layers)} have no cost"
+        say(f"  at least  {format_us(estimate.latency_us)}   {holes}")
+    else:
+        say(
+            f"  latency   {format_us(estimate.latency_us)}   "
+            f"{estimate.interval_level:.0%} interval {format_us(low)} to {format_us(high)}"
+        )
     if measured_us is not None:
         error = estimate.latency_us / measured_us - 1
         say(f"  measured  {format_us(measured_us)}   the estimate is {error:+.1%} off")

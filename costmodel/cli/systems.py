@@ -15,7 +15,7 @@ def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOpt
 
     context = Context(store)
     here = context.here(None, threads)[1]
-    known, bundles = context.store.systems(), context.home.bundles
+    known, bundles = context.store.systems(), context.bundles
     counts = {name: len(context.store.latencies_us(name)) for name in known}
     champions = {name: champion_of(bundles, name) for name in known}
     versions = {name: path.name if path is not None else None for name, path in champions.items()}

@@ -63,7 +63,7 @@ def tour(
     step("2. Train, judged on families left out")
     with progress_bars() as stage:
         trained = train(
-            context.store, here.name, context.home.bundles, tracking=context.home.tracking, jobs=JOBS,
+            context.store, here.name, context.bundles, tracking=context.home.tracking, jobs=JOBS,
             progress=stage("evaluating"),
         )  # fmt: skip
     if not json:

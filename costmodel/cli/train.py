@@ -35,7 +35,7 @@ def train(
         report = train_system(
             context.store,
             name,
-            context.home.bundles,
+            context.bundles,
             tracking=context.home.tracking if tracking else None,
             seeds=range(seeds),
             jobs=JOBS,
@@ -82,7 +82,7 @@ def print_evaluation(report: dict[str, Any]) -> None:
     floor = report["noise_floor_mape"]
     say(
         f"{report['system']}, {report['split']}, seeds {report['seeds']}, {report['rows']} sequences"
-        + (f", noise floor {floor:.1%}" if floor is not None else "")
+        + (f", noise floor {floor:.1%}" if floor is not None else ", noise floor unknown: nothing was measured twice")
     )
     rows = []
     for name, result in sorted(report["predictors"].items(), key=lambda item: _error(item[1])):

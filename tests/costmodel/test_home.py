@@ -73,3 +73,12 @@ def test_the_store_lies_in_the_data_folder(tmp_path: Path, name: str) -> None:
     assert make_url(home.store_url).database == str(tmp_path / name / "data" / "costmodel.db")
     assert home.data in home.bundles.parents
     assert home.data in home.cache.parents
+
+
+def test_each_store_has_regressors_of_its_own(tmp_path: Path) -> None:
+    """What was trained on one store never answers for another, and the default store is the default."""
+    home = Home(tmp_path)
+    assert home.bundles_of(None) == home.bundles_of(home.store_url) == home.bundles
+    other = home.bundles_of("sqlite:///other.db")
+    assert other != home.bundles
+    assert other != home.bundles_of("sqlite:///third.db")

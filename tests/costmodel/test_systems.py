@@ -298,3 +298,18 @@ def test_the_user_may_vouch_for_a_host() -> None:
     check_same(STORED, dataclasses.replace(other, asserted=True))
     with pytest.raises(SystemMismatchError, match=r"measured \(under --assert-system\) on another system"):
         check_same(dataclasses.replace(STORED, asserted=True), other)
+
+
+def test_settings_are_checked_even_when_the_user_vouches() -> None:
+    """Two threads are not one thread, whatever the host is called."""
+    stored = this_system(ORT, RuntimeSettings(threads=1), "box", EPYC, asserted=True)
+    with pytest.raises(SystemMismatchError, match="threads 1 there, 2 here; set them alike"):
+        check_same(stored, this_system(ORT, RuntimeSettings(threads=2), "box", EPYC, asserted=True))
+
+
+def test_the_default_name_of_another_setting_is_refused() -> None:
+    """A name that says two threads must not come to stand for one."""
+    two = this_system(ORT, RuntimeSettings(threads=2), host=EPYC).name
+    with pytest.raises(SystemMismatchError, match="leave out --system and set --threads"):
+        this_system(ORT, RuntimeSettings(threads=1), two, EPYC)
+    assert this_system(ORT, RuntimeSettings(threads=2), two, EPYC).name == two

@@ -128,6 +128,17 @@ def test_a_model_that_two_releases_lower_alike_counts_once(own_store: Store) -> 
     assert len(load_dataset(own_store, SYSTEM.name).models) == len(before.models) + 1
 
 
+def test_a_copy_under_another_name_is_of_the_same_family(own_store: Store, dataset: Dataset) -> None:
+    """Else the copy would vouch for the original, and nothing of either would ever be held out."""
+    (original, *_) = own_store.models()
+    graph = _chain(3, 40)
+    _put(own_store, "secret", graph, family="secret")
+    _put(own_store, "known", graph, family=original.family)
+    _measure(own_store, *decompose("secret", graph).unique.values())
+    families = load_dataset(own_store, SYSTEM.name).all_families
+    assert len(families) == len(dataset.all_families)
+
+
 def test_only_complete_models_of_single_layers_are_judged(own_store: Store) -> None:
     """A model with an unmeasured layer, one that was not run whole, or one cut coarser, is no row of models."""
     _put(own_store, "incomplete", _chain(2, 101), family="tiny")

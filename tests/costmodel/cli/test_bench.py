@@ -44,7 +44,17 @@ def unique(run: Run, benched: Home) -> int:
 def test_a_bench_measures_every_sequence_and_the_model(run: Run, benched: Home, unique: int) -> None:
     """And a second run has nothing left to measure: it reuses all of it."""
     document = run(benched, "bench", MODEL, *NAMED, "--json").document
-    assert list(document) == ["system", "measured", "reused", "unstable", "failed", "left", "seconds"]
+    assert list(document) == [
+        "system",
+        "measured",
+        "reused",
+        "unstable",
+        "failed",
+        "left",
+        "dropped",
+        "repeated",
+        "seconds",
+    ]
     assert (document["system"], document["measured"], document["left"]) == ("this.one", 0, 0)
     assert document["failed"] == {}
     assert document["reused"] == unique + 1
@@ -89,7 +99,7 @@ def test_several_models_are_measured_together(
 
 def test_results_travel(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
     """Exported, imported in another home, and known there; a second time nothing is added."""
-    count = unique + 1 + unique  # each layer twice, to know how well a measurement repeats, and the model once
+    count = unique + unique  # each layer twice, to know how well a measurement repeats; the model stays at home
     exported = run(benched, "export", tmp_path / "results.parquet", *NAMED, "--json").document
     assert (exported["system"], exported["measurements"]) == ("this.one", count)
     imported = run(tmp_path / "new", "import", tmp_path / "results.parquet", "--json").document
@@ -157,6 +167,6 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
     assert (bench.returncode, out) == (130, "")
     assert "Traceback" not in err
     last = err.splitlines()[-1]
-    assert last == "costmodel: stopped; what was measured is kept, run the same command to go on"
+    assert last == "costmodel: stopped; what was stored is kept, run the same command again"
     assert len(store.latencies_us("this.one")) >= 3
     assert not list(tmp_path.glob("*.holder"))

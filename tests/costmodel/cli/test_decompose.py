@@ -8,6 +8,7 @@ import pytest
 
 from costmodel.bricks import is_brick_folder, private_file, read_bricks
 from costmodel.home import Home
+from costmodel.store import Store
 from tests.shell import Run
 
 
@@ -52,3 +53,12 @@ def test_people_are_told_what_to_keep(run: Run, ready: Home, tmp_path: Path) -> 
     out = run(ready, "decompose", "light_squeezenet", "--out", tmp_path / "bricks").out
     assert re.search(r"\d+ bricks in .*bricks, 0 of them decoys", out)
     assert f"Keep {private_file(tmp_path / 'bricks')} to yourself" in out
+
+
+def test_a_suite_leaves_its_models_with_their_owner(run: Run, tmp_path: Path) -> None:
+    """So that results from elsewhere find their models and families here, and decoys are held out with their origin."""
+    run(tmp_path, "decompose", "light_squeezenet", "--out", tmp_path / "bricks", "--decoys", "3")
+    store = Store(f"sqlite:///{tmp_path / 'data' / 'costmodel.db'}")
+    assert [(model.name, model.family) for model in store.models()] == [("light_squeezenet", "squeezenet")]
+    assert len(store.samples()) == 3
+    store.close()
