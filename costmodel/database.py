@@ -111,6 +111,13 @@ class Database:
         """Open the database at `url`, making the tables if it is empty; see `costmodel.store.Store`."""
         self._engine = _connect(url)
         self._place = make_url(url).render_as_string(hide_password=True)
+        try:
+            self._prepare()
+        except StoreError:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
         with self.writing() as connection:  # one transaction: no other process sees half a store, or makes it too
             existing = set(inspect(connection).get_table_names())
             if not existing:

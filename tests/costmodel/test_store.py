@@ -91,10 +91,12 @@ class TestRoundTrips:
         store = Store(url)
         store.put_system(first)
         store.put_system(second)
-        assert store.systems() == Store(url).systems() == {"a-1": second, "b-1": first}
+        with closing(Store(url)) as again:
+            assert store.systems() == again.systems() == {"a-1": second, "b-1": first}
         assert list(store.systems()) == ["a-1", "b-1"]
         store.put_system(replace(second, host=HOST))
         assert store.system("a-1").host == HOST
+        store.close()
 
     def test_an_unknown_system_is_an_error_that_says_how_to_get_it(self, url: str) -> None:
         """It names what is known, and the commands that add another one."""
@@ -104,6 +106,7 @@ class TestRoundTrips:
         store.put_system(fake_system("old-1"))
         with pytest.raises(UnknownSystemError, match="known here: old-1"):
             store.system("new-1")
+        store.close()
 
     def test_sequences(self, store: Store, graph: LayerGraph) -> None:
         """The same text and signature; asked for by signature, or all of them; twice is once."""
