@@ -11,7 +11,7 @@ from costmodel.bench import Bench, BenchReport, Progress
 from costmodel.bricks import is_brick_folder, read_bricks
 from costmodel.cache import lower_cached
 from costmodel.decomposition import Decomposition, decompose, whole_model
-from costmodel.errors import MeasurementError
+from costmodel.errors import MeasurementError, ModelError
 from costmodel.measurement import quiet_latency_us
 from costmodel.model import Model, read_model
 from costmodel.runtimes import Runtime, lowering_key
@@ -55,19 +55,37 @@ def decompose_models(
     granularity: int = 1,
     batch: int | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    refused: dict[str, str] | None = None,
     progress: Progress | None = None,
 ) -> list[Decomposed]:
     """Read, lower and cut each model of a corpus.
 
+    Args:
+        models: Of the corpus.
+        runtime: What lowers them.
+        level: Optimisation level.
+        cache: Folder of lowered graphs.
+        granularity: The most layers in a sequence.
+        batch: As in `read_model`.
+        shapes: As in `read_model`.
+        refused: Takes the reason for each model that cannot be used, as long as one can; without it the first ends all.
+        progress: Told before each model.
+
     Raises:
         ModelError: A model cannot be read or lowered; the message names it.
     """
-    result = []
+    result: list[Decomposed] = []
     for done, item in enumerate(models):
         if progress is not None:
             progress(done, len(models), item.name)
-        model = read_model(item.path, batch=batch, shapes=shapes, name=item.name)
-        graph = lower_cached(runtime, model, level, cache)
+        try:
+            model = read_model(item.path, batch=batch, shapes=shapes, name=item.name)
+            graph = lower_cached(runtime, model, level, cache)
+        except ModelError as error:
+            if refused is None or (done == len(models) - 1 and not result):
+                raise
+            refused[item.name] = str(error)
+            continue
         result.append(Decomposed(model, item.family, decompose(item.name, graph, granularity), whole_model(graph)))
     if progress is not None:
         progress(len(models), len(models), "")
@@ -113,6 +131,7 @@ def bench_target(
     """
     tell = progress or (lambda _: lambda done, total, what: None)
     models: list[Decomposed] = []
+    refused: dict[str, str] = {}
     if is_brick_folder(Path(target)):
         sequences = read_bricks(Path(target))
     else:
@@ -120,7 +139,7 @@ def bench_target(
 
         models = decompose_models(
             corpus_models(target), runtime, system.settings.level, cache, granularity=granularity,
-            progress=tell("lowering models"),
+            refused=refused, progress=tell("lowering models"),
         )  # fmt: skip
         put_models(store, models, lowering_key(runtime, system.settings.level))
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
@@ -148,6 +167,7 @@ def bench_target(
             report.repeated = second.measured
             report.seconds += second.seconds
             report.left += second.left
+    report.failed = refused | report.failed
     return report
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from costmodel.home import Home
 from costmodel.store import Store
+from costmodel.training.corpus import corpus_models
 from tests.shell import Run
 
 MODEL = "light_squeezenet"
@@ -170,3 +171,17 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
     assert last == "costmodel: stopped; what was stored is kept, run the same command again"
     assert len(store.latencies_us("this.one")) >= 3
     assert not list(tmp_path.glob("*.holder"))
+
+
+def test_one_bad_model_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
+    """It is named with its reason; the rest of the folder is measured."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shutil.copy(corpus_models("light_squeezenet")[0].path, folder / "good.onnx")
+    (folder / "bad.onnx").write_bytes(b"no model")
+    document = run(tmp_path, "bench", folder, *NAMED, "--budget", "1s", "--json").document
+    assert "bad.onnx is not an ONNX file" in document["failed"]["bad"]
+    assert document["measured"] > 0
+    (folder / "good.onnx").unlink()
+    refused = run(tmp_path, "bench", folder, *NAMED)
+    assert (refused.code, "bad.onnx is not an ONNX file" in refused.err) == (1, True)
