@@ -62,7 +62,7 @@ class CostModel:
         home = home or find_home()
         runtime = get_runtime(DEFAULT_RUNTIME)
         name = system or this_system(runtime, RuntimeSettings()).name
-        predictor = Predictor.load(Store(store or home.store_url), home.bundles_of(store), name)
+        predictor = Predictor.load(Store(store or home.store_url, create=store is None), home.bundles_of(store), name)
         if predictor.system.runtime != runtime.name:
             runtime = get_runtime(predictor.system.runtime)
         return cls(predictor, runtime, home.cache)

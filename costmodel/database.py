@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -107,9 +108,9 @@ samples = Table(
 class Database:
     """An opened database; every write is its own transaction, and its complaints become one sentence."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         """Open the database at `url`, making the tables if it is empty; see `costmodel.store.Store`."""
-        self._engine = _connect(url)
+        self._engine = _connect(url, create=create)
         self._place = make_url(url).render_as_string(hide_password=True)
         try:
             self._prepare()
@@ -172,7 +173,7 @@ class Database:
         self._engine.dispose()
 
 
-def _connect(url: str) -> Engine:
+def _connect(url: str, *, create: bool) -> Engine:
     try:
         parsed = make_url(url)
         if parsed.drivername in ("postgres", "postgresql"):  # SQLAlchemy's own choice is an older driver
@@ -180,6 +181,11 @@ def _connect(url: str) -> Engine:
         if parsed.get_backend_name() == "sqlite":
             if parsed.database in (None, "", ":memory:"):
                 raise StoreError(f"{url} keeps nothing: give a file, such as sqlite:///results.db")
+            if not create and not Path(parsed.database).exists():
+                raise StoreError(
+                    f"there is no store at {parsed.database}: check --store, or make one with `costmodel bench` or "
+                    "`costmodel import`"
+                )
             # A file is cheap to open and must not be shared between threads or kept across a fork.
             engine = create_engine(parsed, poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
             event.listen(engine, "connect", _set_up_sqlite)

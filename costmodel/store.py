@@ -50,17 +50,19 @@ class StoredModel:
 class Store:
     """Measurements and what they belong to, behind one URL. Every write is its own transaction."""
 
-    def __init__(self, url: str) -> None:
-        """Open the store at `url`, creating it if there is none.
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        """Open the store at `url`.
 
         Args:
             url: SQLAlchemy URL: "sqlite:////absolute/path.db", "postgresql+psycopg://user@host/name".
+            create: Whether to make the file of an SQLite store that is not there.
 
         Raises:
-            StoreError: It cannot be opened, is of a newer format, or is no store of costmodel's.
+            StoreError: It is not there and not to be made, cannot be opened, is of a newer format, or is no store of
+                costmodel's.
         """
         self.url = url
-        self._database = Database(url)
+        self._database = Database(url, create=create)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -77,9 +77,15 @@ ShapeOption = Annotated[
 
 @dataclass
 class Context:
-    """What a command works with, opened when it is first needed."""
+    """What a command works with, opened when it is first needed.
+
+    Attributes:
+        store_url: As given with `--store`.
+        reads: Whether the command only reads, so that a store that is not there is a mistake of whoever named it.
+    """
 
     store_url: str | None = None
+    reads: bool = False
 
     @cached_property
     def home(self) -> "Home":
@@ -98,7 +104,7 @@ class Context:
         """The results store."""
         from costmodel.store import Store
 
-        return Store(self.store_url or self.home.store_url)
+        return Store(self.store_url or self.home.store_url, create=not (self.reads and self.store_url))
 
     def here(
         self, name: str | None, threads: int, *, level: str = "all", asserted: bool = False

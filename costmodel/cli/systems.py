@@ -13,7 +13,7 @@ def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOpt
     from costmodel.systems import catalogue
     from costmodel.training.artefact import champion_of
 
-    context = Context(store)
+    context = Context(store, reads=True)
     here = context.here(None, threads)[1]
     known, bundles = context.store.systems(), context.bundles
     counts = {name: len(context.store.latencies_us(name)) for name in known}

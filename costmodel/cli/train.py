@@ -29,7 +29,7 @@ def train(
     """
     from costmodel.training.train import train as train_system
 
-    context = Context(store)
+    context = Context(store, reads=True)
     name = context.system_name(system, threads)
     with progress_bars() as stage:
         report = train_system(
@@ -65,7 +65,7 @@ def evaluate(
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation import evaluate as evaluate_dataset
 
-    context = Context(store)
+    context = Context(store, reads=True)
     dataset = load_dataset(context.store, context.system_name(system, threads))
     with progress_bars() as stage:
         report = evaluate_dataset(dataset, seeds=range(seeds), jobs=JOBS, progress=stage("evaluating")).report

@@ -26,7 +26,7 @@ def export_results(
     """
     from costmodel.transfer import export_measurements
 
-    context = Context(store)
+    context = Context(store, reads=True)
     name = context.system_name(system, threads)
     count = export_measurements(context.store, name, path)
     if json:

@@ -131,3 +131,15 @@ def test_a_missing_weight_file_is_a_warning(run: Run, ready: Home, parse: Parse,
     onnx.save(model, tmp_path / "strange.onnx")
     done = run(ready, "predict", tmp_path / "strange.onnx", "--system", SYSTEM.name, "--json")
     assert any("weights.bin is absent" in warning for warning in done.document["warnings"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("systems",), ("predict", "light_squeezenet"), ("train",), ("evaluate",), ("export", "results.parquet")],
+    ids=lambda command: command[0],
+)
+def test_a_store_that_is_not_there_is_not_made_by_reading(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """It is a slip of the pen in --store: an empty store would hide it."""
+    refused = run(tmp_path, *command, "--store", f"sqlite:///{tmp_path / 'slip.db'}")
+    assert "there is no store at" in refused.sentence
+    assert not (tmp_path / "slip.db").exists()

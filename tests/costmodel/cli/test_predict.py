@@ -11,6 +11,7 @@ import pytest
 from onnx import ModelProto
 
 from costmodel.home import Home
+from costmodel.store import Store
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -166,9 +167,10 @@ def test_names_are_never_markup_or_control_codes(
 
 
 def test_a_store_of_another_place_is_used(run: Run, ready: Home, resnet: Path, tmp_path: Path) -> None:
-    """By option or by variable; the regressors are those of the home."""
+    """By option or by variable, with regressors of its own."""
     arguments = ("predict", resnet, "--system", SYSTEM.name, "--json")
     url = f"sqlite:///{tmp_path / 'other.db'}"
+    Store(url).close()
     assert "none is known yet" in run(ready, *arguments, "--store", url).sentence
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSTMODEL_STORE", url)
