@@ -115,10 +115,9 @@ def compose(
 def half_width(costs: Sequence[Cost], uncertainty: Uncertainty) -> float:
     """Half-width of the sum of `costs` in log latency, so that it is a factor and never crosses zero.
 
-    Shares of the sum count linearly within a kind of predicted sequence, in quadrature between kinds.
-
-    A regressor that is wrong about one convolution is wrong about its siblings in the same direction; noise of
-    measurements has no such memory.
+    Each cost widens the sum by its share. A regressor that is wrong about one convolution is wrong about its siblings
+    in the same direction, so predicted costs add linearly within a kind and in quadrature between kinds; noise of
+    measurements has no such memory and adds in quadrature.
     """
     total = sum(cost.latency_us for cost in costs)
     measured = 0.0
