@@ -1,32 +1,48 @@
 """Benchmark what is missing: each unique sequence once per system, resumable at any moment."""
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from costmodel.capability import measure_capabilities
 from costmodel.errors import LoweringError, MeasurementError
+from costmodel.groups import Group, grouped, weight_bytes
 from costmodel.host import circumstances
 from costmodel.lock import measuring_lock
 from costmodel.measurement import (
     Measurement,
     Protocol,
-    capability_latency_us,
     is_data_dependent,
-    measure,
     now,
     pinned,
+    quiet_latency_us,
     reference_sequence,
 )
 from costmodel.model import Model
+from costmodel.overhead import (
+    LONG,
+    SHORT,
+    call_overhead_us,
+    chain_overhead_us,
+    joined,
+    neighbourhoods,
+    tiny_chain,
+)
+from costmodel.roundrobin import Entry, Sweep, first_us, is_known, take_turns
 from costmodel.runtimes import Runner, Runtime
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
 from costmodel.systems import System, check_same
 
 __all__ = ["Bench", "BenchReport", "Progress"]
+
+# Pairs of networks that show what a call costs, spread over a group.
+_PROBES = 8
+# Where the host does not say: what a server's cores share at least.
+_USUAL_L3_BYTES = 32 << 20
 
 # Called with (done, total, what is next); seconds left are the caller's to compute and show.
 Progress = Callable[[int, int, str], None]
@@ -67,21 +83,6 @@ class BenchReport:
         self.repeated += other.repeated
         self.seconds += other.seconds
         return self
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """What waits for its turn; it is loaded only then.
-
-    Attributes:
-        label: What to call it while it is measured.
-        sequence: Whose signature the measurement gets.
-        model: To be measured end to end; None for a sequence by itself.
-    """
-
-    label: str
-    sequence: LayerSequence
-    model: Model | None
 
 
 class Bench:
@@ -137,10 +138,7 @@ class Bench:
             if known is None or not known.capabilities:
                 self.store.put_system(self.system)
             self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
-            # The stored value may be from a busy moment, and then every round would pass for a quiet one.
-            self._quiet_reference_us = min(
-                self.system.capabilities["reference_us"], capability_latency_us(self._reference, self._clock_ns)
-            )
+            self._probes = [[self._opened(tiny_chain(n)) for _ in range(_PROBES)] for n in (SHORT, LONG)]
             self._held = stack.pop_all()
         return self
 
@@ -150,8 +148,7 @@ class Bench:
 
     def run(
         self,
-        sequences: Iterable[LayerSequence],
-        models: Mapping[str, tuple[LayerSequence, Model]] | None = None,
+        groups: Iterable[Group],
         *,
         budget_s: float | None = None,
         progress: Progress | None = None,
@@ -160,67 +157,145 @@ class Bench:
         """Measure what the store does not have, each signature once.
 
         Args:
-            sequences: What to measure, the most important first.
-            models: Whole models by name, each with its graph as one sequence, measured end to end after them.
-            budget_s: No measurement starts later than this; None for no limit.
-            progress: Told before each measurement.
+            groups: What to measure, the most important first. Of a group that is measured in part only the rest is.
+            budget_s: No pass over a group starts later than this; None for no limit.
+            progress: Told before each group.
             again: Measure once more what was measured before, as a repeat.
         """
         started_ns = self._clock_ns()
+        deadline_ns = math.inf if budget_s is None else started_ns + budget_s * 1e9
         report = BenchReport()
-        unique = {sequence.signature: _Waiting(sequence.kind, sequence, None) for sequence in sequences}
-        for name, (whole, model) in (models or {}).items():
-            unique.setdefault(whole.signature, _Waiting(name, whole, model))
         known = set() if again else set(self.store.latencies_us(self.system.name))
-        waiting = [item for signature, item in unique.items() if signature not in known]
-        report.reused = len(unique) - len(waiting)
-        self.store.put_sequences(item.sequence for item in unique.values())
-        for done, item in enumerate(waiting):
-            if budget_s is not None and (self._clock_ns() - started_ns) / 1e9 >= budget_s:
-                report.left = len(waiting) - done
-                break
-            if progress is not None:
-                progress(done, len(waiting), item.label)
-            try:
-                measurement = self.measure(item.sequence, self._opened(item))
-            except (MeasurementError, LoweringError) as error:
-                report.failed[item.sequence.signature if item.model is None else item.label] = str(error)
+        planned: list[tuple[Group, list[LayerSequence]]] = []
+        for group in groups:
+            asked = {s.signature: s for s in (*group.sequences, *([group.whole] if group.whole else []))}
+            planned.append((group, [s for signature, s in asked.items() if signature not in known]))
+            report.reused += len(asked) - len(planned[-1][1])
+            known |= asked.keys()
+            self.store.put_sequences(asked.values())
+        done, total = 0, sum(len(missing) for _, missing in planned)
+        for group, missing in planned:
+            if missing and self._clock_ns() >= deadline_ns:
+                report.left += len(missing)
                 continue
-            self.store.put_measurement(self.system.name, measurement)
-            report.measured += 1
-            report.unstable += not measurement.stable
+            if missing and progress is not None:
+                progress(done, total, group.label)
+            self._measure_group(group, missing, report, deadline_ns)
+            done += len(missing)
         if progress is not None:
-            progress(len(waiting) - report.left, len(waiting), "")
+            progress(total - report.left, total, "")
         report.seconds = (self._clock_ns() - started_ns) / 1e9
         return report
 
-    def _opened(self, item: _Waiting) -> Runner:
-        if item.model is None:
-            return self._runtime.open_sequence(item.sequence, self.system.settings)
-        return self._runtime.open_model(item.model, self.system.settings)
+    def _measure_group(
+        self, group: Group, missing: Sequence[LayerSequence], report: BenchReport, deadline_ns: float
+    ) -> None:
+        """Measure what is missing of a group, in portions that fit into memory, and store it."""
+        bare = [sequence for sequence in missing if sequence != group.whole]
+        wholes = [sequence for sequence in missing if sequence == group.whole]
+        for portion in grouped(bare) or [Group("", ())]:
+            entries: dict[str, tuple[LayerSequence, Entry]] = {}
+            for sequence in (*portion.sequences, *wholes):
+                model = group.model if sequence == group.whole else None
+                name = sequence.signature if model is None else group.label
+                try:
+                    entries[name] = sequence, Entry(self._opened(sequence, model), whole=model is not None)
+                except (MeasurementError, LoweringError) as error:
+                    report.failed[name] = str(error)
+            loaded = list(entries.values())
+            for measurement in self._timed(loaded, self._sweep(group, loaded), deadline_ns):
+                self.store.put_measurement(self.system.name, measurement)
+                report.measured += 1
+                report.unstable += not measurement.stable
+            report.failed |= {name: str(entry.error) for name, (_, entry) in entries.items() if entry.error is not None}
+            wholes = []
 
-    def measure(self, sequence: LayerSequence, runner: Runner) -> Measurement:
-        """Time one loaded network under this bench's protocol, without storing it."""
+    def measure_model(self, whole: LayerSequence, model: Model) -> Measurement:
+        """Time one model end to end under this bench's protocol, without storing it.
+
+        Raises:
+            MeasurementError: It does not run.
+            LoweringError: It does not load.
+        """
+        entry = Entry(self._opened(whole, model), whole=True)
+        for measurement in self._timed([(whole, entry)], Sweep(0)):
+            return measurement
+        assert entry.error is not None
+        raise entry.error
+
+    def _opened(self, sequence: LayerSequence, model: Model | None = None) -> Runner:
+        if model is None:
+            return self._runtime.open_sequence(sequence, self.system.settings)
+        return self._runtime.open_model(model, self.system.settings)
+
+    def _sweep(self, group: Group, entries: Iterable[tuple[LayerSequence, Entry]]) -> Sweep:
+        """What has to be read in each pass so that weights lie as far away as they do in the model."""
+        loaded = 0
+        for sequence, entry in entries:
+            if entry.whole:
+                return Sweep(0)  # it reads all of its weights itself
+            loaded += weight_bytes(sequence)
+        caches = 2 * ((self.system.host.l3_bytes if self.system.host else 0) or _USUAL_L3_BYTES)
+        wanted = caches if group.footprint_bytes is None else min(group.footprint_bytes, caches)
+        return Sweep(max(0, wanted - loaded))
+
+    def _timed(
+        self, entries: Sequence[tuple[LayerSequence, Entry]], sweep: Sweep, deadline_ns: float = math.inf
+    ) -> Iterator[Measurement]:
+        """What is measured of entries that take turns, without those that fail."""
+        if not entries:
+            return
         before = circumstances()
-        rounds, references, stable = measure(
-            runner, self._reference, self._quiet_reference_us, self._protocol, self._clock_ns
+        shorts, longs = ([Entry(probe) for probe in probes] for probes in self._probes)
+        layers = [(sequence, entry) for sequence, entry in entries if not entry.whole]
+        together = self._neighbours(layers)
+        probes = [*(probe for pair in zip(shorts, longs, strict=True) for probe in pair), *(one for _, one in together)]
+        take_turns(
+            [entry for _, entry in entries], probes, self._reference, sweep, self._protocol, self._clock_ns, deadline_ns
         )
-        return Measurement(
-            signature=sequence.signature,
-            rounds_us=rounds,
-            reference_us=references,
-            stable=stable,
-            data_dependent=is_data_dependent(sequence),
-            circumstances={
-                "protocol": self._protocol.version,
-                "runtime": f"{self.system.runtime} {self._runtime.version}",
-                "level": self.system.settings.level,
-                "threads": self.system.settings.threads,
-                "spinning": self.system.settings.spinning,
-                "cpus": list(self._cpus),
-                "asserted": self.system.asserted,
-                "before": before,
-                "after": circumstances(),
-            },
-            measured_at=now(),
+        overhead_us = call_overhead_us(
+            chain_overhead_us(*([t for probe in kind for t in probe.times_us] for kind in (shorts, longs))),
+            [
+                ([quiet_latency_us(entry.times_us) for entry in alone], quiet_latency_us(one.times_us))
+                for alone, one in together
+                if not any(entry.error for entry in (*alone, one))
+            ],
         )
+        told = self._circumstances(before)
+        for sequence, entry in entries:
+            if entry.error is None:
+                yield Measurement(
+                    signature=sequence.signature,
+                    rounds_us=tuple(entry.rounds_us),
+                    reference_us=tuple(entry.reference_us),
+                    stable=is_known(entry.rounds_us, self._protocol),
+                    overhead_us=0.0 if entry.whole else overhead_us,
+                    data_dependent=is_data_dependent(sequence),
+                    circumstances=told,
+                    measured_at=now(),
+                )
+
+    def _neighbours(self, layers: Sequence[tuple[LayerSequence, Entry]]) -> list[tuple[list[Entry], Entry]]:
+        """Some entries that follow each other, and with them a network of all of these in one call."""
+        roughly = [first_us(entry, self._clock_ns) for _, entry in layers]
+        found = []
+        for positions in neighbourhoods(roughly):
+            sequences, alone = zip(*(layers[p] for p in positions), strict=True)
+            try:
+                found.append((list(alone), Entry(self._opened(joined(sequences)))))
+            except MeasurementError:  # of different opsets, say: there are other neighbourhoods
+                continue
+        return found
+
+    def _circumstances(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "protocol": self._protocol.version,
+            "runtime": f"{self.system.runtime} {self._runtime.version}",
+            "level": self.system.settings.level,
+            "threads": self.system.settings.threads,
+            "spinning": self.system.settings.spinning,
+            "cpus": list(self._cpus),
+            "asserted": self.system.asserted,
+            "before": before,
+            "after": circumstances(),
+        }

@@ -13,7 +13,7 @@ from costmodel.runtimes import Runtime, lowering_key
 __all__ = ["CACHE_VERSION", "lower_cached"]
 
 # Raised when the canonical form changes: what was lowered by older code is then lowered again.
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 
 
 def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> LayerGraph:

@@ -63,7 +63,5 @@ def data_type_of(dtype: str) -> int:
 
 
 _BY_NAME: dict[str, int] = {
-    dtype_name(value): value
-    for value in onnx.TensorProto.DataType.values()
-    if value not in (TensorProto.UNDEFINED, TensorProto.STRING)
+    dtype_name(value): value for value in onnx.TensorProto.DataType.values() if value != TensorProto.UNDEFINED
 }

@@ -1,7 +1,8 @@
 """The database under the results store: tables, engine and transactions, whichever SQL database it is.
 
 Format history (`FORMAT_VERSION`):
-    1   first format.
+    1   first format: a sequence was run over and over, with the call in its time.
+    2   what of a time is the call: `measurements.overhead_us`.
 """
 
 import re
@@ -42,7 +43,7 @@ __all__ = [
     "sequences", "systems",
 ]  # fmt: skip
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _BUSY_SECONDS = 60
 
 _metadata = MetaData()
@@ -68,6 +69,7 @@ measurements = Table(
     Column("latency_us", Double, nullable=False),
     Column("rounds_us", JSON, nullable=False),
     Column("reference_us", JSON, nullable=False),
+    Column("overhead_us", Double, nullable=False),
     Column("stable", Boolean, nullable=False),
     Column("data_dependent", Boolean, nullable=False),
     Column("circumstances", JSON, nullable=False),
@@ -132,6 +134,11 @@ class Database:
         found = str(connection.scalar(select(meta.c.value).where(meta.c.key == "format_version")))
         if not found.isdecimal():
             raise StoreError(f"{self._place} has no format that costmodel knows: give another store with --store")
+        if int(found) < FORMAT_VERSION:
+            raise StoreError(
+                f"{self._place} has format {found}, whose times cannot be compared with those of format "
+                f"{FORMAT_VERSION}: give another store with --store and measure anew"
+            )
         if int(found) > FORMAT_VERSION:
             raise StoreError(
                 f"{self._place} has format {found} and this costmodel knows formats up to {FORMAT_VERSION}: "

@@ -1,11 +1,13 @@
 """Decomposition of a model into layer sequences: Algorithms 1 and 2 of the DLBricks paper (Li et al., 2019)."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from costmodel.graph import LayerGraph
+from costmodel.inseparable import inseparable
 from costmodel.particular import must_be_fed
 from costmodel.sequence import LayerSequence, build_sequence
 
@@ -41,7 +43,7 @@ class Decomposition:
 
     Attributes:
         model: Name of the model.
-        granularity: The most layers that a sequence has.
+        granularity: The most layers that a sequence has, unless they can only run together.
         pieces: Together they hold every layer of the model exactly once.
     """
 
@@ -70,7 +72,8 @@ def decompose(model: str, graph: LayerGraph, granularity: int = 1) -> Decomposit
 
     Algorithm 1: from the first layer that is not covered, take the next G layers in execution order, split them
     into runnable sequences, go on behind them. Algorithm 2: a slice that is not runnable becomes its first layer
-    alone and, by the same rule, the rest.
+    alone and, by the same rule, the rest. Layers that can only run together count as one that is as long as they
+    are, and may so be more than G.
 
     Args:
         model: Name, for the result.
@@ -79,13 +82,12 @@ def decompose(model: str, graph: LayerGraph, granularity: int = 1) -> Decomposit
     """
     if granularity < 1:
         raise ValueError(f"granularity must be at least 1, not {granularity}")
+    units = inseparable(graph)
+    graph = replace(graph, layers=tuple(layer for unit in units for layer in unit))
     cutter = _Cutter(graph)
     bounds: list[tuple[int, int]] = []
-    begin = 0
-    while begin < len(graph.layers):
-        end = min(begin + granularity, len(graph.layers))
-        bounds.extend(cutter.split(begin, end))
-        begin = end
+    for slice_ in _slices([len(unit) for unit in units], granularity):
+        bounds.extend(cutter.split(slice_))
     owner = {position: piece for piece, (first, last) in enumerate(bounds) for position in range(first, last)}
     pieces = tuple(
         Piece(
@@ -103,6 +105,18 @@ def whole_model(graph: LayerGraph) -> LayerSequence:
     return _Cutter(graph).sequence(0, len(graph.layers))
 
 
+def _slices(lengths: Sequence[int], granularity: int) -> Iterator[list[int]]:
+    """Where the units of each slice begin, and where the last ends: as many as have `granularity` layers, or one."""
+    starts = [0]
+    for length in lengths:
+        if len(starts) > 1 and starts[-1] + length - starts[0] > granularity:
+            yield starts
+            starts = starts[-1:]
+        starts.append(starts[-1] + length)
+    if len(starts) > 1:
+        yield starts
+
+
 class _Cutter:
     def __init__(self, graph: LayerGraph) -> None:
         self._graph = graph
@@ -116,24 +130,28 @@ class _Cutter:
         for name in graph.outputs:
             self._last_reader[name] = len(graph.layers)
 
-    def split(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Algorithm 2, as a loop: its recursion would be as deep as the granularity is large."""
+    def split(self, starts: Sequence[int]) -> list[tuple[int, int]]:
+        """Algorithm 2, as a loop: its recursion would be as deep as the granularity is large.
+
+        Args:
+            starts: Where the units of the slice begin, and where the last ends.
+        """
         bounds = []
-        while begin < end:
-            if self._is_chain(begin, end):
+        end = starts[-1]
+        for begin, second in pairwise(starts):
+            if self._is_chain(begin, second, end):
                 bounds.append((begin, end))
                 break
-            bounds.append((begin, begin + 1))
-            begin += 1
+            bounds.append((begin, second))
         return bounds
 
-    def _is_chain(self, begin: int, end: int) -> bool:
-        """Whether every layer after the first reads a layer of the slice, and none an index or a shape of one.
+    def _is_chain(self, begin: int, second: int, end: int) -> bool:
+        """Whether every layer behind the first unit reads a layer of the slice, and none an index or a shape of one.
 
         A layer that reads none is the start of another branch: its data input is missing from the slice. An index
         or a shape that the slice computes from what it is fed would be any number; fed itself, it is made to fit.
         """
-        for position in range(begin + 1, end):
+        for position in range(second, end):
             layer = self._graph.layers[position]
             made = [slot for slot, name in enumerate(layer.inputs) if begin <= self._producer.get(name, -1) < position]
             if not made or any(must_be_fed(layer.op_type, slot) for slot in made):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-__all__ = ["ITEM_BYTES", "Attributes", "Layer", "LayerGraph", "TensorType"]
+__all__ = ["ITEM_BYTES", "OPAQUE", "Attributes", "Layer", "LayerGraph", "TensorType"]
 
 # An attribute is one of {"i": int}, {"f": float}, {"s": str}, {"ints": [...]}, {"floats": [...]},
 # {"strings": [...]}, {"t": tensor}, {"g": subgraph}; see costmodel.attributes.
@@ -18,7 +18,13 @@ Attributes = Mapping[str, Mapping[str, Any]]
 ITEM_BYTES = {
     "bool": 1, "int4": 0.5, "uint4": 0.5, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
     "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+    "int2": 0.25, "uint2": 0.25, "float4_e2m1fn": 0.5, "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
+
+# What is no tensor of numbers: made and read within one layer sequence, never fed to it. All but strings have the
+# shape (); what they hold follows from the layers that make them.
+OPAQUE = frozenset({"string", "sequence", "optional", "map"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,7 @@ class TensorType:
     """What a tensor is, apart from its values.
 
     Attributes:
-        dtype: Element type by its numpy name: "float32", "int64", "bool", ...
+        dtype: Element type by its numpy name: "float32", "int64", "bool", ...; or one of `OPAQUE`.
         shape: Logical dimensions, every one known.
         blocked: Whether the runtime keeps it in a channel-blocked layout.
     """
@@ -42,8 +48,13 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the logical elements, without the padding of a blocked layout."""
-        return int(self.elements * ITEM_BYTES[self.dtype])
+        """Bytes of the logical elements, without the padding of a blocked layout; 0 where it is opaque."""
+        return 0 if self.opaque else int(self.elements * ITEM_BYTES[self.dtype])
+
+    @property
+    def opaque(self) -> bool:
+        """Whether it is no tensor of numbers, and so cannot be an input of a runnable network."""
+        return self.dtype in OPAQUE
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ class Home:
         return self.data / "cache"
 
     @property
+    def corpora(self) -> Path:
+        """Corpora made here, a folder for each; may be deleted, and are then made again."""
+        return self.data / "corpora"
+
+    @property
     def tracking(self) -> Path:
         """MLflow's default store."""
         return self.root / "mlruns"

@@ -14,6 +14,11 @@ __all__ = ["infer_model", "infer_node", "output_types"]
 # Fused operators whose outputs have the types of a plain one's.
 _PLAIN = {"FusedConv": "Conv", "FusedGemm": "Gemm"}
 
+_OWN_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+
+# Types that have no shape, by ONNX's name of the field that says so.
+_SHAPELESS = {"sequence_type": "sequence", "optional_type": "optional", "map_type": "map"}
+
 # How ONNX says that a node does not exist, or does not fit its inputs.
 _REFUSALS = (
     onnx.defs.SchemaError,
@@ -26,6 +31,8 @@ _REFUSALS = (
 
 def infer_model(model: ModelProto) -> dict[str, TensorType]:
     """The type of every value whose shape is found to be static."""
+    if _breaks_inference(model):
+        return {}
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     except onnx.shape_inference.InferenceError:
@@ -33,6 +40,12 @@ def infer_model(model: ModelProto) -> dict[str, TensorType]:
     ports = (*inferred.value_info, *inferred.input, *inferred.output)
     types = {port.name: _static_type(port.type) for port in ports}
     return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def _breaks_inference(model: ModelProto) -> bool:
+    """Whether ONNX might end the process: it takes the type of what a LabelEncoder reads to be known."""
+    own = all(node.domain in _OWN_DOMAINS for node in model.graph.node)
+    return not own and any(node.op_type == "LabelEncoder" for node in model.graph.node)
 
 
 def output_types(model: ModelProto) -> dict[str, TensorType]:
@@ -67,6 +80,8 @@ def infer_node(
 def _follow(
     node: NodeProto, types: Mapping[str, TensorType], tensors: Mapping[str, TensorProto], opset: int
 ) -> dict[str, TensorType]:
+    if any(types[n].opaque for n in node.input if n):
+        return {}
     op_type = _PLAIN.get(node.op_type, node.op_type)
     try:
         schema = onnx.defs.get_schema(op_type, opset, "")
@@ -86,6 +101,9 @@ def _follow(
 
 
 def _static_type(kind: TypeProto) -> TensorType | None:
+    shapeless = _SHAPELESS.get(kind.WhichOneof("value"))
+    if shapeless is not None:
+        return TensorType(shapeless, ())
     if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
         return None
     dims = kind.tensor_type.shape.dim

@@ -12,7 +12,8 @@ from costmodel.bricks import is_brick_folder, read_bricks
 from costmodel.cache import lower_cached
 from costmodel.decomposition import Decomposition, decompose, whole_model
 from costmodel.errors import MeasurementError, ModelError
-from costmodel.measurement import quiet_latency_us
+from costmodel.graph import LayerGraph
+from costmodel.groups import Group, grouped, weight_bytes
 from costmodel.model import Model, read_model
 from costmodel.runtimes import Runtime, lowering_key
 from costmodel.sampling import sample_around
@@ -36,14 +37,20 @@ class Decomposed:
     Attributes:
         model: As read.
         family: Architecture lineage.
+        graph: Its layers.
         decomposition: Its sequences.
         whole: The model as one sequence.
     """
 
     model: Model
     family: str
+    graph: LayerGraph
     decomposition: Decomposition
     whole: LayerSequence
+
+    def cut(self, granularity: int) -> Decomposition:
+        """Its sequences at another granularity."""
+        return decompose(self.model.name, self.graph, granularity)
 
 
 def decompose_models(
@@ -86,22 +93,27 @@ def decompose_models(
                 raise
             refused[item.name] = str(error)
             continue
-        result.append(Decomposed(model, item.family, decompose(item.name, graph, granularity), whole_model(graph)))
+        cut = decompose(item.name, graph, granularity)
+        result.append(Decomposed(model, item.family, graph, cut, whole_model(graph)))
     if progress is not None:
         progress(len(models), len(models), "")
     return result
 
 
-def put_models(store: Store, models: Iterable[Decomposed], lowering: str) -> None:
+def put_models(store: Store, models: Iterable[Decomposed], lowering: str, granularities: Sequence[int] = (1,)) -> None:
     """Store what the models of a corpus are made of, and their families.
 
     Args:
         store: Where to.
         models: As `decompose_models` gave them.
         lowering: What `lowering_key` says of how they were lowered.
+        granularities: At which they are cut.
     """
     for item in models:
-        store.put_model(item.decomposition, item.whole, digest=item.model.digest, family=item.family, lowering=lowering)
+        for granularity in granularities:
+            store.put_model(
+                item.cut(granularity), item.whole, digest=item.model.digest, family=item.family, lowering=lowering
+            )
 
 
 def bench_target(
@@ -111,7 +123,7 @@ def bench_target(
     target: str,
     cache: Path,
     *,
-    granularity: int = 1,
+    granularities: Sequence[int] = (1,),
     samples: int = 0,
     budget_s: float | None = None,
     progress: Callable[[str], Progress] | None = None,
@@ -124,7 +136,7 @@ def bench_target(
         runtime: What runs the networks.
         target: Name of a corpus, or a path.
         cache: Folder of lowered graphs.
-        granularity: The most layers in a sequence; bricks have theirs.
+        granularities: The most layers in a sequence, one or several numbers; bricks have theirs.
         samples: Sequences of no model to measure besides, sampled around those of the target.
         budget_s: No measurement starts later than this; None for no limit.
         progress: Gives what to tell about the stage of that name.
@@ -138,20 +150,19 @@ def bench_target(
         from costmodel.training.corpus import corpus_models
 
         models = decompose_models(
-            corpus_models(target), runtime, system.settings.level, cache, granularity=granularity,
+            corpus_models(target), runtime, system.settings.level, cache, granularity=granularities[0],
             refused=refused, progress=tell("lowering models"),
         )  # fmt: skip
-        put_models(store, models, lowering_key(runtime, system.settings.level))
+        put_models(store, models, lowering_key(runtime, system.settings.level), granularities)
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
+    groups = [_group_of(item, granularities) for item in models] or grouped(sequences)
     with Bench(store, system, runtime) as bench:
-        ordered = _dearest_first(sequences, models, bench.system)
-        wholes = {item.model.name: (item.whole, item.model) for item in models}
-        report = bench.run(ordered, wholes, budget_s=budget_s, progress=tell("measuring"))
+        report = bench.run(groups, budget_s=budget_s, progress=tell("measuring"))
         if samples and not report.left:
-            around = _samples(ordered, samples, bench.system)
+            around = _samples(sequences, samples, bench.system)
             store.put_samples(around)
             taken = bench.run(
-                [sample for sample, _ in around.values()],
+                grouped(sample for sample, _ in around.values()),
                 budget_s=_rest(budget_s, report),
                 progress=tell("measuring samples"),
             )
@@ -160,10 +171,12 @@ def bench_target(
             taken.failed.clear()
             report += taken
         if not report.left:
-            chosen = sorted(ordered, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
+            chosen = sorted(sequences, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
             repeated = store.repeated(system.name)
             again = [s for s in chosen if s.signature not in repeated and s.signature not in report.failed]
-            second = bench.run(again, budget_s=_rest(budget_s, report), progress=tell("measuring again"), again=True)
+            second = bench.run(
+                grouped(again), budget_s=_rest(budget_s, report), progress=tell("measuring again"), again=True
+            )
             report.repeated = second.measured
             report.seconds += second.seconds
             report.left += second.left
@@ -193,17 +206,16 @@ def _samples(
     return sample_around(sequences, count, weights=weights)
 
 
-def _dearest_first(
-    sequences: Sequence[LayerSequence], models: Sequence[Decomposed], system: System
-) -> list[LayerSequence]:
-    """In the order in which a small budget explains the most latency."""
-    from costmodel.features.bound import bound_us
-
-    counts: dict[str, int] = {}
-    for item in models:
-        for signature, count in item.decomposition.counts.items():
-            counts[signature] = counts.get(signature, 0) + count
-    return sorted(sequences, key=lambda s: -bound_us(s, system) * counts.get(s.signature, 1))
+def _group_of(item: Decomposed, granularities: Sequence[int]) -> Group:
+    """The sequences of a model and the model itself, which take turns."""
+    cuts = [item.cut(granularity) for granularity in granularities]
+    return Group(
+        label=item.model.name,
+        sequences=tuple({s: q for cut in cuts for s, q in cut.unique.items()}.values()),
+        whole=item.whole,
+        model=item.model,
+        footprint_bytes=sum(weight_bytes(piece.sequence) for piece in cuts[0].pieces),
+    )
 
 
 def measure_models(
@@ -224,8 +236,7 @@ def measure_models(
         for done, (name, (whole, model)) in enumerate(models.items()):
             if progress is not None:
                 progress(done, len(models), name)
-            measurement = bench.measure(whole, runtime.open_model(model, system.settings))
-            latencies[name] = quiet_latency_us(measurement.times_us)
+            latencies[name] = bench.measure_model(whole, model).latency_us
     if progress is not None:
         progress(len(models), len(models), "")
     return latencies

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from costmodel.attributes import bind_captured, decode
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 IR_VERSION = 9
-_VERSIONS = {"ai.onnx.ml": 3}  # the newest whose operators are all run; other domains have one version
+_DONE = "done"
 
 
 def value_name(index: int) -> str:
@@ -53,7 +54,9 @@ def external_tensor(name: str, value: Value, location: str) -> TensorProto:
     return tensor
 
 
-def build_network(sequence: LayerSequence, *, weights: Iterable[TensorProto | NodeProto]) -> ModelProto:
+def build_network(
+    sequence: LayerSequence, *, weights: Iterable[TensorProto | NodeProto], discarding: bool = False
+) -> ModelProto:
     """The runnable network of `sequence`, exactly as its layers say.
 
     Values are named v0, v1, ... by their index. An input keeps its shape; nothing else in the network says where
@@ -62,6 +65,7 @@ def build_network(sequence: LayerSequence, *, weights: Iterable[TensorProto | No
     Args:
         sequence: What to build; for a blocked one, see `costmodel.blocked`.
         weights: An initialiser, or a node that makes the value, for each index of `weight_indices`.
+        discarding: Leave every result inside, as if layers behind had read it; the only output is a constant.
     """
     graph = GraphProto(name="sequence")
     for weight in weights:
@@ -75,11 +79,31 @@ def build_network(sequence: LayerSequence, *, weights: Iterable[TensorProto | No
             )
     graph.node.extend(make_node(f"layer{position}", layer) for position, layer in enumerate(sequence.layers))
     graph.input.extend(_port(sequence, i) for i in input_indices(sequence))
-    graph.output.extend(_port(sequence, i) for i in sequence.outputs)
+    if discarding:
+        graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), _DONE))
+        graph.output.append(helper.make_tensor_value_info(_DONE, TensorProto.FLOAT, [1]))
+    else:
+        graph.output.extend(_port(sequence, i) for i in sequence.outputs)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in sequence.layers])
     others = sorted(_domains(graph) - {"", "ai.onnx"})
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, _VERSIONS.get(d, 1)) for d in others)]
+    versions = {"ai.onnx.ml": _ml_version(sequence)}  # other domains than that and ONNX's own have one
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, versions.get(d, 1)) for d in others)]
     return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=imports, producer_name="costmodel")
+
+
+def _ml_version(sequence: LayerSequence) -> int:
+    """The version of ai.onnx.ml that knows all of the layers, which came from one model.
+
+    The third runs all that there is in others, except what was added later and what was there before only.
+    """
+    for layer in sequence.layers:
+        if layer.op_type == "TreeEnsemble":
+            return 5
+        if layer.op_type == "LabelEncoder" and "classes_strings" in layer.attributes:
+            return 1
+        if layer.op_type == "LabelEncoder" and any(name.endswith("_tensor") for name in layer.attributes):
+            return 4
+    return 3
 
 
 def _port(sequence: LayerSequence, index: int) -> ValueInfoProto:

@@ -1,8 +1,7 @@
 """What makes two nodes the same layer: operator versions and attributes in one canonical form.
 
-ONNX gives an operator a new version for every change, most often only to admit another element type or to add an
-attribute. Versions that differ in nothing else that a layer uses are one operator here, so that models of different
-opsets share their layers.
+ONNX gives an operator a new version for every change, and a runtime may have a kernel for each: average pooling takes
+eight times as long in onnxruntime from opset 19 on. So layers of two versions are two layers (docs/adr/0005).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +17,12 @@ from costmodel.graph import Attributes
 
 __all__ = ["COMMON_OPSET", "canonical_attributes", "opset_for", "since_version"]
 
-# The newest opset that every supported runtime release runs; runnable networks never ask for a newer one
-# unless a layer exists only there.
+# For networks of no operator of ONNX's own: the newest that every supported runtime release runs.
 COMMON_OPSET = 21
+_OLDEST_OPSET = 7  # the oldest that onnxruntime runs
 
 # The bodies of these say what they mean only together with the opset of the model that they came from.
 _CONTROL_FLOW = {"If", "Loop", "Scan"}
-
-# A version of these adds an attribute whose default is not what the version without it does.
-_RESTATED = {"RoiAlign", "Split"}
 
 _WINDOWED = {
     "Conv",
@@ -51,86 +47,19 @@ def _versions(op_type: str, domain: str) -> tuple[OpSchema, ...]:
     return tuple(sorted(found, key=lambda schema: schema.since_version))
 
 
-def _meaning(schema: OpSchema) -> dict[str, object]:
-    """What an operator's version says, by attribute; its inputs, outputs and state under ""."""
-    said: dict[str, object] = {
-        name: (a.type, a.required, a.default_value.SerializeToString(deterministic=True))
-        for name, a in schema.attributes.items()
-    }
-    said[""] = [(p.name, p.option, p.is_homogeneous) for p in (*schema.inputs, *schema.outputs)], schema.deprecated
-    return said
-
-
 @cache
-def _added(older: OpSchema, newer: OpSchema) -> frozenset[str] | None:
-    """Attributes that a version adds to one that means the same without them; None if it means something else."""
-    before, after = _meaning(older), _meaning(newer)
-    if newer.name in _RESTATED and before.keys() != after.keys():
-        return None
-    if any(after.get(name) != said for name, said in before.items()):
-        return None
-    added = after.keys() - before.keys()
-    return None if any(newer.attributes[name].required for name in added) else frozenset(added)
-
-
-def _accepts(schema: OpSchema, input_types: Sequence[str]) -> bool:
-    """Whether `schema` takes inputs of these numpy dtypes ("" where absent)."""
-    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-    formals = list(schema.inputs)
-    for position, dtype in enumerate(input_types):
-        if not dtype or not formals:
-            continue
-        formal = formals[min(position, len(formals) - 1)]
-        onnx_name = {"float32": "float", "float64": "double"}.get(dtype, dtype)
-        if f"tensor({onnx_name})" not in allowed.get(formal.type_str, {formal.type_str}):
-            return False
-    return True
-
-
-def _position(op_type: str, opset: int) -> int | None:
-    """Which of an operator's versions `opset` means."""
-    versions = _versions(op_type, "")
-    return max((i for i, s in enumerate(versions) if s.since_version <= opset), default=None)
-
-
-@cache
-def since_version(
-    op_type: str, domain: str, opset: int, input_types: tuple[str, ...], attributes: frozenset[str] = frozenset()
-) -> int:
-    """The oldest version of an operator that means what it means at `opset`.
+def since_version(op_type: str, domain: str, opset: int) -> int:
+    """The version of an operator that an opset means.
 
     Args:
         op_type: Operator.
         domain: Its domain; other domains than ONNX's own have one version.
         opset: Of the model.
-        input_types: Numpy dtypes that it has to take, "" where absent.
-        attributes: Names of the attributes that it has to know.
     """
     if domain not in ("", "ai.onnx"):
         return 1
-    position = _position(op_type, opset)
-    if op_type in _CONTROL_FLOW or position is None:
-        return opset
-    versions = _versions(op_type, "")
-    while position > 0:
-        added = _added(versions[position - 1], versions[position])
-        if added is None or added & attributes or not _accepts(versions[position - 1], input_types):
-            break
-        position -= 1
-    return versions[position].since_version
-
-
-@cache
-def _newest_equivalent(op_type: str, since: int) -> int:
-    """The newest opset, at most `COMMON_OPSET` or `since`, at which an operator still means the same."""
-    position = _position(op_type, since)
-    if op_type in _CONTROL_FLOW or position is None:
-        return since
-    versions = _versions(op_type, "")
-    while position + 1 < len(versions) and _added(versions[position], versions[position + 1]) is not None:
-        position += 1
-    after = versions[position + 1].since_version if position + 1 < len(versions) else COMMON_OPSET + 1
-    return max(since, min(COMMON_OPSET, after - 1))
+    versions = [s.since_version for s in _versions(op_type, "") if s.since_version <= opset]
+    return opset if op_type in _CONTROL_FLOW or not versions else versions[-1]
 
 
 @cache
@@ -203,6 +132,5 @@ def _explicit_window(
 
 def opset_for(layers: Sequence[tuple[str, str, int]]) -> int:
     """The ONNX opset for a network of (op_type, domain, since) layers that came from one model."""
-    own = [layer for layer in layers if layer[1] in ("", "ai.onnx")]
-    oldest = max((since for _, _, since in own), default=1)
-    return max(oldest, min((_newest_equivalent(op_type, since) for op_type, _, since in own), default=COMMON_OPSET))
+    own = [since for _, domain, since in layers if domain in ("", "ai.onnx")]
+    return max(_OLDEST_OPSET, *own) if own else COMMON_OPSET

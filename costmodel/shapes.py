@@ -111,8 +111,8 @@ def _declared(port: ValueInfoProto) -> tuple[_Dim, ...] | None:
 
 def _dtype(title: str, port: ValueInfoProto) -> str:
     if not port.type.HasField("tensor_type"):
-        kind = port.type.WhichOneof("value") or "value without a type"
-        raise ShapeError(f"{title}: input {port.name} is a {kind}: only tensors can be priced")
+        kind = (port.type.WhichOneof("value") or "unknown").removesuffix("_type")
+        raise ShapeError(f"{title}: input {port.name} is of the type {kind}: only tensors can be priced")
     dtype = dtype_name(port.type.tensor_type.elem_type)
     if dtype not in ITEM_BYTES:
         raise ShapeError(f"{title}: input {port.name} has elements of {dtype}: costmodel cannot price those")

@@ -12,8 +12,9 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
+from costmodel.call import Call
 from costmodel.graph import TensorType
-from costmodel.particular import Call, particular_values
+from costmodel.particular import particular_values
 from costmodel.sequence import LayerSequence
 
 __all__ = ["model_inputs", "synthetic", "synthetic_like"]
@@ -48,12 +49,20 @@ def _numpy_type(dtype: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, dtype)) if hasattr(ml_dtypes, dtype) else np.dtype(dtype)
 
 
-def synthetic_like(kind: TensorType, *, positive: bool = False) -> np.ndarray:
-    """Values of a given type, the same ones each time."""
+def synthetic_like(kind: TensorType, *, positive: bool = False, start: int = 0) -> np.ndarray:
+    """Values of a given type, the same ones each time.
+
+    Args:
+        kind: The type.
+        positive: Whether no value may be zero or less.
+        start: Where in the common supply of values they begin; tensors that begin apart share no memory.
+    """
     if kind.elements == 1 and kind.dtype in ("int32", "int64"):
         return np.ones(kind.shape, kind.dtype)  # a count, and nothing comes of a count of 0
     pool = _pool(kind.dtype, positive)
-    return np.resize(pool, kind.shape) if kind.elements > pool.size else pool[: kind.elements].reshape(kind.shape)
+    if start + kind.elements > pool.size:
+        return np.resize(pool, kind.shape)
+    return pool[start : start + kind.elements].reshape(kind.shape)
 
 
 def model_inputs(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
@@ -83,11 +92,20 @@ def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:
             made = particular_values(call, slot) if read == index else None
             if made is not None:
                 return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
-    values = synthetic_like(value.type, positive=any(_wants_positive(layer.op_type) for layer in readers))
+    positive = any(_wants_positive(layer.op_type) for layer in readers)
+    values = synthetic_like(value.type, positive=positive, start=_fed_before(sequence, index))
     fan_in = _fan_in(sequence, index)
     if fan_in > 1 and value.type.dtype.startswith(("float", "bfloat")):
         return np.asarray(values * values.dtype.type(fan_in**-0.5), dtype=dtype)
     return values
+
+
+def _fed_before(sequence: LayerSequence, index: int) -> int:
+    """Elements of the inputs before this one to a layer that reads it: a layer that adds two tensors reads two."""
+    if sequence.values[index].role != "input":
+        return 0
+    beside = {i for layer in sequence.layers if index in layer.inputs for i in layer.inputs if 0 <= i < index}
+    return sum(sequence.values[i].type.elements for i in beside if sequence.values[i].role == "input")
 
 
 # Operators with an argument that must be positive, or must not be near zero.

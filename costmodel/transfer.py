@@ -1,7 +1,8 @@
 """Measurements as Parquet: how results travel between machines and into data sets.
 
 One row for each measurement, complete in itself: the sequence, the raw times, the circumstances and the system.
-Which model a sequence came from is not in it. Format history (`FORMAT_VERSION`): 1, first format.
+Which model a sequence came from is not in it. Format history (`FORMAT_VERSION`): 1, first format; 2, `overhead_us`,
+what of each time is the call.
 """
 
 import json
@@ -20,7 +21,7 @@ from costmodel.systems import System, check_same, validate_name
 
 __all__ = ["FORMAT_VERSION", "export_measurements", "import_measurements"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _KEY = b"costmodel"
 
 
@@ -60,6 +61,7 @@ def export_measurements(store: Store, system_name: str, path: Path) -> int:
             "reference_us": pyarrow.array(
                 [m.reference_us for m in measurements], type=pyarrow.list_(pyarrow.float64())
             ),
+            "overhead_us": [m.overhead_us for m in measurements],
             "stable": [m.stable for m in measurements],
             "data_dependent": [m.data_dependent for m in measurements],
             "circumstances": [json.dumps(m.circumstances, sort_keys=True) for m in measurements],
@@ -102,6 +104,11 @@ def import_measurements(store: Store, path: Path, system_name: str | None = None
         if version > FORMAT_VERSION:
             raise BrickError(
                 f"{path} has format {version} and this costmodel knows {FORMAT_VERSION}: upgrade costmodel"
+            )
+        if version < FORMAT_VERSION:
+            raise BrickError(
+                f"{path} has format {version}, whose times cannot be compared with those of format {FORMAT_VERSION}: "
+                "measure and export anew"
             )
         system = System.from_dict(header["system"])
     except FileNotFoundError as error:
@@ -146,6 +153,7 @@ def _measurement(row: Mapping[str, Any]) -> Measurement:
         rounds_us=tuple(tuple(times) for times in row["rounds_us"]),
         reference_us=tuple(row["reference_us"]),
         stable=bool(row["stable"]),
+        overhead_us=float(row["overhead_us"]),
         data_dependent=bool(row["data_dependent"]),
         circumstances=dict(json.loads(row["circumstances"])),
         measured_at=str(row["measured_at"]),

@@ -112,7 +112,7 @@ def _shape_features(sequence: LayerSequence, layer: SequenceLayer, work: Work) -
         math.log(max(1, group)),
         float(group > 1 and group == in_channels),
         float(len(inputs)),
-        float(ITEM_BYTES[data.dtype]),
+        float(ITEM_BYTES.get(data.dtype, 0)),
         float(data.blocked or made.blocked),
         float("activation" in attributes),
         float(layer.op_type in ("Conv", "FusedConv") and len(layer.inputs) > 3),

@@ -15,7 +15,7 @@ from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import encode_all
 from costmodel.measurement import jitter
 from costmodel.runtimes import RuntimeSettings
-from costmodel.runtimes.ort import open_session
+from costmodel.runtimes.ort_session import open_session
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
 from costmodel.systems import System

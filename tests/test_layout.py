@@ -27,8 +27,10 @@ def test_every_package_on_disk_is_in_the_list() -> None:
 
 
 def test_each_room_is_mapped_to_its_folder() -> None:
-    """`features/` at the root is `costmodel.features`, and so on."""
-    assert SETUPTOOLS["package-dir"] == {"costmodel": "costmodel"} | {f"costmodel.{room}": room for room in ROOMS}
+    """`features/` at the root is `costmodel.features`, and so on; so are the packages inside, each by its own line."""
+    inside = {package: package.removeprefix("costmodel.").replace(".", "/") for package in SETUPTOOLS["packages"]}
+    expected = {package: folder for package, folder in inside.items() if folder.split("/")[0] in ROOMS}
+    assert SETUPTOOLS["package-dir"] == {"costmodel": "costmodel"} | expected
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -8,6 +8,8 @@ from pathlib import Path
 import onnx
 
 from costmodel.errors import ModelReadError
+from costmodel.home import find_home
+from costmodel.training.corpora.registry import MADE, read_manifest, recipes_of
 
 __all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models"]
 
@@ -33,6 +35,8 @@ CORPORA = {
     "starter": tuple(name for name in _LIGHT if name != HELD_BACK),
 }
 
+_NAMES = (*CORPORA, *MADE)
+
 _LINEAGE = re.compile(r"^[A-Za-z]+")
 
 
@@ -55,39 +59,57 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
     """The models of a corpus, in order of name.
 
     Args:
-        corpus: The name of a built-in corpus, an ONNX file, or a folder with ONNX files at any depth. In a folder
-            the family is the first letters of the file's name, which keeps resnet18 and resnet50 together, or the
-            name of the subfolder that the file lies in; a built-in model's own file keeps its family.
+        corpus: The name of a built-in corpus or of one that `costmodel corpus build` made, an ONNX file, or a folder
+            with ONNX files at any depth. In a folder the family is the first letters of the file's name, which keeps
+            resnet18 and resnet50 together, or the name of the subfolder that the file lies in; a file that came with
+            costmodel or was built by it keeps its family.
 
     Raises:
-        ModelReadError: There is no such corpus, or no ONNX file in it.
+        ModelReadError: There is no such corpus, it is not or only partly built, or no ONNX file is in it.
     """
+    if str(corpus) in MADE:
+        return _made(str(corpus))
     if str(corpus) in CORPORA:
         return [CorpusModel(name, _light_path(name), _LIGHT[name]) for name in CORPORA[str(corpus)]]
     if str(corpus) in _LIGHT:
         return [CorpusModel(str(corpus), _light_path(str(corpus)), _LIGHT[str(corpus)])]
     path = Path(corpus)
     if not str(corpus).strip():
-        raise ModelReadError(f"no corpus is named: give one of {', '.join(CORPORA)}, a file or a folder")
+        raise ModelReadError(f"no corpus is named: give one of {', '.join(_NAMES)}, a file or a folder")
     if path.is_file():
-        return [CorpusModel(path.stem, path, _lineage(path.stem))]
+        return [CorpusModel(path.stem, path, _built_families(path.parent).get(path.name) or _lineage(path.stem))]
     if not path.is_dir():
-        raise ModelReadError(
-            f"{corpus} is neither a corpus ({', '.join(CORPORA)}) nor a file or folder: check the name"
-        )
+        raise ModelReadError(f"{corpus} is neither a corpus ({', '.join(_NAMES)}) nor a file or folder: check the name")
     files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
     if not files:
         raise ModelReadError(f"the folder {path} has no .onnx file in it: put the models there")
     return _named(path, files)
 
 
+def _made(corpus: str) -> list[CorpusModel]:
+    folder = find_home().corpora / corpus
+    entries = read_manifest(folder)
+    names = {entry.name for entry in entries}
+    missing = [recipe.name for recipe in recipes_of(corpus) if recipe.name not in names]
+    if missing:
+        state = f"lacks {len(missing)} of its models" if names else "is not built"
+        raise ModelReadError(f"the corpus {corpus} {state} in {folder}: run `costmodel corpus build {corpus}`")
+    return sorted((CorpusModel(e.name, folder / e.file, e.family) for e in entries), key=lambda model: model.name)
+
+
 def _named(folder: Path, files: Sequence[Path]) -> list[CorpusModel]:
     models = []
+    built = _built_families(folder)
     for file in files:
         relative = file.relative_to(folder)
-        family = relative.parts[0] if len(relative.parts) > 1 else _lineage(file.stem)
+        by_name = built.get(str(relative)) or _lineage(file.stem)
+        family = relative.parts[0] if len(relative.parts) > 1 else by_name
         models.append(CorpusModel(str(relative.with_suffix("")), file, family))
     return models
+
+
+def _built_families(folder: Path) -> dict[str, str]:
+    return {entry.file: entry.family for entry in read_manifest(folder)}
 
 
 def _lineage(stem: str) -> str:

@@ -60,7 +60,7 @@ def bench(
             runtime,
             target or corpus,
             context.home.cache,
-            granularity=granularity,
+            granularities=[granularity],
             samples=samples,
             budget_s=budget_s,
             progress=stage,

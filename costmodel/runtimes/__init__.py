@@ -44,6 +44,9 @@ class Runner(Protocol):
             MeasurementError: The runtime failed.
         """
 
+    def feed(self) -> None:
+        """Write the inputs once more, so that they lie where a layer that made them would have left them."""
+
 
 @runtime_checkable
 class Runtime(Protocol):

@@ -1,9 +1,8 @@
 """ONNX Runtime on CPUs. Every call into onnxruntime is in this file."""
 
-import re
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,84 +13,35 @@ import onnxruntime as ort
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from costmodel.blocked import NotMaterialisableError, materialise
+from costmodel.constants import dtype_name
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.external import all_tensors, omitted_bytes, set_location
 from costmodel.graph import LayerGraph, TensorType
 from costmodel.inference import output_types
 from costmodel.model import Model
-from costmodel.network import build_network, external_tensor, input_indices, value_name, weight_indices
 from costmodel.runtimes import Runner, RuntimeSettings
-from costmodel.runtimes.ort_bodies import has_blocked_body, with_bodies_of
+from costmodel.runtimes.ort_bodies import has_blocked_body, has_body, with_bodies_of
+from costmodel.runtimes.ort_brick import open_brick
 from costmodel.runtimes.ort_graph import canonical_graph
+from costmodel.runtimes.ort_session import (
+    LEVELS,
+    SessionRunner,
+    first_line,
+    new_session,
+    open_session,
+    ort_value,
+    session_options,
+    watched,
+)
 from costmodel.sequence import LayerSequence
 from costmodel.shapes import forget_shapes
-from costmodel.synthesis import model_inputs, synthetic, synthetic_like
+from costmodel.synthesis import model_inputs, synthetic_like
 
-__all__ = ["OnnxRuntime", "open_session"]
+__all__ = ["OnnxRuntime"]
 
-_LEVELS = {
-    "none": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
-}
-_PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights.bin"
 # Lowered models carry values up to this size; larger ones are weights.
 _EMBEDDED_BYTES = 1024
-# What stands before the sentence in onnxruntime's messages: a code, and where in its source it happened.
-_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : |/onnxruntime_src/\S+:\d+ .*?\) (?:const )?(?=[A-Z])")
-_QUIET = 4  # fatal only: what went wrong reaches the user as our exception
-ort.set_default_logger_severity(_QUIET)
-
-
-def _options(settings: RuntimeSettings) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = settings.threads
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = _LEVELS[settings.level]
-    options.log_severity_level = _QUIET
-    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(settings.spinning)))
-    return options
-
-
-def open_session(model: bytes | str, settings: RuntimeSettings, weights: Mapping[str, np.ndarray] | None = None) -> Any:
-    """An `onnxruntime.InferenceSession` on the CPU.
-
-    Args:
-        model: Serialised model, or the path of one.
-        settings: Threads, level, spinning.
-        weights: Values for the initialisers that the model declares as external.
-    """
-    options = _options(settings)
-    if weights:
-        values = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
-        options.add_external_initializers(list(weights), values)
-    return _session(model, options)
-
-
-def _session(model: bytes | str, options: ort.SessionOptions) -> Any:
-    # With its fallback on, onnxruntime announces a failure on standard output, which is for our caller's results.
-    return ort.InferenceSession(model, options, providers=_PROVIDERS, enable_fallback=0)
-
-
-class _SessionRunner:
-    """A loaded network with its inputs bound, so that a run does nothing but the run."""
-
-    def __init__(self, session: Any, feeds: Mapping[str, np.ndarray]) -> None:
-        self._session = session
-        self._binding = session.io_binding()
-        self._feeds = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
-        for name, value in self._feeds.items():
-            self._binding.bind_ortvalue_input(name, value)
-        for output in session.get_outputs():
-            self._binding.bind_output(output.name)
-
-    def run(self) -> None:
-        try:
-            self._session.run_with_iobinding(self._binding)
-        except Exception as error:
-            raise MeasurementError(f"the network failed to run: {_first_line(error)}") from error
 
 
 class OnnxRuntime:
@@ -119,52 +69,42 @@ class OnnxRuntime:
             )
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
-        """`sequence` in this host's own blocks.
-
-        Optimisation is off, because the layers are optimised already; bodies of If, Loop and Scan are kept in plain
-        layout, so that a sequence with one is optimised as the model is.
-        """
+        """`sequence` in this host's own blocks; see `costmodel.runtimes.ort_brick`."""
         try:
             local = materialise(sequence, self.block)
         except NotMaterialisableError as error:
             raise MeasurementError(f"{sequence.kind} cannot run on this host: {error}") from error
-        # Small weights go into the network, where shape inference finds them: scales of Resize say a shape.
-        indices = weight_indices(local)
-        large = [i for i in indices if local.values[i].type.nbytes > _EMBEDDED_BYTES]
-        weights = [external_tensor(value_name(i), local.values[i], _WEIGHTS) for i in large]
-        weights += [numpy_helper.from_array(synthetic(local, i), value_name(i)) for i in indices if i not in set(large)]
-        proto = build_network(local, weights=weights)
         try:
-            session = open_session(
-                proto.SerializeToString(),
-                settings if _has_body(local) else replace(settings, level="none"),
-                {value_name(i): synthetic(local, i) for i in large},
-            )
-            return _SessionRunner(session, {value_name(i): synthetic(local, i) for i in input_indices(local)})
+            return open_brick(local, settings)
         except Exception as error:
-            raise MeasurementError(f"{sequence.kind} does not load: {_first_line(error)}") from error
+            raise MeasurementError(f"{sequence.kind} does not load: {first_line(error)}") from error
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
         """The model as a user would load it, its symbolic dimensions replaced by numbers."""
         try:
-            return _SessionRunner(self._model_session(model, settings), model_inputs(model.inputs))
+            session, weights = self._model_session(model, settings)
+            runner = SessionRunner(session, model_inputs(model.inputs), weights)
+            if has_body(model.proto):
+                runner.check_end()
+            return runner
         except Exception as error:
             raise _refusal(model.name, error) from error
 
-    def _model_session(self, model: Model, settings: RuntimeSettings) -> Any:
-        options = _options(settings)
+    def _model_session(self, model: Model, settings: RuntimeSettings) -> tuple[Any, object]:
+        """A session, and what has to live as long as it does."""
+        options = session_options(settings)
         if model.weights_missing:
             proto, weights = _with_values(model.proto)
-            return open_session(proto.SerializeToString(), settings, weights)
+            return open_session(proto.SerializeToString(), settings, weights), weights
         if model.reshaped:
             declared = ModelProto()
             declared.CopyFrom(model.original or onnx.load(str(model.path)))
             _rewrite_inputs(declared, model)
-            return open_session(declared.SerializeToString(), settings)
+            return open_session(declared.SerializeToString(), settings), None
         for symbol, size in model.symbols.items():
             options.add_free_dimension_override_by_name(symbol, size)
         content = str(model.path) if model.original is None else model.original.SerializeToString()
-        return _session(content, options)
+        return new_session(content, options), None
 
     def fingerprint(self) -> str:
         """The block size, which is what ONNX Runtime's choice of layers depends on."""
@@ -186,9 +126,9 @@ class OnnxRuntime:
         )
         lowered = onnx.load_from_string(
             ort.ModelCompiler(
-                _options(RuntimeSettings()),
+                session_options(RuntimeSettings()),
                 sample.SerializeToString(),
-                graph_optimization_level=_LEVELS["all"],
+                graph_optimization_level=LEVELS["all"],
             ).compile_to_bytes()
         )
         # A filter of one output channel is padded to one block.
@@ -197,10 +137,6 @@ class OnnxRuntime:
 
 def _dtype(tensor: TensorProto) -> str:
     return str(helper.tensor_dtype_to_np_dtype(tensor.data_type))
-
-
-def _has_body(sequence: LayerSequence) -> bool:
-    return any("g" in value for layer in sequence.layers for value in layer.attributes.values())
 
 
 def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
@@ -271,9 +207,9 @@ def _compile(path: Path, level: str, name: str) -> ModelProto:
 
     try:
         compiler = ort.ModelCompiler(
-            _options(RuntimeSettings()),
+            session_options(RuntimeSettings()),
             str(path),
-            graph_optimization_level=_LEVELS[level],
+            graph_optimization_level=LEVELS[level],
             get_initializer_location_func=keep_outside,
         )
         return onnx.load_from_string(compiler.compile_to_bytes())
@@ -304,34 +240,38 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str,
     """Types of values that no inference finds, seen by running the graph once on synthetic inputs.
 
     Raises:
-        LoweringError: It does not run, or a value is no tensor.
+        LoweringError: It does not run, or not to an end.
     """
     proto, weights = _with_values(graph)
     _add_outputs(proto, names)
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
         kinds = {port.name: port.type for port in session.get_outputs()}
-        found = session.run(list(names), model_inputs(model.inputs))
+        feeds = {name: ort_value(array) for name, array in model_inputs(model.inputs).items()}
+        with watched() if has_body(proto) else nullcontext() as options:
+            found = session.run_with_ort_values(list(names), feeds, options)
     except Exception as error:
         raise LoweringError(
             f"{model.name}: the shapes of {', '.join(names)} depend on data, and running the model to see them "
-            f"failed ({_first_line(error)}): give fixed shapes with --shape"
+            f"failed ({first_line(error)}): give fixed shapes with --shape"
         ) from error
-    for name in names:
-        if not kinds[name].startswith("tensor("):
-            raise LoweringError(f"{model.name}: {name} is a {kinds[name]}: costmodel prices tensors only")
-    return {name: TensorType(str(value.dtype), tuple(value.shape)) for name, value in zip(names, found, strict=True)}
+    return {name: _seen(kinds[name], value) for name, value in zip(names, found, strict=True)}
+
+
+# What onnxruntime calls the types that have no shape.
+_SHAPELESS = {"seq": "sequence", "optional": "optional", "map": "map"}
+
+
+def _seen(kind: str, value: Any) -> TensorType:
+    """The type of a value, of which `kind` is what the session calls it: "tensor(float)", "seq(tensor(float))"."""
+    outermost = kind.partition("(")[0]
+    if outermost != "tensor":
+        return TensorType(_SHAPELESS.get(outermost, outermost), ())
+    return TensorType(dtype_name(value.element_type()), tuple(value.shape()))
 
 
 def _refusal(name: str, error: Exception) -> LoweringError:
     return LoweringError(
-        f"{name} is refused by onnxruntime {ort.__version__} ({_first_line(error)}): "
+        f"{name} is refused by onnxruntime {ort.__version__} ({first_line(error)}): "
         "export it with operators and an opset that this version runs"
     )
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    line = text[0] if text else type(error).__name__
-    # "[ONNXRuntimeError] : 10 : INVALID_GRAPH : Load model from /tmp/... failed:This is ..." - keep the end.
-    return _PREFIX.sub("", line).rsplit("failed:", 1)[-1].strip().rstrip(".:")

@@ -10,7 +10,12 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from costmodel.blocked import BLOCKED_DOMAIN
 
-__all__ = ["has_blocked_body", "with_bodies_of"]
+__all__ = ["has_blocked_body", "has_body", "with_bodies_of"]
+
+
+def has_body(model: ModelProto) -> bool:
+    """Whether `model` has a subgraph."""
+    return any(True for node in model.graph.node for _ in _bodies(node))
 
 
 def has_blocked_body(model: ModelProto) -> bool:

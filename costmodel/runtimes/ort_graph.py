@@ -67,7 +67,7 @@ def canonical_graph(
     holes = shapes.missing()
     if holes:
         raise LoweringError(f"{name}: no shape is known for {', '.join(sorted(holes))}; give fixed shapes with --shape")
-    shapes.check(name)
+    shapes.check(name, {port.name for port in (*lowered.graph.input, *lowered.graph.output)})
 
     choosing = chosen_by(nodes)
     constants = {t.name: scalar_of(t) if t.name in choosing else data_of(t) for t in lowered.graph.initializer}
@@ -144,9 +144,7 @@ def _layer(
     captured = captured_names(node)
     inputs, outputs = (*_trimmed(node.input), *captured), _trimmed(node.output)
     domain = "" if node.domain == "ai.onnx" else node.domain
-    types = shapes.types
-    dtypes = tuple(types[n].dtype if n else "" for n in _trimmed(node.input))
-    attributes = _attributes(node, domain, opset, captured, types)
+    attributes = _attributes(node, domain, opset, captured, shapes.types)
     sources: tuple[str, ...] = ()
     if not (domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder")):
         sources = trace.sources(node, [origins.get(n, n) for n in inputs], [origins.get(n, n) for n in outputs if n])
@@ -154,7 +152,7 @@ def _layer(
         name=namer.layer(node, sources),
         op_type=node.op_type,
         domain=domain,
-        since=since_version(node.op_type, domain, opset, dtypes, frozenset(attributes)),
+        since=since_version(node.op_type, domain, opset),
         attributes=attributes,
         inputs=tuple(namer.value(n) for n in inputs),
         outputs=tuple(namer.value(n) for n in outputs),

@@ -1,6 +1,6 @@
 """Types of the values of a graph that ONNX Runtime wrote: logical shapes, wherever they can be learnt from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from onnx import ModelProto, NodeProto
 
@@ -14,6 +14,10 @@ from costmodel.runtimes.ort_origins import is_channels_last
 from costmodel.shapes import MAX_TENSOR_BYTES
 
 __all__ = ["Shapes", "Types"]
+
+_RUNTIME_DOMAIN = "com.microsoft"
+# Fused activations, of which ONNX's inference knows nothing; they stand between blocked layers, too.
+_KEEPING_TYPE = frozenset({"QuickGelu", "Gelu", "FastGelu", "BiasGelu"})
 
 Types = dict[str, TensorType]
 
@@ -85,6 +89,10 @@ class Shapes:
             shape = tuple(source.shape[axis] for axis in axes)
             self.types[node.output[0]] = TensorType(source.dtype, shape, node.op_type == "ReorderInput")
             return
+        if node.domain == _RUNTIME_DOMAIN and node.op_type in _KEEPING_TYPE:
+            kind = self.types[node.input[0]]
+            self.types[node.output[0]] = TensorType(kind.dtype, kind.shape, node.output[0] in self._blocked)
+            return
         for n, kind in infer_node(node, self.types, self._tensors, self._opset).items():
             if n not in self.types:
                 self.types[n] = TensorType(kind.dtype, kind.shape, n in self._blocked)
@@ -104,14 +112,24 @@ class Shapes:
         if len(node.input) > 2 and node.input[2]:
             self.types[node.input[2]] = TensorType(filter_type.dtype, (channels,))
 
-    def check(self, name: str) -> None:
+    def check(self, name: str, border: Collection[str]) -> None:
         """Refuse what costmodel cannot price.
 
+        Args:
+            name: Of the model, for errors.
+            border: Names of the values that enter or leave the model; strings and sequences must stay within.
+
         Raises:
-            LoweringError: An element type is unknown, or a tensor is too large for any machine.
+            LoweringError: An element type is unknown, a value that enters or leaves is no tensor of numbers, or a
+                tensor is too large for any machine.
         """
         for value, kind in self.types.items():
-            if kind.dtype not in ITEM_BYTES:
+            if kind.opaque and (value in border or value in self._tensors):
+                raise LoweringError(
+                    f"{name}: {value} is a {kind.dtype}, which only layers in the middle of a model may exchange: "
+                    "cut the model where its values are tensors of numbers"
+                )
+            if kind.dtype not in ITEM_BYTES and not kind.opaque:
                 raise LoweringError(f"{name}: {value} has elements of type {kind.dtype}: costmodel prices numbers only")
             if kind.nbytes > MAX_TENSOR_BYTES:
                 raise LoweringError(

@@ -7,7 +7,7 @@ from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import encode_all
 from costmodel.home import Home
 from costmodel.runtimes import RuntimeSettings
-from costmodel.runtimes.ort import open_session
+from costmodel.runtimes.ort_session import open_session
 from costmodel.training.boosted import LightGBMRegressor
 from costmodel.training.dataset import Dataset
 from tests.synthetic import SYSTEM, corpus

@@ -1,0 +1,143 @@
+"""`costmodel corpus`: build, list."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from costmodel.cli import app
+from costmodel.cli.options import Context, JsonOption
+from costmodel.cli.output import note, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from costmodel.bench import Progress
+    from costmodel.training.corpora.registry import Entry
+
+__all__ = ["build", "corpora", "list_corpora"]
+
+corpora = typer.Typer(no_args_is_help=True)
+app.add_typer(corpora, name="corpus", help="Make the models of a corpus; list what can be made.")
+
+
+@corpora.command()
+def build(
+    name: Annotated[str, typer.Argument(help="The corpus: `costmodel corpus list` names them.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the files; by default one in the data folder.")] = None,
+    only: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Only models of such names, as in a shell: 'resnet*'.")
+    ] = "*",
+    json: JsonOption = False,
+) -> None:
+    """Make the models of a corpus that are not there yet.
+
+    Run it again to go on where it stopped. Layers are counted as the runtime executes them, beside the published count.
+    """
+    from costmodel.training.corpora.build import build_corpus
+
+    context = Context()
+    folder = out or context.home.corpora / name
+    with progress_bars() as stage:
+        report = build_corpus(name, folder, only=only, progress=stage("making models"))
+        layers = _layers(report.entries, folder, context, stage("counting layers"))
+    if json:
+        print_json(
+            {
+                "corpus": name,
+                "folder": str(folder),
+                "made": list(report.made),
+                "reused": list(report.reused),
+                "models": [
+                    {
+                        "model": entry.name,
+                        "title": entry.title,
+                        "family": entry.family,
+                        "file": str(folder / entry.file),
+                        "layers": layers.get(entry.name),
+                        "published_layers": entry.published_layers or None,
+                    }
+                    for entry in report.entries
+                ],
+            }
+        )
+        return
+    rows = [
+        (entry.name, entry.family, str(layers.get(entry.name, "-")), str(entry.published_layers or "-"))
+        for entry in report.entries
+    ]
+    print_table(("model", "family", "layers", "published"), rows, left=2)
+    say(f"{len(report.made)} made, {len(report.reused)} there before, in {folder}.")
+
+
+def _layers(entries: "Sequence[Entry]", folder: Path, context: Context, progress: "Progress") -> dict[str, int]:
+    """How many layers the runtime executes of each model; one that it refuses is told of and left out."""
+    from costmodel.cache import lower_cached
+    from costmodel.errors import ModelError
+    from costmodel.model import read_model
+    from costmodel.runtimes import get_runtime
+
+    runtime, cache = get_runtime(), context.home.cache
+    counts: dict[str, int] = {}
+    for done, entry in enumerate(entries):
+        progress(done, len(entries), entry.name)
+        try:
+            # One at a time, and let go: together they may be larger than memory.
+            graph = lower_cached(runtime, read_model(folder / entry.file, name=entry.name), "all", cache)
+        except ModelError as error:
+            note(str(error))
+        else:
+            counts[entry.name] = len(graph.layers)
+    progress(len(entries), len(entries), "")
+    return counts
+
+
+@corpora.command("list")
+def list_corpora(
+    name: Annotated[str | None, typer.Argument(help="A corpus that can be built, to list its models.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """The built-in corpora; with a name, the models of one.
+
+    Says which are built.
+    """
+    if name is None:
+        _list_all(json=json)
+        return
+    from costmodel.training.corpora.registry import read_manifest, recipes_of
+
+    recipes = recipes_of(name)
+    folder = Context().home.corpora / name
+    built = {entry.name for entry in read_manifest(folder)}
+    if json:
+        models = [
+            {
+                "model": recipe.name,
+                "title": recipe.title,
+                "family": recipe.family,
+                "published_layers": recipe.published_layers or None,
+                "built": recipe.name in built,
+            }
+            for recipe in recipes
+        ]
+        print_json({"corpus": name, "folder": str(folder), "models": models})
+        return
+    rows = [(r.name, r.family, r.title, "yes" if r.name in built else "no") for r in recipes]
+    print_table(("model", "family", "title", "built"), rows, left=3)
+
+
+def _list_all(*, json: bool) -> None:
+    from costmodel.training.corpora.registry import MADE, read_manifest, recipes_of
+    from costmodel.training.corpus import CORPORA
+
+    found: list[dict[str, Any]] = [
+        {"corpus": name, "models": len(models), "built": len(models)} for name, models in CORPORA.items()
+    ]
+    home = Context().home
+    for name in MADE:
+        built = len(read_manifest(home.corpora / name))
+        found.append({"corpus": name, "models": len(recipes_of(name)), "built": built})
+    if json:
+        print_json({"corpora": found})
+        return
+    print_table(("corpus", "models", "built"), [tuple(str(cell) for cell in corpus.values()) for corpus in found])

@@ -1,0 +1,90 @@
+"""What a call costs beside the layers in it, so that it can be taken from the time of a layer that ran by itself.
+
+It is what is saved when neighbours run in one call: (sum of their times) - (time of all together), for each call but
+one. Where no neighbours are quick enough for that difference to be seen, a chain of tiny layers stands in: a network of
+one and one of many differ by layers alone, and the line through their times meets zero layers at the cost of a call.
+That is an upper limit, because the chain's layers find their own code in the caches and the call does not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from costmodel.graph import TensorType
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
+
+__all__ = ["LONG", "SHORT", "call_overhead_us", "chain_overhead_us", "joined", "neighbourhoods", "tiny_chain"]
+
+SHORT, LONG = 1, 9
+# Different ones, so that no layer finds the code of the one before it; all are in every opset from 6 on.
+_OPERATORS = ("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Exp", "Floor", "Ceil", "Sqrt")
+_ELEMENTS = 16
+
+_NEIGHBOURS = 4
+_MOST_NEIGHBOURHOODS = 12
+# Noise in the times of slower neighbours hides what a call costs.
+_QUICK_US = 250.0
+
+
+def tiny_chain(layers: int) -> LayerSequence:
+    """A sequence of elementwise layers, each on 16 numbers."""
+    kind = TensorType("float32", (_ELEMENTS,))
+    return LayerSequence(
+        layers=tuple(SequenceLayer(_OPERATORS[i % len(_OPERATORS)], "", 6, {}, (i,), (i + 1,)) for i in range(layers)),
+        values=(Value(kind, "input"), *(Value(kind, "internal") for _ in range(layers))),
+        outputs=(layers,),
+    )
+
+
+def neighbourhoods(latencies_us: Sequence[float]) -> list[range]:
+    """Positions of sequences that are to be run in one call, too: quick ones, from all over a group.
+
+    Args:
+        latencies_us: Of the sequences of a group, roughly, in their order.
+    """
+    found = [range(start, start + _NEIGHBOURS) for start in range(0, len(latencies_us) - _NEIGHBOURS + 1, _NEIGHBOURS)]
+    quick = [positions for positions in found if sum(latencies_us[p] for p in positions) <= _QUICK_US]
+    return quick[:: max(1, -(-len(quick) // _MOST_NEIGHBOURHOODS))]
+
+
+def joined(sequences: Sequence[LayerSequence]) -> LayerSequence:
+    """Sequences side by side in one network, none reading from another. It is no canonical sequence."""
+    layers: list[SequenceLayer] = []
+    values: list[Value] = []
+    outputs: list[int] = []
+    for sequence in sequences:
+        first = len(values)
+        layers.extend(
+            replace(
+                layer,
+                inputs=tuple(i + first if i >= 0 else i for i in layer.inputs),
+                outputs=tuple(i + first if i >= 0 else i for i in layer.outputs),
+            )
+            for layer in sequence.layers
+        )
+        values.extend(sequence.values)
+        outputs.extend(index + first for index in sequence.outputs)
+    return LayerSequence(tuple(layers), tuple(values), tuple(outputs))
+
+
+def chain_overhead_us(short_us: Sequence[float], long_us: Sequence[float]) -> float:
+    """The part of a call's time that does not depend on its layers, by chains of tiny layers.
+
+    Args:
+        short_us: Times of `tiny_chain(SHORT)`, at least one.
+        long_us: Times of `tiny_chain(LONG)`, at least one.
+    """
+    short, long = float(np.median(short_us)), float(np.median(long_us))
+    return max(0.0, short - SHORT * (long - short) / (LONG - SHORT))
+
+
+def call_overhead_us(limit_us: float, together: Sequence[tuple[Sequence[float], float]]) -> float:
+    """What a call costs beside the layers in it.
+
+    Args:
+        limit_us: As `chain_overhead_us` gives it.
+        together: For each neighbourhood the times of its sequences in calls of their own, and that of one call.
+    """
+    saved = [(sum(alone) - one) / (len(alone) - 1) for alone, one in together]
+    return min(limit_us, max(0.0, float(np.median(saved)))) if saved else limit_us

@@ -1,0 +1,218 @@
+"""Timing in turn: every network of a group once, then all of them again, until the times are known well enough.
+
+Inside a model a layer follows other layers: its weights have left the caches since it last ran, its input has just
+been written, and the memory system has been busy with something else. A network that is run over and over has none
+of that; one that takes its turn among others has all of it, at no cost, because every run is timed (docs/adr/0005).
+"""
+
+import gc
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from costmodel.errors import MeasurementError
+from costmodel.measurement import Protocol, timed_us
+from costmodel.runtimes import Runner
+
+__all__ = ["Entry", "Sweep", "first_us", "is_known", "relative_error", "take_turns"]
+
+_PAGE_BYTES = 1 << 20
+# Times that differ by less agree, whatever share of them it is.
+_CLOCK_US = 0.25
+
+
+@dataclass(eq=False)
+class Entry:
+    """One network that takes its turns.
+
+    Attributes:
+        runner: Loaded and fed.
+        whole: Whether it is a whole model, timed as its user meets it: back to back, not in turn with its layers.
+        rounds_us: Times so far, those of each pass together.
+        reference_us: For each pass the latest time of the reference kernel before it.
+        error: What ended it, if it failed.
+    """
+
+    runner: Runner
+    whole: bool = False
+    rounds_us: list[tuple[float, ...]] = field(default_factory=list)
+    reference_us: list[float] = field(default_factory=list)
+    error: MeasurementError | None = None
+
+    @property
+    def times_us(self) -> list[float]:
+        """Every time so far."""
+        return [time for times in self.rounds_us for time in times]
+
+
+class Sweep:
+    """Reads memory, so that the caches hold that: a `Runner` that stands for layers that are not in a group."""
+
+    def __init__(self, nbytes: int) -> None:
+        """Take the memory; 0 bytes make a sweep that does nothing."""
+        self._pages = [np.ones(_PAGE_BYTES // 8) for _ in range(math.ceil(nbytes / _PAGE_BYTES))]
+
+    def run(self) -> None:
+        """Read all of it."""
+        for page in self._pages:
+            page.sum()
+
+    def feed(self) -> None:
+        """It has no inputs."""
+
+
+def take_turns(
+    entries: Sequence[Entry],
+    probes: Sequence[Entry],
+    reference: Runner,
+    sweep: Runner,
+    protocol: Protocol,
+    clock_ns: Callable[[], int],
+    deadline_ns: float = math.inf,
+) -> int:
+    """Time all entries, each once in a pass, with the probes spread evenly between them.
+
+    An entry that fails keeps its error and takes no more turns.
+
+    Args:
+        entries: In the order of their model, if they are of one.
+        probes: Networks that show what a call costs beside its layers; see `costmodel.overhead`.
+        reference: The reference kernel, timed every `protocol.reference_every_us`.
+        sweep: Run at the start of each pass.
+        protocol: How many passes, and when they are enough.
+        clock_ns: A monotonic clock, in nanoseconds.
+        deadline_ns: After this no pass begins, unless none has been made.
+
+    Returns:
+        How many passes were made.
+    """
+    layers = [entry for entry in entries if not entry.whole]
+    circles = [_spread(layers, probes), *([entry] for entry in entries if entry.whole)]
+    timer = _Timer(reference, protocol, clock_ns)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        once_us = [timer.circle(circle) for circle in circles]  # the first runs lay out memory and wake the threads
+        passes = 0
+        while passes < protocol.most_passes and not (passes >= protocol.passes and _known(entries, protocol)):
+            if passes and clock_ns() >= deadline_ns:
+                break
+            sweep.run()
+            for number, circle in enumerate(circles):
+                once_us[number] = timer.turn(circle, once_us[number])
+            passes += 1
+        return passes
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def first_us(entry: Entry, clock_ns: Callable[[], int]) -> float:
+    """About what an entry takes: the time of its second run, or infinity if it fails."""
+    try:
+        entry.runner.run()  # the first lays out memory
+        return timed_us(entry.runner, clock_ns)
+    except MeasurementError as error:
+        entry.error = error
+        return math.inf
+
+
+def _spread(entries: Sequence[Entry], probes: Sequence[Entry]) -> list[Entry]:
+    order: list[Entry] = []
+    for position, entry in enumerate(entries):
+        order.append(entry)
+        first, last = (len(probes) * p // len(entries) for p in (position, position + 1))
+        order.extend(probes[first:last])
+    return order
+
+
+@dataclass
+class _Timer:
+    """Runs circles of entries: each after the other, the reference kernel now and then.
+
+    Attributes:
+        reference: The reference kernel.
+        protocol: How often it is due, and how long a turn takes.
+        clock_ns: A monotonic clock, in nanoseconds.
+        reference_us: Its latest time.
+        due_ns: When it is due again.
+    """
+
+    reference: Runner
+    protocol: Protocol
+    clock_ns: Callable[[], int]
+    reference_us: float = math.nan
+    due_ns: float = -math.inf
+
+    def turn(self, circle: Sequence[Entry], once_us: float) -> float:
+        """Go around and keep the times; a quick circle once before that, to find its own traces in the caches.
+
+        Args:
+            circle: Entries.
+            once_us: What going around took the last time.
+
+        Returns:
+            What it took this time.
+        """
+        rounds = 1
+        if once_us < self.protocol.cold_start_us:
+            self.circle(circle)
+            rounds = max(1, min(self.protocol.most_runs, int(self.protocol.turn_us / max(once_us, 1.0))))
+        times: dict[Entry, list[float]] = {entry: [] for entry in circle}
+        references = {}
+        begin_ns = self.clock_ns()
+        for _ in range(rounds):
+            for entry in circle:
+                if entry.error is None:
+                    self._refer()
+                    references[entry] = self.reference_us
+                    times[entry].append(self._run(entry))
+        for entry in circle:
+            if entry.error is None:
+                entry.rounds_us.append(tuple(times[entry]))
+                entry.reference_us.append(references[entry])
+        return (self.clock_ns() - begin_ns) / 1000 / rounds
+
+    def circle(self, circle: Sequence[Entry]) -> float:
+        """Go around without keeping the times; what it took."""
+        begin_ns = self.clock_ns()
+        for entry in circle:
+            if entry.error is None:
+                self._run(entry)
+        return (self.clock_ns() - begin_ns) / 1000
+
+    def _run(self, entry: Entry) -> float:
+        try:
+            if not entry.whole:
+                entry.runner.feed()
+            return timed_us(entry.runner, self.clock_ns)
+        except MeasurementError as error:
+            entry.error = error
+            return math.nan
+
+    def _refer(self) -> None:
+        if self.clock_ns() >= self.due_ns:
+            # The first run of the reference brings it back into the caches.
+            timed_us(self.reference, self.clock_ns)
+            self.reference_us = timed_us(self.reference, self.clock_ns)
+            self.due_ns = self.clock_ns() + self.protocol.reference_every_us * 1000
+
+
+def relative_error(rounds_us: Sequence[Sequence[float]]) -> float:
+    """Standard error of the median over rounds, as a share of it; estimated from their spread, outliers aside."""
+    lows = np.array([np.median(times) for times in rounds_us])
+    centre = float(np.median(lows))
+    spread = 1.4826 * float(np.median(np.abs(lows - centre)))
+    return 1.2533 * spread / math.sqrt(len(lows)) / centre
+
+
+def _known(entries: Sequence[Entry], protocol: Protocol) -> bool:
+    return all(entry.error is not None or is_known(entry.rounds_us, protocol) for entry in entries)
+
+
+def is_known(rounds_us: Sequence[Sequence[float]], protocol: Protocol) -> bool:
+    """Whether rounds agree well enough: to a share of the time, or to less than the clock's own noise."""
+    error = relative_error(rounds_us)
+    return error <= protocol.agreement or error * float(np.median([t for r in rounds_us for t in r])) <= _CLOCK_US

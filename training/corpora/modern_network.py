@@ -1,0 +1,136 @@
+"""Networks of today from the model code of `transformers`: a configuration of ours, random weights, no download."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costmodel.errors import MissingExtraError
+from costmodel.training.corpora.recipe import Recipe
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Network", "NetworkInput", "images", "network_recipe", "pairs", "tokens", "write_network"]
+
+_SEED = 20190
+_TOKENS = 1000  # Fewer than any vocabulary has.
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkInput:
+    """One input of a network.
+
+    Attributes:
+        shape: Its shape, batch first.
+        below: Values are integers from 0 to below this; 0 for normally distributed floats.
+    """
+
+    shape: tuple[int, ...]
+    below: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network as `transformers` writes it.
+
+    Attributes:
+        architecture: Name of the class in `transformers`.
+        inputs: What it is run on, in order; the names are those of the arguments that the class takes.
+        settings: Where its configuration differs from the default of that class.
+        part: Attribute of the model that is exported instead of the whole; empty for the whole.
+    """
+
+    architecture: str
+    inputs: Mapping[str, NetworkInput]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    part: str = ""
+
+
+def images(size: int, batch: int = 1) -> dict[str, NetworkInput]:
+    """Square RGB images."""
+    return {"pixel_values": NetworkInput((batch, 3, size, size))}
+
+
+def tokens(length: int, batch: int = 1) -> dict[str, NetworkInput]:
+    """Sentences of one length with their attention mask, as tokenizers give them."""
+    shape = (batch, length)
+    return {"input_ids": NetworkInput(shape, _TOKENS), "attention_mask": NetworkInput(shape, 2)}
+
+
+def pairs(length: int, batch: int = 1) -> dict[str, NetworkInput]:
+    """Pairs of sentences, as the tokenizer of BERT gives even a single one."""
+    return tokens(length, batch) | {"token_type_ids": NetworkInput((batch, length), 2)}
+
+
+def network_recipe(name: str, family: str, title: str, network: Network) -> Recipe:
+    """The recipe of a network."""
+    return Recipe(name, family, title, partial(write_network, network))
+
+
+def write_network(network: Network, path: Path) -> None:
+    """Build the network with weights that depend on nothing but its definition, and export it.
+
+    Raises:
+        MissingExtraError: torch or transformers is not installed.
+    """
+    from costmodel.training.corpora.export import export
+
+    module = _build(network)
+    export(_one_output(module, tuple(network.inputs)), _example(network), path)
+
+
+def _build(network: Network) -> "torch.nn.Module":
+    import torch
+
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError("building a corpus", "corpus") from error
+    kind = getattr(transformers, network.architecture)
+    config = kind.config_class(**network.settings)
+    torch.manual_seed(_SEED)
+    model: torch.nn.Module = kind(config).eval()
+    if network.part:
+        model = model.get_submodule(network.part)
+    _fill(model)
+    return model
+
+
+def _fill(model: "torch.nn.Module") -> None:
+    """Weights of an ordinary size: what a class starts with may be empty memory, or 0, which optimisers fold away."""
+    import torch
+
+    for name, parameter in model.named_parameters():
+        with torch.no_grad():
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, (parameter.numel() / parameter.shape[0]) ** -0.5)
+            else:
+                parameter.normal_(0.0 if name.endswith("bias") else 1.0, 0.02)
+
+
+def _example(network: Network) -> "dict[str, torch.Tensor]":
+    import torch
+
+    torch.manual_seed(_SEED)
+    return {
+        name: torch.randint(0, spec.below, spec.shape) if spec.below else torch.randn(spec.shape)
+        for name, spec in network.inputs.items()
+    }
+
+
+def _one_output(model: "torch.nn.Module", names: tuple[str, ...]) -> "torch.nn.Module":
+    """The model as a module of positional tensors, in the order of `names`, that returns its first output."""
+    import torch
+
+    class OneOutput(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+            output: torch.Tensor = self.model(**dict(zip(names, tensors, strict=True)))[0]
+            return output
+
+    return OneOutput()

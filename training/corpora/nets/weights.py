@@ -1,0 +1,53 @@
+"""Random weights under which activations keep their size through any depth, the same bits on every machine."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from costmodel.training.corpora.nets.blocks import PreActivated, Residual
+
+__all__ = ["initialise"]
+
+_BRANCH_SCALE = 0.1
+
+
+def initialise(net: nn.Module, seed: int) -> nn.Module:
+    """Fill `net` with random weights and return it.
+
+    He's fan-in scaling (He et al. 2015), so that nothing overflows or becomes subnormal (which would be slow, and
+    no trained net is); uniform rather than normal, since a uniform number needs no logarithm or cosine, whose last
+    bit depends on the processor.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in net.modules():
+            _fill(layer, generator)
+        for block in net.modules():
+            if isinstance(block, Residual | PreActivated):
+                _weaken(block.branch)
+    return net
+
+
+def _fill(layer: nn.Module, generator: torch.Generator) -> None:
+    for name, parameter in layer.named_parameters(recurse=False):
+        if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm1d) and name == "weight":
+            parameter.uniform_(0.9, 1.1, generator=generator)
+        elif parameter.dim() > 1:
+            bound = math.sqrt(3 * 2 / _fan_in(layer, parameter))
+            parameter.uniform_(-bound, bound, generator=generator)
+        elif name == "bias":
+            parameter.uniform_(-0.1, 0.1, generator=generator)
+
+
+def _fan_in(layer: nn.Module, weight: Tensor) -> float:
+    if isinstance(layer, nn.ConvTranspose2d):
+        return weight[:, 0].numel() / math.prod(layer.stride)
+    return weight[0].numel() if isinstance(layer, nn.Conv2d | nn.Linear) else weight.shape[-1]
+
+
+def _weaken(branch: nn.Module) -> None:
+    # Blocks that each double the variance make 2^50 of it in a ResNet-152: what a trained net's normalisation
+    # prevents, a weak last layer does here.
+    weighted = [layer for layer in branch.modules() if isinstance(layer, nn.Conv2d | nn.BatchNorm2d)]
+    weighted[-1].weight.mul_(_BRANCH_SCALE)

@@ -1,0 +1,111 @@
+"""The int8 version of a model of the corpus: static QDQ, as ONNX Runtime's own quantiser writes it for CPUs."""
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from costmodel.errors import ModelReadError
+from costmodel.training.corpora.recipe import Recipe
+
+__all__ = ["DENSE", "quantised", "write_quantised"]
+
+# What is worth int8 in a transformer: its softmax, norms and masks lose accuracy, and the largest negative number
+# that masks hold leaves no scale for the rest.
+DENSE = ("Conv", "Gemm", "MatMul")
+
+_SEED = 8
+_CALIBRATION_RUNS = 2
+
+
+def quantised(parent: Recipe, only: Collection[str] = ()) -> Recipe:
+    """The recipe of the int8 version of `parent`, in the family of `parent`.
+
+    Args:
+        parent: A float32 model.
+        only: Types of operators that are quantised; empty for all that the quantiser knows.
+    """
+    return Recipe(
+        name=f"{parent.name}_int8",
+        family=parent.family,
+        title=f"{parent.title}, int8",
+        write=partial(write_quantised, parent.name, tuple(only)),
+        needs=parent.name,
+    )
+
+
+def write_quantised(parent: str, only: Collection[str], path: Path) -> None:
+    """Quantise the file of `parent` that lies beside `path`: 8-bit activations, 8-bit weights per channel.
+
+    Raises:
+        ModelReadError: There is no such file.
+    """
+    source = path.with_name(f"{parent}.onnx")
+    if not source.is_file():
+        raise ModelReadError(f"{source} is not there to be quantised: build {parent} first")
+    with tempfile.TemporaryDirectory(prefix="costmodel-int8-") as folder, _quiet():
+        # Imported here: the names of recipes are listed without the quantiser.
+        from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+
+        prepared, written = Path(folder) / "prepared.onnx", Path(folder) / "written.onnx"
+        # The shapes of a corpus are static, so that ONNX's own inference finds them all.
+        quant_pre_process(source, prepared, skip_symbolic_shape=True)
+        quantize_static(
+            prepared,
+            written,
+            _Calibration(onnx.load(prepared)),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=list(only) or None,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        model = onnx.load(written)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+class _Calibration:
+    """Random inputs, the same each time, in the form that the quantiser asks for them."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._feeds = _feeds(model)
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self._feeds, None)
+
+
+def _feeds(model: onnx.ModelProto) -> Iterator[dict[str, Any]]:
+    rng = np.random.default_rng(_SEED)
+    for _ in range(_CALIBRATION_RUNS):
+        feeds: dict[str, Any] = {}
+        for value in model.graph.input:
+            kind = value.type.tensor_type
+            shape = [dimension.dim_value for dimension in kind.shape.dim]
+            if kind.elem_type == onnx.TensorProto.FLOAT:
+                feeds[value.name] = rng.standard_normal(shape, dtype=np.float32)
+            else:
+                # Zeros and ones are token ids, segments and masks in any network.
+                feeds[value.name] = rng.integers(0, 2, shape, dtype=np.int64)
+        yield feeds
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No advice from the quantiser, which logs on the root logger that a float model would be more exact."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.setLevel(level)

@@ -1,0 +1,72 @@
+"""The corpora that can be made: their recipes, where their files lie, and which of them are there."""
+
+import json
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from costmodel.errors import ModelReadError
+from costmodel.training.corpora.recipe import Recipe
+
+__all__ = ["MADE", "MANIFEST", "MANIFEST_FORMAT", "Entry", "read_manifest", "recipes_of"]
+
+# The module of each, which names its recipes and imports nothing heavy.
+MADE = {
+    "dlbricks": "costmodel.training.corpora.dlbricks",
+    "modern": "costmodel.training.corpora.modern",
+}
+
+MANIFEST = "corpus.json"
+MANIFEST_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model of a manifest.
+
+    Attributes:
+        name: Of its recipe.
+        file: Its ONNX file, in the folder of the manifest.
+        family: Architecture lineage.
+        title: What its source calls it.
+        published_layers: By the count of its source; 0 where there is none.
+    """
+
+    name: str
+    file: str
+    family: str
+    title: str = ""
+    published_layers: int = 0
+
+
+def recipes_of(corpus: str) -> tuple[Recipe, ...]:
+    """The recipes of a corpus.
+
+    Raises:
+        ModelReadError: No corpus of that name can be made.
+    """
+    if corpus not in MADE:
+        raise ModelReadError(f"{corpus!r} is no corpus that can be built: give one of {', '.join(MADE)}")
+    recipes: tuple[Recipe, ...] = import_module(MADE[corpus]).RECIPES
+    return recipes
+
+
+def read_manifest(folder: Path) -> list[Entry]:
+    """What lies in the folder of a corpus: the models of its manifest whose files are there; none without a manifest.
+
+    Raises:
+        ModelReadError: The manifest is damaged, or of a newer format.
+    """
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text())
+        if document["format"] == MANIFEST_FORMAT:
+            entries = [Entry(**model) for model in document["models"]]
+            return [entry for entry in entries if (folder / entry.file).is_file()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ModelReadError(f"{path} cannot be read ({error}): delete it and build the corpus again") from error
+    raise ModelReadError(
+        f"{path} is of format {document['format']}, which this version does not know: update costmodel"
+    )
