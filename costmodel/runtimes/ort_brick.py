@@ -43,6 +43,7 @@ def open_brick(sequence: LayerSequence, settings: RuntimeSettings) -> SessionRun
     network = build_network(sequence, weights=weights, discarding=not body)
     options = session_options(settings if body else replace(settings, level="none"))
     options.add_session_config_entry("session.use_env_allocators", "1")
+    options.enable_mem_pattern = False  # memory that is planned ahead is not that which was just let go of
     shared_arena()
     laid = _laid_out([synthetic(sequence, i) for i in large])
     values = [ort_value(array) for array in laid]
