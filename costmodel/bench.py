@@ -203,7 +203,7 @@ class Bench:
                 except (MeasurementError, LoweringError) as error:
                     report.failed[name] = str(error)
             loaded = list(entries.values())
-            for measurement in self._timed(loaded, self._sweep(group, loaded), deadline_ns):
+            for measurement in self._timed(loaded, self._sweep(group, portion.sequences), deadline_ns):
                 self.store.put_measurement(self.system.name, measurement)
                 report.measured += 1
                 report.unstable += not measurement.stable
@@ -228,16 +228,11 @@ class Bench:
             return self._runtime.open_sequence(sequence, self.system.settings)
         return self._runtime.open_model(model, self.system.settings)
 
-    def _sweep(self, group: Group, entries: Iterable[tuple[LayerSequence, Entry]]) -> Sweep:
-        """What has to be read in each pass so that weights lie as far away as they do in the model."""
-        loaded = 0
-        for sequence, entry in entries:
-            if entry.whole:
-                return Sweep(0)  # it reads all of its weights itself
-            loaded += weight_bytes(sequence)
+    def _sweep(self, group: Group, sequences: Iterable[LayerSequence]) -> Sweep:
+        """What has to be read besides, so that the weights of these lie as far away as they do in the model."""
         caches = 2 * ((self.system.host.l3_bytes if self.system.host else 0) or _USUAL_L3_BYTES)
         wanted = caches if group.footprint_bytes is None else min(group.footprint_bytes, caches)
-        return Sweep(max(0, wanted - loaded))
+        return Sweep(max(0, wanted - sum(map(weight_bytes, sequences))))
 
     def _timed(
         self, entries: Sequence[tuple[LayerSequence, Entry]], sweep: Sweep, deadline_ns: float = math.inf
@@ -279,7 +274,7 @@ class Bench:
         """Some entries that follow each other, and with them a network of all of these in one call."""
         roughly = [first_us(entry, self._clock_ns) for _, entry in layers]
         found = []
-        for positions in neighbourhoods(roughly):
+        for positions in neighbourhoods([sequence for sequence, _ in layers], roughly):
             sequences, alone = zip(*(layers[p] for p in positions), strict=True)
             try:
                 found.append((list(alone), Entry(self._opened(joined(sequences)))))

@@ -25,6 +25,10 @@ _NEIGHBOURS = 4
 _MOST_NEIGHBOURHOODS = 12
 # Noise in the times of slower neighbours hides what a call costs.
 _QUICK_US = 250.0
+# What neighbours show, over the limit: the median of the groups that have some (docs/adr/0005).
+_USUAL_SHARE = 0.7
+# Larger tensors of one layer would be driven out of the level 2 cache by those of its neighbours.
+_SMALL_BYTES = 256 << 10
 
 
 def tiny_chain(layers: int) -> LayerSequence:
@@ -37,15 +41,24 @@ def tiny_chain(layers: int) -> LayerSequence:
     )
 
 
-def neighbourhoods(latencies_us: Sequence[float]) -> list[range]:
-    """Positions of sequences that are to be run in one call, too: quick ones, from all over a group.
+def neighbourhoods(sequences: Sequence[LayerSequence], latencies_us: Sequence[float]) -> list[range]:
+    """Positions of sequences that are to be run in one call, too: quick and small ones, from all over a group.
 
     Args:
-        latencies_us: Of the sequences of a group, roughly, in their order.
+        sequences: Of a group, in their order.
+        latencies_us: Of each, roughly.
     """
-    found = [range(start, start + _NEIGHBOURS) for start in range(0, len(latencies_us) - _NEIGHBOURS + 1, _NEIGHBOURS)]
-    quick = [positions for positions in found if sum(latencies_us[p] for p in positions) <= _QUICK_US]
-    return quick[:: max(1, -(-len(quick) // _MOST_NEIGHBOURHOODS))]
+    found = [range(start, start + _NEIGHBOURS) for start in range(0, len(sequences) - _NEIGHBOURS + 1, _NEIGHBOURS)]
+    fit = [
+        positions
+        for positions in found
+        if sum(latencies_us[p] for p in positions) <= _QUICK_US and all(_is_small(sequences[p]) for p in positions)
+    ]
+    return fit[:: max(1, -(-len(fit) // _MOST_NEIGHBOURHOODS))]
+
+
+def _is_small(sequence: LayerSequence) -> bool:
+    return all(value.type.nbytes <= _SMALL_BYTES for value in sequence.values if value.role != "constant")
 
 
 def joined(sequences: Sequence[LayerSequence]) -> LayerSequence:
@@ -87,4 +100,4 @@ def call_overhead_us(limit_us: float, together: Sequence[tuple[Sequence[float], 
         together: For each neighbourhood the times of its sequences in calls of their own, and that of one call.
     """
     saved = [(sum(alone) - one) / (len(alone) - 1) for alone, one in together]
-    return min(limit_us, max(0.0, float(np.median(saved)))) if saved else limit_us
+    return min(limit_us, max(0.0, float(np.median(saved)))) if saved else _USUAL_SHARE * limit_us

@@ -80,7 +80,7 @@ def take_turns(
         entries: In the order of their model, if they are of one.
         probes: Networks that show what a call costs beside its layers; see `costmodel.overhead`.
         reference: The reference kernel, timed every `protocol.reference_every_us`.
-        sweep: Run at the start of each pass.
+        sweep: Run each time before all layers take their turn.
         protocol: How many passes, and when they are enough.
         clock_ns: A monotonic clock, in nanoseconds.
         deadline_ns: After this no pass begins, unless none has been made.
@@ -89,7 +89,9 @@ def take_turns(
         How many passes were made.
     """
     layers = [entry for entry in entries if not entry.whole]
-    circles = [_spread(layers, probes), *([entry] for entry in entries if entry.whole)]
+    circles = [[entry] for entry in entries if entry.whole]
+    if layers:
+        circles.append([Entry(sweep), *_spread(layers, probes)])
     timer = _Timer(reference, protocol, clock_ns)
     collecting = gc.isenabled()
     gc.disable()
@@ -99,7 +101,6 @@ def take_turns(
         while passes < protocol.most_passes and not (passes >= protocol.passes and _known(entries, protocol)):
             if passes and clock_ns() >= deadline_ns:
                 break
-            sweep.run()
             for number, circle in enumerate(circles):
                 once_us[number] = timer.turn(circle, once_us[number])
             passes += 1

@@ -92,12 +92,19 @@ def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:
             made = particular_values(call, slot) if read == index else None
             if made is not None:
                 return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
+    if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
+        return np.full(value.type.shape, _zero_point(dtype), dtype)
     positive = any(_wants_positive(layer.op_type) for layer in readers)
     values = synthetic_like(value.type, positive=positive, start=_fed_before(sequence, index))
     fan_in = _fan_in(sequence, index)
     if fan_in > 1 and value.type.dtype.startswith(("float", "bfloat")):
         return np.asarray(values * values.dtype.type(fan_in**-0.5), dtype=dtype)
     return values
+
+
+def _zero_point(dtype: np.dtype) -> int:
+    """What quantisers choose for symmetric weights; where zero points differ by channel, kernels are slow."""
+    return 1 << (int(dtype.name.strip("uint")) - 1) if dtype.name.startswith("u") else 0
 
 
 def _fed_before(sequence: LayerSequence, index: int) -> int:

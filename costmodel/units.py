@@ -2,9 +2,10 @@
 
 import re
 
-__all__ = ["format_us", "parse_duration_s", "parse_shape"]
+__all__ = ["format_us", "parse_duration_s", "parse_numbers", "parse_shape"]
 
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h)?$")
+_NUMBERS = re.compile(r"^(\d{1,3})(?:-(\d{1,3}))?$")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
@@ -46,3 +47,18 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         pass
     raise ValueError(f"{text!r} is not a shape: write it like input=1,3,224,224")
+
+
+def parse_numbers(text: str) -> list[int]:
+    """The positive whole numbers in "1-4", "1,2,8" or "1-3,8", ascending.
+
+    Raises:
+        ValueError: `text` is not of that form.
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = _NUMBERS.match(part.strip())
+        if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]):
+            raise ValueError(f"{text!r} is no list of numbers from 1 on: write it like 1-4 or 1,2,8")
+        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(numbers)

@@ -1,0 +1,53 @@
+"""From a store to the results of the reproduction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from costmodel.measurement import QUIET_QUANTILE, Measurement, Protocol
+from costmodel.reproduction.construction import constructions, measured
+from costmodel.reproduction.report import CorpusResult, summaries_of
+from costmodel.store import Store
+
+__all__ = ["collect"]
+
+
+def collect(store: Store, system: str, lowering: str, corpus: str, families: Mapping[str, str]) -> CorpusResult | None:
+    """What a system says of a corpus, or None where none of its models is measured.
+
+    Args:
+        store: Where the measurements are.
+        system: Its name.
+        lowering: What `lowering_key` says of it.
+        corpus: Name of the corpus.
+        families: Family of each of its models.
+    """
+    measurements = measured(store, system)
+    models = [model for model in store.models() if model.lowering == lowering]
+    found = constructions(models, measurements, families)
+    if not found:
+        return None
+    layers = {signature for item in found if item.granularity == 1 for signature in item.signatures}
+    return CorpusResult(
+        corpus=corpus,
+        system=system,
+        found=found,
+        summaries=summaries_of(found, measurements),
+        kinds={signature: sequence.kind for signature, sequence in store.sequences(layers).items()},
+        families=families,
+        circumstances=_circumstances(store, system, measurements),
+    )
+
+
+def _circumstances(store: Store, system: str, measurements: Mapping[str, Measurement]) -> dict[str, Any]:
+    known = store.system(system)
+    return {
+        "processor": known.host.model_name if known.host else "unknown",
+        "microarchitecture": known.host.microarchitecture if known.host else "unknown",
+        "runtime": f"{known.runtime} {known.runtime_version}",
+        "threads": known.settings.threads,
+        "level": known.settings.level,
+        "statistic": f"quantile {QUIET_QUANTILE} of all runs",
+        "protocol": Protocol().version,
+        "measured_from": min(m.measured_at for m in measurements.values()),
+        "measured_to": max(m.measured_at for m in measurements.values()),
+    }

@@ -1,0 +1,200 @@
+"""The results folder: each of the paper's figures as a drawing and a table, and all numbers in one document."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.reproduction import figures, paper
+from costmodel.reproduction.construction import Construction, Summary, summarise
+
+__all__ = ["CorpusResult", "summaries_of", "summary_document", "write_report"]
+
+_DRAWN_GRANULARITIES = range(1, 7)
+_KINDS = 15
+
+
+@dataclass(frozen=True)
+class CorpusResult:
+    """What one system says of one corpus.
+
+    Attributes:
+        corpus: Its name.
+        system: Name of the system.
+        found: Models at every granularity that was measured.
+        summaries: By granularity.
+        kinds: Operator types of each signature at granularity 1.
+        families: Of the models, by name.
+        circumstances: Processor, runtime, settings, statistic; what the numbers belong to.
+    """
+
+    corpus: str
+    system: str
+    found: Sequence[Construction]
+    summaries: Mapping[int, Summary]
+    kinds: Mapping[str, str]
+    families: Mapping[str, str]
+    circumstances: Mapping[str, Any]
+
+    def at(self, granularity: int) -> list[Construction]:
+        """The models at one granularity, in order of family and name."""
+        chosen = [item for item in self.found if item.granularity == granularity]
+        return sorted(chosen, key=lambda item: (self.families.get(item.model, ""), item.model))
+
+
+def write_report(folder: Path, results: Sequence[CorpusResult]) -> None:
+    """Write `summary.json` and, in a folder for each corpus, the figures and their tables.
+
+    Args:
+        folder: Made if need be; what it held of an earlier report is replaced.
+        results: One for each system and corpus, the system that the paper's comes nearest to first.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for corpus in dict.fromkeys(result.corpus for result in results):
+        of_corpus = [result for result in results if result.corpus == corpus]
+        place = folder / corpus
+        place.mkdir(exist_ok=True)
+        _about_layers(place, of_corpus[0])
+        for result in of_corpus:
+            _about_models(place, result)
+        _about_granularity(place, of_corpus)
+    (folder / "summary.json").write_text(json.dumps(summary_document(results), indent=1) + "\n")
+
+
+def summary_document(results: Sequence[CorpusResult]) -> dict[str, Any]:
+    """All numbers, the paper's first; JSON-able."""
+    return {
+        "paper": {
+            "geometric_mean": paper.GEOMETRIC_MEAN, "range": paper.RANGE, "speedup": paper.SPEEDUP,
+            "unique_share": paper.UNIQUE_LAYERS / paper.LAYERS,
+        },
+        "results": [
+            {
+                "system": result.system,
+                "corpus": result.corpus,
+                "circumstances": dict(result.circumstances),
+                "granularities": [
+                    {**asdict(summary), "unique_share": summary.unique_share} for summary in result.summaries.values()
+                ],
+            }
+            for result in results
+        ],
+    }  # fmt: skip
+
+
+def _about_layers(place: Path, result: CorpusResult) -> None:
+    """Figures 5, 6 and 7, which need no clock."""
+    models = result.at(1)
+    by_share = sorted(models, key=lambda item: item.unique_share)
+    names = [item.model for item in by_share]
+    shares = [item.unique_share for item in by_share]
+    rows = [(i.model, len(i.signatures), len(set(i.signatures)), s) for i, s in zip(by_share, shares, strict=True)]
+    _write(place / "figure05.csv", ("model", "layers", "unique", "unique_share"), rows)
+    figures.bars(
+        place / "figure05.svg", "Share of unique layers in each model", names, shares, "unique / all layers",
+        percent=True,
+    )  # fmt: skip
+    counts = Counter(signature for item in models for signature in item.signatures)
+    repeats: Counter[str] = Counter()
+    for signature, count in counts.items():
+        repeats[result.kinds[signature]] += count - 1
+    common = [(kind, count) for kind, count in repeats.most_common() if count]
+    _write(place / "figure06.csv", ("kind", "repeated"), common)
+    kinds, numbers = zip(*common[:_KINDS], strict=True)
+    figures.bars(
+        place / "figure06.svg", "What the repeated layers are", kinds, numbers, "layers beyond the first of their kind",
+        percent=False,
+    )  # fmt: skip
+    sets = [set(item.signatures) for item in models]
+    matrix = np.array([[len(one & other) / len(one | other) for other in sets] for one in sets])
+    names = [item.model for item in models]
+    _write(
+        place / "figure07.csv", ("model", *names), [(n, *row) for n, row in zip(names, matrix.tolist(), strict=True)]
+    )
+    figures.heat_map(place / "figure07.svg", "Layers that models share", names, matrix)
+
+
+def _about_models(place: Path, result: CorpusResult) -> None:
+    """Figures 3 and 10: a row for each model."""
+    models = result.at(1)
+    _write(
+        place / f"figure03-{result.system}.csv",
+        ("model", "end_to_end_us", "sequential_us", "parallel_us"),
+        [(item.model, item.end_to_end_us, item.sequential_us, item.parallel_us) for item in models],
+    )
+    figures.ratios(
+        place / f"figure03-{result.system}.svg",
+        f"Sum of layers and critical path over end to end, {result.system}",
+        [item.model for item in models],
+        {
+            "sequential": [item.ratio for item in models],
+            "parallel": [item.parallel_us / item.end_to_end_us for item in models],
+        },
+        {"the paper's geometric mean, sequential": paper.GEOMETRIC_MEAN},
+    )
+    by_granularity = {
+        granularity: {item.model: item.ratio for item in result.at(granularity)} for granularity in result.summaries
+    }
+    _write(
+        place / f"figure10-{result.system}.csv",
+        ("model", *(f"G{granularity}" for granularity in by_granularity)),
+        [(i.model, *(of.get(i.model, "") for of in by_granularity.values())) for i in models],
+    )
+    figures.ratios(
+        place / f"figure10-{result.system}.svg",
+        f"Constructed over end to end by granularity, {result.system}",
+        [item.model for item in models],
+        {
+            f"G = {granularity}": [of.get(item.model, float("nan")) for item in models]
+            for granularity, of in by_granularity.items()
+            if granularity in _DRAWN_GRANULARITIES
+        },
+        {"the paper's worst and best at G = 1": paper.RANGE[0], "": paper.RANGE[1]},
+    )
+
+
+def _about_granularity(place: Path, results: Sequence[CorpusResult]) -> None:
+    """Figures 11 and 12: a line for each system."""
+    rows = [
+        (result.system, s.granularity, s.geometric_mean, s.lowest, s.highest, s.within_5pct, s.within_10pct, s.speedup)
+        for result in results
+        for s in result.summaries.values()
+    ]
+    header = ("system", "granularity", "geometric_mean", "lowest", "highest", "within_5pct", "within_10pct", "speedup")
+    _write(place / "figure11.csv", header[:-1], [row[:-1] for row in rows])
+    _write(place / "figure12.csv", (*header[:2], header[-1]), [(*row[:2], row[-1]) for row in rows])
+    figures.lines(
+        place / "figure11.svg",
+        "Geometric mean of constructed over end to end",
+        {result.system: {g: s.geometric_mean for g, s in result.summaries.items()} for result in results},
+        "constructed / end to end",
+        ("the paper at G = 1", paper.GEOMETRIC_MEAN),
+        band=True,
+    )
+    figures.lines(
+        place / "figure12.svg",
+        "Benchmarking time saved",
+        {result.system: {g: s.speedup for g, s in result.summaries.items()} for result in results},
+        "models' latencies / unique sequences' latencies",
+        ("the paper's best", paper.SPEEDUP),
+    )
+
+
+def summaries_of(found: Iterable[Construction], measurements: Mapping[str, Any]) -> dict[int, Summary]:
+    """A summary for each granularity at which something was measured."""
+    by_granularity: dict[int, list[Construction]] = {}
+    for item in found:
+        by_granularity.setdefault(item.granularity, []).append(item)
+    return {granularity: summarise(items, measurements) for granularity, items in sorted(by_granularity.items())}
+
+
+def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row] for row in rows)
