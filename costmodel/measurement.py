@@ -52,6 +52,8 @@ class Protocol:
         version: Changes when times taken under it are no longer comparable with older ones.
         passes: Passes over a group that are always made.
         most_passes: Passes after which a group is given up as it is.
+        fewest_passes: Passes that are made although they take longer than `enough_us`.
+        enough_us: A group that has taken as long is done, whatever its times say: what is slow is steady.
         agreement: A time is known when its standard error is at most this share of it.
         reference_every_us: Time between two runs of the reference kernel.
         cold_start_us: What takes less to go around goes around once untimed at each of its turns.
@@ -62,6 +64,8 @@ class Protocol:
     version: int = 2
     passes: int = 8
     most_passes: int = 24
+    fewest_passes: int = 3
+    enough_us: float = 30_000_000.0
     agreement: float = 0.02
     reference_every_us: float = 100_000.0
     cold_start_us: float = 50_000.0

@@ -97,8 +97,8 @@ def take_turns(
     gc.disable()
     try:
         once_us = [timer.circle(circle) for circle in circles]  # the first runs lay out memory and wake the threads
-        passes = 0
-        while passes < protocol.most_passes and not (passes >= protocol.passes and _known(entries, protocol)):
+        passes, begin_ns = 0, clock_ns()
+        while not _enough(entries, passes, (clock_ns() - begin_ns) / 1000, protocol):
             if passes and clock_ns() >= deadline_ns:
                 break
             for number, circle in enumerate(circles):
@@ -209,7 +209,11 @@ def relative_error(rounds_us: Sequence[Sequence[float]]) -> float:
     return 1.2533 * spread / math.sqrt(len(lows)) / centre
 
 
-def _known(entries: Sequence[Entry], protocol: Protocol) -> bool:
+def _enough(entries: Sequence[Entry], passes: int, took_us: float, protocol: Protocol) -> bool:
+    if passes < protocol.passes:
+        return passes >= protocol.fewest_passes and took_us >= protocol.enough_us
+    if passes >= protocol.most_passes or took_us >= protocol.enough_us:
+        return True
     return all(entry.error is not None or is_known(entry.rounds_us, protocol) for entry in entries)
 
 

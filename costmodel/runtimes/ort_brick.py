@@ -24,6 +24,8 @@ _WEIGHTS = "weights.bin"
 # Small weights go into the network, where shape inference finds them: scales of Resize say a shape.
 _EMBEDDED_BYTES = 1024
 _ALIGNMENT = 64
+# Memory for a larger result is not used again before the caches have forgotten it, in a model with more of its kind.
+_SOON_REUSED_BYTES = 2 << 20
 
 
 def open_brick(sequence: LayerSequence, settings: RuntimeSettings) -> SessionRunner:
@@ -42,7 +44,8 @@ def open_brick(sequence: LayerSequence, settings: RuntimeSettings) -> SessionRun
     body = _has_body(sequence)
     network = build_network(sequence, weights=weights, discarding=not body)
     options = session_options(settings if body else replace(settings, level="none"))
-    options.add_session_config_entry("session.use_env_allocators", "1")
+    if max((v.type.nbytes for v in sequence.values if v.role == "internal"), default=0) <= _SOON_REUSED_BYTES:
+        options.add_session_config_entry("session.use_env_allocators", "1")
     options.enable_mem_pattern = False  # memory that is planned ahead is not that which was just let go of
     shared_arena()
     laid = _laid_out([synthetic(sequence, i) for i in large])
