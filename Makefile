@@ -12,7 +12,7 @@ help:  ## list the commands
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,corpus,plots,dev]'
 	@touch $@
 
 run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (about 3 minutes)
@@ -24,7 +24,7 @@ test: lint types  ## the whole test suite, with lint and types (under 10 minutes
 lowest:  ## the tests on the oldest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet uv
-	VIRTUAL_ENV=.venv-lowest .venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --editable '.[train,dev,postgres]'
+	VIRTUAL_ENV=.venv-lowest .venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --editable '.[train,corpus,plots,dev,postgres]'
 	.venv-lowest/bin/pytest
 
 lint: $(INSTALLED)  ## style

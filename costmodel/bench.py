@@ -167,18 +167,21 @@ class Bench:
         report = BenchReport()
         known = set() if again else set(self.store.latencies_us(self.system.name))
         planned: list[tuple[Group, list[LayerSequence]]] = []
+        seen: set[str] = set()
         for group in groups:
             asked = {s.signature: s for s in (*group.sequences, *([group.whole] if group.whole else []))}
-            planned.append((group, [s for signature, s in asked.items() if signature not in known]))
-            report.reused += len(asked) - len(planned[-1][1])
-            known |= asked.keys()
+            planned.append((group, [s for signature, s in asked.items() if signature not in known | seen]))
+            seen |= asked.keys()
             self.store.put_sequences(asked.values())
+        report.reused = len(known & seen)
         done, total = 0, sum(len(missing) for _, missing in planned)
         for group, missing in planned:
-            if missing and self._clock_ns() >= deadline_ns:
+            if not missing:
+                continue
+            if self._clock_ns() >= deadline_ns:
                 report.left += len(missing)
                 continue
-            if missing and progress is not None:
+            if progress is not None:
                 progress(done, total, group.label)
             self._measure_group(group, missing, report, deadline_ns)
             done += len(missing)
@@ -248,14 +251,7 @@ class Bench:
         take_turns(
             [entry for _, entry in entries], probes, self._reference, sweep, self._protocol, self._clock_ns, deadline_ns
         )
-        overhead_us = call_overhead_us(
-            chain_overhead_us(*([t for probe in kind for t in probe.times_us] for kind in (shorts, longs))),
-            [
-                ([quiet_latency_us(entry.times_us) for entry in alone], quiet_latency_us(one.times_us))
-                for alone, one in together
-                if not any(entry.error for entry in (*alone, one))
-            ],
-        )
+        overhead_us = self._overhead_us(shorts, longs, together) if layers else 0.0
         told = self._circumstances(before)
         for sequence, entry in entries:
             if entry.error is None:
@@ -269,6 +265,20 @@ class Bench:
                     circumstances=told,
                     measured_at=now(),
                 )
+
+    @staticmethod
+    def _overhead_us(
+        shorts: Sequence[Entry], longs: Sequence[Entry], together: Sequence[tuple[list[Entry], Entry]]
+    ) -> float:
+        """What a call costs, by what the probes of a group took."""
+        return call_overhead_us(
+            chain_overhead_us(*([t for probe in kind for t in probe.times_us] for kind in (shorts, longs))),
+            [
+                ([quiet_latency_us(entry.times_us) for entry in alone], quiet_latency_us(one.times_us))
+                for alone, one in together
+                if not any(entry.error for entry in (*alone, one))
+            ],
+        )
 
     def _neighbours(self, layers: Sequence[tuple[LayerSequence, Entry]]) -> list[tuple[list[Entry], Entry]]:
         """Some entries that follow each other, and with them a network of all of these in one call."""

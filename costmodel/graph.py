@@ -65,7 +65,7 @@ class Layer:
         name: The runtime's name for it, without numbers that differ from run to run.
         op_type: Operator, for example "Conv".
         domain: Operator domain, "" for ONNX's own.
-        since: The oldest operator version that means the same (see `costmodel.operators.since_version`).
+        since: Version of the operator (see `costmodel.operators.since_version`).
         attributes: Canonical attributes.
         inputs: Value names; "" where an optional input is absent. Values that a subgraph captures come last.
         outputs: Value names; "" where an optional output is absent.

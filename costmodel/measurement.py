@@ -39,7 +39,7 @@ __all__ = [
 QUIET_QUANTILE = 0.5
 
 # Nothing that a runtime executes takes less, and the clock would not see it.
-LEAST_US = 0.1
+LEAST_US = 0.5
 
 DATA_DEPENDENT = frozenset({"NonZero", "NonMaxSuppression", "TopK", "Loop", "If", "Scan", "Unique", "Compress"})
 

@@ -22,11 +22,12 @@ _OPERATORS = ("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Exp", "Floor", "Ceil", "
 _ELEMENTS = 16
 
 _NEIGHBOURS = 4
-_MOST_NEIGHBOURHOODS = 12
+_FEWEST_NEIGHBOURHOODS, _MOST_NEIGHBOURHOODS = 3, 12
 # Noise in the times of slower neighbours hides what a call costs.
 _QUICK_US = 250.0
 # What neighbours show, over the limit: the median of the groups that have some (docs/adr/0005).
 _USUAL_SHARE = 0.7
+_LEAST_SHARE = 0.4
 # Larger tensors of one layer would be driven out of the level 2 cache by those of its neighbours.
 _SMALL_BYTES = 256 << 10
 
@@ -100,4 +101,6 @@ def call_overhead_us(limit_us: float, together: Sequence[tuple[Sequence[float], 
         together: For each neighbourhood the times of its sequences in calls of their own, and that of one call.
     """
     saved = [(sum(alone) - one) / (len(alone) - 1) for alone, one in together]
-    return min(limit_us, max(0.0, float(np.median(saved)))) if saved else _USUAL_SHARE * limit_us
+    if len(saved) < _FEWEST_NEIGHBOURHOODS:
+        return _USUAL_SHARE * limit_us
+    return min(limit_us, max(_LEAST_SHARE * limit_us, float(np.median(saved))))

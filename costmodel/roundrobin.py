@@ -218,6 +218,8 @@ def _enough(entries: Sequence[Entry], passes: int, took_us: float, protocol: Pro
 
 
 def is_known(rounds_us: Sequence[Sequence[float]], protocol: Protocol) -> bool:
-    """Whether rounds agree well enough: to a share of the time, or to less than the clock's own noise."""
+    """Whether enough rounds agree well enough: to a share of the time, or to less than the clock's own noise."""
+    if len(rounds_us) < protocol.fewest_passes:
+        return False
     error = relative_error(rounds_us)
     return error <= protocol.agreement or error * float(np.median([t for r in rounds_us for t in r])) <= _CLOCK_US

@@ -20,6 +20,7 @@ from costmodel.sequence import LayerSequence
 __all__ = ["model_inputs", "synthetic", "synthetic_like"]
 
 _POOL_BYTES = 1 << 24
+_STRETCH = 1 << 16
 _SEED = 2019  # the year of DLBricks; any number serves, the same one makes runs alike
 _SMALL_INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
 
@@ -30,7 +31,8 @@ def _pool(dtype: str, positive: bool) -> np.ndarray:
     rng = np.random.default_rng(_SEED)
     kind = _numpy_type(dtype)
     if dtype == "bool":
-        return rng.random(_POOL_BYTES) < 0.5
+        # As in masks, long stretches of one kind: a kernel that asks at each element would guess in vain otherwise.
+        return np.arange(_POOL_BYTES) // _STRETCH % 2 == 0
     if dtype in _SMALL_INTEGERS:
         bits = int(dtype.strip("uint"))
         low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
@@ -95,7 +97,9 @@ def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:
     if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
         return np.full(value.type.shape, _zero_point(dtype), dtype)
     positive = any(_wants_positive(layer.op_type) for layer in readers)
-    values = synthetic_like(value.type, positive=positive, start=_fed_before(sequence, index))
+    # Scalars differ from each other: kernels take a short cut where the scales of two operands are equal.
+    start = index if value.type.elements == 1 else _fed_before(sequence, index)
+    values = synthetic_like(value.type, positive=positive, start=start)
     fan_in = _fan_in(sequence, index)
     if fan_in > 1 and value.type.dtype.startswith(("float", "bfloat")):
         return np.asarray(values * values.dtype.type(fan_in**-0.5), dtype=dtype)
@@ -108,11 +112,10 @@ def _zero_point(dtype: np.dtype) -> int:
 
 
 def _fed_before(sequence: LayerSequence, index: int) -> int:
-    """Elements of the inputs before this one to a layer that reads it: a layer that adds two tensors reads two."""
+    """Elements of the inputs before this one: a layer that adds two tensors reads two."""
     if sequence.values[index].role != "input":
         return 0
-    beside = {i for layer in sequence.layers if index in layer.inputs for i in layer.inputs if 0 <= i < index}
-    return sum(sequence.values[i].type.elements for i in beside if sequence.values[i].role == "input")
+    return sum(value.type.elements for value in sequence.values[:index] if value.role == "input")
 
 
 # Operators with an argument that must be positive, or must not be near zero.

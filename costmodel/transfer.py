@@ -132,6 +132,7 @@ def _rows(table: Any, path: Path) -> Iterator[tuple[LayerSequence, Measurement]]
             measurement = _measurement(row)
             times_us = [*measurement.times_us, *measurement.reference_us, row["latency_us"]]
             sound = bool(measurement.times_us) and all(math.isfinite(t) and t > 0 for t in times_us)
+            sound = sound and math.isfinite(measurement.overhead_us) and measurement.overhead_us >= 0
         except (LookupError, TypeError, ValueError) as error:
             raise BrickError(f"{path}: row {number} is incomplete ({error}); nothing was imported") from error
         if sequence.signature != measurement.signature:

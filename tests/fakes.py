@@ -35,8 +35,12 @@ __all__ = [
     "measured",
 ]
 
-HOST = Host(vendor="GenuineIntel", model_name="Imaginary 1", family=6, model=85, isa=("avx", "avx2"))
-QUICK = Protocol(rounds=3, most_rounds=5, round_us=20.0, most_runs=4, warm_up_us=5.0)
+HOST = Host(
+    vendor="GenuineIntel", model_name="Imaginary 1", family=6, model=85, l3_bytes=1 << 20, isa=("avx", "avx2")
+)  # fmt: skip
+QUICK = Protocol(
+    passes=3, most_passes=5, fewest_passes=2, reference_every_us=100.0, cold_start_us=50.0, turn_us=20.0, most_runs=4
+)  # fmt: skip
 
 
 class FakeClock:
@@ -63,52 +67,67 @@ class FakeRunner:
         cost_us: Of a run on the quiet machine.
         noise: Factor by the number of the run, from 0.
         error: Raised by each run, if any.
+        label: What it is called in `ran`.
+        ran: Takes the label at each run.
         runs: How many there were.
+        feeds: How often its inputs were written.
     """
 
     clock: FakeClock
     cost_us: float
     noise: Callable[[int], float] = lambda _: 1.0
     error: Exception | None = None
+    label: str = ""
+    ran: list[str] = field(default_factory=list)
     runs: int = 0
+    feeds: int = 0
 
     def run(self) -> None:
         """Let the time of one run pass."""
         if self.error is not None:
             raise self.error
         self.clock.pass_us(self.cost_us * self.noise(self.runs))
+        self.ran.append(self.label)
         self.runs += 1
 
     def feed(self) -> None:
         """Writing takes no time here."""
+        self.feeds += 1
 
 
 @dataclass
 class FakeRuntime:
     """A `costmodel.runtimes.Runtime` that executes every node as a layer of its own, in imagined time.
 
+    A run of a network takes what its call costs and, one after the other, what its layers do: nothing else.
+
     Attributes:
         version: Of the runtime.
         clock: What a run moves.
+        overhead_us: What a call costs, whatever is in it.
         noise: Factor by the number of the run of a network, from 0; called anew for each network that is opened.
         refused: Signatures and model names that do not load.
         broken: Signatures and model names that load and fail when they run.
         opened: Signatures and model names, in the order in which they were opened.
+        ran: The same, in the order in which they ran.
         lowered: Names of models, in the order in which they were lowered.
     """
 
     version: str = "1.0"
     clock: FakeClock = field(default_factory=FakeClock)
+    overhead_us: float = 0.0
     noise: Callable[[int], float] = lambda _: 1.0
     refused: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     opened: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
     lowered: list[str] = field(default_factory=list)
     name: str = "fake"
 
     def cost_us(self, sequence: LayerSequence) -> float:
-        """What a sequence takes on the quiet machine: a microsecond each layer and each thousand elements."""
-        return round(len(sequence.layers) + sum(value.type.elements for value in sequence.values) / 1000, 3)
+        """What the layers of a sequence take: each a microsecond, and one for a thousand elements read or written."""
+        touched = (i for layer in sequence.layers for i in (*layer.inputs, *layer.outputs) if i >= 0)
+        return round(len(sequence.layers) + sum(sequence.values[i].type.elements for i in touched) / 1000, 3)
 
     def lower(self, model: Model, level: str) -> LayerGraph:
         """Every node of the model as it stands, at any level."""
@@ -141,13 +160,13 @@ class FakeRuntime:
         )
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> FakeRunner:
-        """A runner that takes what `cost_us` says."""
+        """A runner that takes what a call costs and what `cost_us` says."""
         if sequence.signature in self.refused:
             raise MeasurementError(f"{sequence.kind} does not load")
         return self._runner(sequence.signature, self.cost_us(sequence))
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> FakeRunner:
-        """A runner that takes what `cost_us` says of the model as one sequence."""
+        """The same for the model as one sequence."""
         if model.name in self.refused:
             raise LoweringError(f"{model.name} does not load")
         cost_us = self.cost_us(whole_model(self.lower(model, settings.level)))
@@ -157,7 +176,7 @@ class FakeRuntime:
     def _runner(self, label: str, cost_us: float) -> FakeRunner:
         self.opened.append(label)
         error = MeasurementError(f"{label} failed to run") if label in self.broken else None
-        return FakeRunner(self.clock, cost_us, self.noise, error)
+        return FakeRunner(self.clock, self.overhead_us + cost_us, self.noise, error, label, self.ran)
 
     def fingerprint(self) -> str:
         """It has no vectors."""
@@ -199,6 +218,7 @@ def measured(
     *rounds_us: Iterable[float],
     at: str = "2026-01-01T00:00:00.000+00:00",
     stable: bool = True,
+    overhead_us: float = 0.0,
 ) -> Measurement:
     """A measurement of `sequence` with these raw times."""
     rounds = tuple(tuple(times) for times in rounds_us) or ((10.0, 11.0, 12.0),)
@@ -207,6 +227,7 @@ def measured(
         rounds_us=rounds,
         reference_us=(100.0,) * len(rounds),
         stable=stable,
+        overhead_us=overhead_us,
         circumstances={"threads": 1, "before": {"load_1m": 0.5}},
         measured_at=at,
     )

@@ -7,6 +7,7 @@ python -m tests.slow_bench write URL NAME      add 100 measurements in 50 signat
 import sys
 from collections.abc import Sequence
 
+from costmodel.groups import grouped
 from costmodel.measurement import Measurement
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
@@ -29,7 +30,7 @@ class _TellingStore(Store):
 
 def _bench(url: str, count: int) -> None:
     with fake_bench(_TellingStore(url), FakeRuntime()) as bench:
-        bench.run(sequences(count))
+        bench.run(grouped(sequences(count)))
 
 
 def _write(url: str, name: str) -> None:

@@ -16,7 +16,7 @@ from costmodel.features.bound import bound_us
 from costmodel.home import Home
 from costmodel.host import Host
 from costmodel.jobs import Decomposed, decompose_models
-from costmodel.measurement import Measurement
+from costmodel.measurement import Measurement, Protocol
 from costmodel.runtimes import RuntimeSettings, get_runtime, lowering_key
 from costmodel.sampling import sample_around
 from costmodel.sequence import LayerSequence
@@ -85,13 +85,13 @@ def made_up_us(sequence: LayerSequence, system: System = SYSTEM) -> float:
 
 
 def made_up_measurement(signature: str, latency_us: float) -> Measurement:
-    """A measurement of which `latency_us` is the quiet latency, and the noisy times lie above."""
+    """A measurement of which `latency_us` is the typical latency, and most of the noise lies above."""
     return Measurement(
         signature=signature,
-        rounds_us=tuple(tuple(latency_us * factor for factor in (1.0, 1.0, 1.01, 1.05, 1.4)) for _ in range(5)),
+        rounds_us=tuple(tuple(latency_us * factor for factor in (0.99, 1.0, 1.0, 1.05, 1.4)) for _ in range(5)),
         reference_us=(420.0,) * 5,
         stable=True,
-        circumstances={"protocol": 1},
+        circumstances={"protocol": Protocol().version},
         measured_at="2026-11-20T12:00:00+00:00",
     )
 

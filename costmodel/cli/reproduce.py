@@ -43,6 +43,7 @@ def reproduce(
     Run it again to go on where it stopped.
     """
     from costmodel.reproduction.collect import collect
+    from costmodel.reproduction.figures import check_installed
     from costmodel.reproduction.report import summary_document, write_report
     from costmodel.runtimes import LEVELS, lowering_key
     from costmodel.training.corpus import corpus_models
@@ -57,13 +58,14 @@ def reproduce(
         raise typer.BadParameter(str(error)) from error
     if unknown := {name for _, name in systems} - set(LEVELS):
         raise typer.BadParameter(f"{', '.join(unknown)} is not one of {', '.join(LEVELS)}", param_hint="--level")
+    check_installed()
     corpora = {name: corpus_models(name) for name in corpus or ("dlbricks", "modern")}
     results: list[CorpusResult] = []
     for number, optimisation in systems:
         for name in corpora:
             if measure:
                 _in_a_process_of_its_own(store, name, number, optimisation, granularities)
-            context = Context(store)
+            context = Context(store, reads=not measure)
             runtime, here = context.here(None, number, level=optimisation)
             families = {model.name: model.family for model in corpora[name]}
             found = collect(context.store, here.name, lowering_key(runtime, optimisation), name, families)

@@ -8,18 +8,32 @@ import numpy as np
 
 from costmodel.errors import MissingExtraError
 
-__all__ = ["bars", "heat_map", "lines", "ratios"]
+__all__ = ["bars", "check_installed", "heat_map", "lines", "ratios"]
 
 _INK, _PALE, _BAND = "#22303c", "#9aa7b2", "#e7eef4"
 _SERIES = ("#1f6fb2", "#d9822b", "#3c9d6b", "#a4508b", "#7f7f2a", "#c0392b", "#5d6d7e", "#16a085", "#884ea0", "#2c3e50")
 _ROW_INCHES = 0.19
 
 
-def _new(width: float, height: float) -> tuple[Any, Any]:
+def check_installed() -> None:
+    """See that figures can be drawn, before hours are spent on what is to be in them.
+
+    Raises:
+        MissingExtraError: They cannot.
+    """
+    _matplotlib()
+
+
+def _matplotlib() -> Any:
     try:
         import matplotlib
     except ModuleNotFoundError as error:
         raise MissingExtraError("drawing figures", "plots") from error
+    return matplotlib
+
+
+def _new(width: float, height: float) -> tuple[Any, Any]:
+    matplotlib = _matplotlib()
     matplotlib.use("svg")
     matplotlib.rcParams.update({
         "svg.hashsalt": "costmodel", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9,
@@ -125,7 +139,8 @@ def lines(
     if paper is not None:
         axes.axhline(paper[1], color=_PALE, linestyle="--", linewidth=1, label=paper[0])
     for number, (name, values) in enumerate(series.items()):
-        axes.plot(list(values), list(values.values()), marker="o", markersize=4, color=_SERIES[number], label=name)
+        colour = _SERIES[number % len(_SERIES)]
+        axes.plot(list(values), list(values.values()), marker="o", markersize=4, color=colour, label=name)
     axes.set_xticks(sorted({granularity for values in series.values() for granularity in values}))
     axes.set_xlabel("granularity G: the most layers in a sequence")
     axes.set_ylabel(label)

@@ -50,6 +50,8 @@ class CorpusResult:
 def write_report(folder: Path, results: Sequence[CorpusResult]) -> None:
     """Write `summary.json` and, in a folder for each corpus, the figures and their tables.
 
+    Figures 3, 5, 6, 7 and 10 are about single layers: a system that has not measured those is in the others only.
+
     Args:
         folder: Made if need be; what it held of an earlier report is replaced.
         results: One for each system and corpus, the system that the paper's comes nearest to first.
@@ -57,10 +59,12 @@ def write_report(folder: Path, results: Sequence[CorpusResult]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for corpus in dict.fromkeys(result.corpus for result in results):
         of_corpus = [result for result in results if result.corpus == corpus]
-        place = folder / corpus
+        place = folder / Path(corpus).resolve().name  # it may be a path, into which nothing is written
         place.mkdir(exist_ok=True)
-        _about_layers(place, of_corpus[0])
-        for result in of_corpus:
+        of_layers = [result for result in of_corpus if result.at(1)]
+        for result in of_layers[:1]:
+            _about_layers(place, result)
+        for result in of_layers:
             _about_models(place, result)
         _about_granularity(place, of_corpus)
     (folder / "summary.json").write_text(json.dumps(summary_document(results), indent=1) + "\n")
@@ -105,10 +109,9 @@ def _about_layers(place: Path, result: CorpusResult) -> None:
         repeats[result.kinds[signature]] += count - 1
     common = [(kind, count) for kind, count in repeats.most_common() if count]
     _write(place / "figure06.csv", ("kind", "repeated"), common)
-    kinds, numbers = zip(*common[:_KINDS], strict=True)
     figures.bars(
-        place / "figure06.svg", "What the repeated layers are", kinds, numbers, "layers beyond the first of their kind",
-        percent=False,
+        place / "figure06.svg", "What the repeated layers are", [kind for kind, _ in common[:_KINDS]],
+        [count for _, count in common[:_KINDS]], "layers beyond the first of their kind", percent=False,
     )  # fmt: skip
     sets = [set(item.signatures) for item in models]
     matrix = np.array([[len(one & other) / len(one | other) for other in sets] for one in sets])

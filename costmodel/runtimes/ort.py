@@ -1,4 +1,4 @@
-"""ONNX Runtime on CPUs. Every call into onnxruntime is in this file."""
+"""ONNX Runtime on CPUs: lowering, and opening sequences and whole models; `ort_session.py` knows what a session is."""
 
 import tempfile
 from collections.abc import Sequence
@@ -92,15 +92,15 @@ class OnnxRuntime:
 
     def _model_session(self, model: Model, settings: RuntimeSettings) -> tuple[Any, object]:
         """A session, and what has to live as long as it does."""
-        options = session_options(settings)
+        options = session_options(settings, timed=True)
         if model.weights_missing:
             proto, weights = _with_values(model.proto)
-            return open_session(proto.SerializeToString(), settings, weights), weights
+            return open_session(proto.SerializeToString(), settings, weights, timed=True), weights
         if model.reshaped:
             declared = ModelProto()
             declared.CopyFrom(model.original or onnx.load(str(model.path)))
             _rewrite_inputs(declared, model)
-            return open_session(declared.SerializeToString(), settings), None
+            return open_session(declared.SerializeToString(), settings, timed=True), None
         for symbol, size in model.symbols.items():
             options.add_free_dimension_override_by_name(symbol, size)
         content = str(model.path) if model.original is None else model.original.SerializeToString()

@@ -43,7 +43,7 @@ def open_brick(sequence: LayerSequence, settings: RuntimeSettings) -> SessionRun
     weights += [numpy_helper.from_array(synthetic(sequence, i), value_name(i)) for i in indices if i not in set(large)]
     body = _has_body(sequence)
     network = build_network(sequence, weights=weights, discarding=not body)
-    options = session_options(settings if body else replace(settings, level="none"))
+    options = session_options(settings if body else replace(settings, level="none"), timed=True)
     if max((v.type.nbytes for v in sequence.values if v.role == "internal"), default=0) <= _SOON_REUSED_BYTES:
         options.add_session_config_entry("session.use_env_allocators", "1")
     options.enable_mem_pattern = False  # memory that is planned ahead is not that which was just let go of

@@ -44,41 +44,40 @@ _QUIET = 4  # fatal only: what went wrong reaches the user as our exception
 ort.set_default_logger_severity(_QUIET)
 
 
-def session_options(settings: RuntimeSettings) -> ort.SessionOptions:
+_pool_sizes: list[int] = []
+
+
+def session_options(settings: RuntimeSettings, *, timed: bool = False) -> ort.SessionOptions:
     """Options for a session that runs one layer after another.
 
+    All sessions of a process share one pool of threads as soon as one is timed on several: threads of its own would
+    go on spinning after a run, against those of the network that runs next.
+
+    Args:
+        settings: Threads, level, spinning.
+        timed: Whether the number of threads must be as it says.
+
     Raises:
-        MeasurementError: This process has begun to run on another number of threads.
+        MeasurementError: It is to be timed, and this process runs on another number of threads.
     """
     options = ort.SessionOptions()
     options.graph_optimization_level = LEVELS[settings.level]
     options.log_severity_level = _QUIET
-    if settings.threads > 1 and settings.spinning:
-        # Threads of its own would go on spinning after a run, against those of the network that runs next.
-        _shared_threads(settings.threads)
+    if timed and settings.threads > 1 and settings.spinning and not _pool_sizes:
+        ort.set_global_thread_pool_sizes(settings.threads, 1)
+        _pool_sizes.append(settings.threads)
+    if _pool_sizes:
+        if timed and (_pool_sizes[0] != settings.threads or not settings.spinning):
+            raise MeasurementError(
+                f"this process runs networks on {_pool_sizes[0]} spinning threads and cannot change: "
+                "start another one for a system with other settings"
+            )
         options.use_per_session_threads = False
         return options
     options.intra_op_num_threads = settings.threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(settings.spinning)))
     return options
-
-
-_pool_sizes: list[int] = []
-
-
-def _shared_threads(threads: int) -> None:
-    """Make the pool that all sessions of this process share; onnxruntime has one, and its size is final."""
-    if _pool_sizes == [threads]:
-        return
-    try:
-        ort.set_global_thread_pool_sizes(threads, 1)
-    except Exception as error:
-        raise MeasurementError(
-            f"this process runs networks on {_pool_sizes[0]} threads and cannot change to {threads}: "
-            "start another one for a system with another number of threads"
-        ) from error
-    _pool_sizes[:] = [threads]
 
 
 @cache
@@ -88,15 +87,22 @@ def shared_arena() -> None:
     ort.create_and_register_allocator(memory, None)
 
 
-def open_session(model: bytes | str, settings: RuntimeSettings, weights: Mapping[str, np.ndarray] | None = None) -> Any:
+def open_session(
+    model: bytes | str,
+    settings: RuntimeSettings,
+    weights: Mapping[str, np.ndarray] | None = None,
+    *,
+    timed: bool = False,
+) -> Any:
     """An `onnxruntime.InferenceSession` on the CPU.
 
     Args:
         model: Serialised model, or the path of one.
         settings: Threads, level, spinning.
         weights: Values for the initialisers that the model declares as external; must live as long as the session.
+        timed: As in `session_options`.
     """
-    options = session_options(settings)
+    options = session_options(settings, timed=timed)
     if weights:
         values = [ort_value(array) for array in weights.values()]
         options.add_external_initializers(list(weights), values)

@@ -20,7 +20,9 @@ from costmodel.jobs import (
     measure_models,
     runs_here,
 )
+from costmodel.measurement import reference_sequence
 from costmodel.model import read_model
+from costmodel.overhead import LONG, SHORT, tiny_chain
 from costmodel.runtimes import lowering_key
 from costmodel.store import Store
 from costmodel.training.corpus import CorpusModel
@@ -140,7 +142,9 @@ class TestBenchingACorpus:
         report = bench(target="tiny", samples=3)
         assert report.measured == 0
         assert list(store.measurements("fake-1")) == before
-        assert len(runtime.opened) == 1  # the reference
+        # What every bench needs, and nothing of the corpus.
+        always = (reference_sequence(), tiny_chain(SHORT), tiny_chain(LONG))
+        assert set(runtime.opened) == {sequence.signature for sequence in always}
         assert runtime.lowered == ["large", "small"]
 
     def test_some_sequences_are_measured_twice(
@@ -159,18 +163,35 @@ class TestBenchingACorpus:
         (sequence,) = (s for s in decompose("m", runtime.lower(read_model(corpus[1].path), "all"), 2).unique.values()
                        if len(s.layers) == 2)  # fmt: skip
         runtime.refused.add(sequence.signature)
-        report = bench(target="tiny", granularity=2)
+        report = bench(target="tiny", granularities=(2,))
         assert set(report.failed) == {sequence.signature}
         assert sequence.signature not in store.repeated("fake-1")
 
-    def test_the_dearest_come_first(
+    def test_a_model_takes_turns_with_its_layers(
         self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], runtime: FakeRuntime, store: Store
     ) -> None:
-        """A small budget explains the most latency: the matrix product goes before the elementwise layers."""
+        """What is compared later is measured together: each model is loaded with its own layers."""
         bench(target="tiny")
-        kinds = {signature: sequence.kind for signature, sequence in store.sequences().items()}
-        opened = [kinds[name] for name in runtime.opened if name in kinds]
-        assert opened[0] == "MatMul"
+        pieces = {piece.signature for model in store.models() for piece in model.pieces}
+        names = {signature: sequence.kind for signature, sequence in store.sequences(pieces).items()}
+        names |= {"large": "large", "small": "small"}
+        opened = [names[label] for label in runtime.opened if label in names]
+        # Relu is one of the layers of both, and is there by the time of the second.
+        assert opened[:5] == ["Relu", "MatMul", "large", "Tanh", "small"]
+
+    def test_several_granularities_are_measured_in_one_run(
+        self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], store: Store, runtime: FakeRuntime
+    ) -> None:
+        """With the same model in the same turns, each sequence once, and the store knows every cut."""
+        report = bench(target="tiny", granularities=(1, 2, 3))
+        cuts = {(model.name, model.granularity): model for model in store.models()}
+        assert set(cuts) == {(name, granularity) for name in ("large", "small") for granularity in (1, 2, 3)}
+        latencies = store.latencies_us("fake-1")
+        for model in cuts.values():
+            assert {model.whole, *(piece.signature for piece in model.pieces)} <= set(latencies)
+        # At 1 three layers; at 2 Relu+Relu and Relu+MatMul, which is the whole of large; at 3 the whole of small.
+        assert (report.measured, report.failed) == (3 + 2 + 1, {})
+        assert runtime.opened.count("small") == runtime.opened.count("large") == 1
 
     def test_a_budget_leaves_the_rest(
         self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], store: Store
@@ -233,7 +254,8 @@ class TestBenchingBricks:
         """Each under its signature; no model is known here, and none is lowered."""
         report = bench(target=str(bricks))
         assert (report.measured, report.left, report.failed) == (3, 0, {})
-        assert store.latencies_us("fake-1") == {s.signature: runtime.cost_us(s) for s in read_bricks(bricks)}
+        expected = {s.signature: runtime.cost_us(s) for s in read_bricks(bricks)}
+        assert store.latencies_us("fake-1") == pytest.approx(expected)
         assert (store.models(), runtime.lowered) == ([], [])
 
     def test_samples_may_be_taken_around_bricks(
@@ -274,7 +296,7 @@ class TestMeasuringModels:
         found = measure_models(
             store, fake_system(runtime=runtime), runtime, models, progress=lambda *state: told.append(state)
         )
-        assert found == {item.model.name: runtime.cost_us(item.whole) for item in items}
+        assert found == pytest.approx({item.model.name: runtime.cost_us(item.whole) for item in items})
         assert store.latencies_us("fake-1") == {}
         assert told == [(0, 2, "large"), (1, 2, "small"), (2, 2, "")]
 

@@ -1,6 +1,5 @@
-"""The measurement protocol, in imagined time."""
+"""What is measured and what it says, in imagined time; who runs when is told in `test_roundrobin.py`."""
 
-import gc
 import os
 from datetime import datetime, timedelta
 
@@ -10,151 +9,43 @@ from hypothesis import given
 
 from costmodel.errors import MeasurementError
 from costmodel.measurement import (
+    LEAST_US,
     Measurement,
     Protocol,
-    agreeing_rounds,
     capability_latency_us,
     is_data_dependent,
     jitter,
-    measure,
     now,
     pinned,
     quiet_latency_us,
     reference_sequence,
+    timed_us,
 )
 from tests.fakes import FakeClock, FakeRunner, elementwise, measured
 
-QUIET_US = 200.0
-# One run in each round, and one before it that is not kept: what a script of run times says is easily followed.
-SINGLE = Protocol(rounds=5, most_rounds=9, round_us=1_000.0, most_runs=1, warm_up_us=0.0)
-
-positive_us = st.floats(1e-3, 1e9, allow_nan=False)
+positive_us = st.floats(LEAST_US, 1e9, allow_nan=False)
 times_us = st.lists(positive_us, min_size=1, max_size=60)
 
 
-class Scripted:
+def scripted(clock: FakeClock, *script_us: float) -> FakeRunner:
     """A runner whose runs take the times of a list, and the last of them from then on."""
-
-    def __init__(self, clock: FakeClock, *script_us: float) -> None:
-        self.clock = clock
-        self.script_us = script_us
-        self.taken_us: list[float] = []
-
-    def run(self) -> None:
-        """Let the next time pass."""
-        self.taken_us.append(self.script_us[min(len(self.taken_us), len(self.script_us) - 1)])
-        self.clock.pass_us(self.taken_us[-1])
+    return FakeRunner(clock, 1.0, lambda run: script_us[min(run, len(script_us) - 1)])
 
 
-def doubled(*rounds_us: float) -> tuple[float, ...]:
-    """A script for `SINGLE` in which the run before each round takes what the round takes."""
-    return tuple(time for one in rounds_us for time in (one, one))
-
-
-class TestRounds:
-    """How many rounds and runs there are, and when they are believed."""
-
-    def test_a_quiet_machine_is_measured_in_the_rounds_that_are_always_taken(self) -> None:
-        """Nothing is added where all rounds agree."""
-        clock = FakeClock()
-        rounds, references, stable = measure(
-            FakeRunner(clock, 1_000.0), FakeRunner(clock, QUIET_US), QUIET_US, Protocol(), clock
-        )
-        assert rounds == ((1_000.0,) * 10,) * 5
-        assert references == (QUIET_US,) * 5
-        assert stable
-
-    @pytest.mark.parametrize(
-        ("cost_us", "runs"), [(1.0, 40), (250.0, 40), (1_000.0, 10), (3_000.0, 3), (10_000.0, 1), (1e6, 1)]
-    )
-    def test_a_round_takes_its_time_but_has_a_run_at_least(self, cost_us: float, runs: int) -> None:
-        """Cheap networks run often, dear ones once, and none more often than the protocol says."""
-        clock = FakeClock()
-        rounds, _, _ = measure(FakeRunner(clock, cost_us), FakeRunner(clock, QUIET_US), QUIET_US, Protocol(), clock)
-        assert {len(times) for times in rounds} == {runs}
-
-    def test_a_burst_while_warming_up_does_not_shorten_the_rounds(self) -> None:
-        """The fastest run that was seen says how many runs fill a round."""
-        clock = FakeClock()
-        runner = FakeRunner(clock, 1_000.0, lambda run: 100.0 if run == 4 else 1.0)
-        rounds, _, _ = measure(runner, FakeRunner(clock, QUIET_US), QUIET_US, Protocol(), clock)
-        assert {len(times) for times in rounds} == {10}
-
-    def test_every_raw_time_is_kept_in_order(self) -> None:
-        """Only warm-up runs and the one that fills the caches are missing."""
-        clock = FakeClock()
-        protocol = Protocol(rounds=2, most_rounds=2, round_us=30.0, most_runs=3, warm_up_us=20.0)
-        runner = Scripted(clock, 10.0, 10.0, 99.0, 1.0, 2.0, 3.0, 99.0, 4.0, 5.0, 6.0)
-        rounds, _, _ = measure(runner, FakeRunner(clock, QUIET_US), QUIET_US, protocol, clock)
-        assert rounds == ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
-
-    def test_the_reference_is_timed_once_before_each_round(self) -> None:
-        """Its first run brings it into the caches, the second one counts."""
-        clock = FakeClock()
-        reference = Scripted(clock, *(time for kept in (201.0, 202.0, 203.0, 204.0, 205.0) for time in (999.0, kept)))
-        _, references, _ = measure(FakeRunner(clock, 1_000.0), reference, QUIET_US, SINGLE, clock)
-        assert references == (201.0, 202.0, 203.0, 204.0, 205.0)
-
-    def test_rounds_are_added_while_rounds_disagree(self) -> None:
-        """Measuring goes on until three rounds are near the fastest one, and no longer."""
-        clock = FakeClock()
-        runner = Scripted(clock, 1.0, *doubled(130.0, 120.0, 110.0, 150.0, 101.0, 140.0, 100.0, 102.0, 100.0))
-        rounds, _, stable = measure(runner, FakeRunner(clock, QUIET_US), QUIET_US, SINGLE, clock)
-        assert [times[0] for times in rounds] == [130.0, 120.0, 110.0, 150.0, 101.0, 140.0, 100.0, 102.0]
-        assert stable
-
-    def test_rounds_are_added_while_the_reference_says_that_the_machine_is_busy(self) -> None:
-        """A round next to a slow reference does not count, however well it agrees."""
-        clock = FakeClock()
-        reference = Scripted(clock, *doubled(*[QUIET_US * 1.2] * 4, *[QUIET_US * 1.05] * 5))
-        rounds, references, stable = measure(FakeRunner(clock, 100.0), reference, QUIET_US, SINGLE, clock)
-        assert len(rounds) == len(references) == 7
-        assert stable
-
-    def test_what_never_agrees_is_given_up_and_marked(self) -> None:
-        """After the most rounds there are, the times are kept as they are and called unstable."""
-        clock = FakeClock()
-        runner = Scripted(clock, 1.0, *doubled(*(100.0 * 1.1**n for n in range(20))))
-        rounds, references, stable = measure(runner, FakeRunner(clock, QUIET_US), QUIET_US, SINGLE, clock)
-        assert len(rounds) == len(references) == SINGLE.most_rounds
-        assert not stable
-
-    @given(st.lists(st.floats(1.0, 3.0), min_size=1, max_size=80), st.floats(1.0, 1.3))
-    def test_whatever_the_noise_the_protocol_is_kept(self, noise: list[float], busy: float) -> None:
-        """Rounds stay within their bounds, stable means that most of the needed rounds agree, and no time is lost."""
-        clock = FakeClock()
-        protocol = Protocol(rounds=3, most_rounds=6, round_us=300.0, most_runs=5, warm_up_us=0.0)
-        runner = Scripted(clock, *(round(100.0 * factor, 3) for factor in noise))
-        rounds, references, stable = measure(runner, FakeRunner(clock, QUIET_US * busy), QUIET_US, protocol, clock)
-        assert protocol.rounds <= len(rounds) <= protocol.most_rounds
-        assert len(references) == len(rounds)
-        assert stable == (agreeing_rounds(rounds, references, QUIET_US, protocol) * 2 > protocol.rounds)
-        assert stable or len(rounds) == protocol.most_rounds
-        runs = len(rounds[0])
-        each = [runner.taken_us[2 + n * (runs + 1) : 1 + (n + 1) * (runs + 1)] for n in range(len(rounds))]
-        assert rounds == tuple(tuple(times) for times in each)
-
-    def test_the_defaults_can_be_met(self) -> None:
-        """A majority of the rounds that are always taken is never more than there can be."""
-        protocol = Protocol()
-        assert protocol.rounds <= protocol.most_rounds
-        assert protocol.most_runs >= 1
-
-
-class TestFailures:
+class TestRuns:
     """What cannot be timed is an error, never a number."""
+
+    def test_a_run_takes_what_the_clock_says(self) -> None:
+        """From its beginning to its end, and nothing else."""
+        clock = FakeClock()
+        clock.pass_us(5.0)
+        assert timed_us(FakeRunner(clock, 12.5), clock) == 12.5
 
     def test_a_clock_that_stands_still_is_an_error(self) -> None:
         """A run that takes no time has no latency."""
         clock = FakeClock()
         with pytest.raises(MeasurementError, match="clock did not move"):
-            measure(FakeRunner(clock, 0.0), FakeRunner(clock, QUIET_US), QUIET_US, Protocol(), clock)
-
-    def test_a_clock_that_stops_half_way_is_an_error(self) -> None:
-        """No zero gets among the times that are kept."""
-        clock = FakeClock()
-        with pytest.raises(MeasurementError, match="clock did not move"):
-            measure(Scripted(clock, *[100.0] * 6, 0.0), FakeRunner(clock, QUIET_US), QUIET_US, SINGLE, clock)
+            timed_us(FakeRunner(clock, 0.0), clock)
 
     def test_a_clock_that_stands_still_does_not_hold_up_what_a_system_can_do(self) -> None:
         """Measuring a capability ends, too."""
@@ -162,43 +53,23 @@ class TestFailures:
         with pytest.raises(MeasurementError, match="clock did not move"):
             capability_latency_us(FakeRunner(clock, 0.0), clock)
 
-    @pytest.mark.parametrize("broken", ["runner", "reference"])
-    def test_a_network_that_fails_ends_the_measurement(self, broken: str) -> None:
-        """The runtime's own words come through, be it the network or the reference that fails."""
+    def test_a_network_that_fails_says_why(self) -> None:
+        """The runtime's own words come through."""
         clock = FakeClock()
-        runners = {"runner": FakeRunner(clock, 100.0), "reference": FakeRunner(clock, QUIET_US)}
-        runners[broken].error = MeasurementError("out of memory in Conv")
-        with pytest.raises(MeasurementError, match="out of memory in Conv"):
-            measure(runners["runner"], runners["reference"], QUIET_US, SINGLE, clock)
+        runner = FakeRunner(clock, 100.0, error=MeasurementError("out of memory in Conv"))
+        for timing in (timed_us, capability_latency_us):
+            with pytest.raises(MeasurementError, match="out of memory in Conv"):
+                timing(runner, clock)
+
+    def test_the_defaults_can_be_met(self) -> None:
+        """Passes and runs are no more than there can be."""
+        protocol = Protocol()
+        assert 1 <= protocol.fewest_passes <= protocol.passes <= protocol.most_passes
+        assert protocol.most_runs >= 1
 
 
 class TestTheProcess:
     """What measuring does to the process that measures, it undoes."""
-
-    @pytest.mark.parametrize("collecting", [True, False])
-    @pytest.mark.parametrize("failing", [True, False])
-    def test_garbage_is_not_collected_meanwhile_and_as_before_afterwards(self, collecting: bool, failing: bool) -> None:
-        """The collector is off while runs are timed, and in its old state however that ends."""
-        clock = FakeClock()
-        seen = set()
-
-        def noise(run: int) -> float:
-            seen.add(gc.isenabled())
-            if failing and run > 5:
-                raise MeasurementError("failed")
-            return 1.0
-
-        (gc.enable if collecting else gc.disable)()
-        try:
-            if failing:
-                with pytest.raises(MeasurementError):
-                    measure(FakeRunner(clock, 9.0, noise), FakeRunner(clock, QUIET_US), QUIET_US, SINGLE, clock)
-            else:
-                measure(FakeRunner(clock, 9.0, noise), FakeRunner(clock, QUIET_US), QUIET_US, SINGLE, clock)
-            assert gc.isenabled() is collecting
-        finally:
-            gc.enable()
-        assert seen == {False}
 
     @pytest.mark.parametrize("threads", [1, 2, 1024])
     def test_a_process_is_pinned_to_as_many_cpus_as_there_are_threads(self, threads: int) -> None:
@@ -229,12 +100,11 @@ class TestLatency:
         assert scaled == pytest.approx(quiet_latency_us(times) * factor, rel=1e-9)
 
     @given(times_us)
-    def test_it_lies_between_the_fastest_run_and_the_median(self, times: list[float]) -> None:
-        """It is neither the luckiest run nor what a busy machine shows."""
-        ordered = sorted(times)
-        median = (ordered[(len(times) - 1) // 2] + ordered[len(times) // 2]) / 2
-        assert ordered[0] <= quiet_latency_us(times) * (1 + 1e-12)
-        assert quiet_latency_us(times) <= median * (1 + 1e-12)
+    def test_it_is_that_of_the_typical_run(self, times: list[float]) -> None:
+        """Half of the runs take as long or less, half as long or longer: neither luck nor a busy machine decides."""
+        latency = quiet_latency_us(times)
+        assert sum(time <= latency * (1 + 1e-12) for time in times) * 2 >= len(times)
+        assert sum(time >= latency * (1 - 1e-12) for time in times) * 2 >= len(times)
 
     @given(times_us, st.randoms(use_true_random=False), positive_us)
     def test_neither_the_order_nor_a_slow_run_more_lowers_it(
@@ -246,14 +116,21 @@ class TestLatency:
         assert quiet_latency_us(shuffled) == quiet_latency_us(times)
         assert quiet_latency_us([*times, max(times) + extra]) >= quiet_latency_us(times) * (1 - 1e-12)
 
-    @given(st.lists(times_us, min_size=1, max_size=5))
-    def test_its_interval_contains_it(self, rounds: list[list[float]]) -> None:
+    @given(times_us, st.floats(0.0, 1e9))
+    def test_what_a_call_costs_is_no_part_of_it(self, times: list[float], overhead_us: float) -> None:
+        """It is taken from the typical run, and what is left is never nothing; raw times stay as they were."""
+        measurement = measured(elementwise(2), times, overhead_us=overhead_us)
+        assert measurement.latency_us == max(LEAST_US, quiet_latency_us(times) - overhead_us)
+        assert measurement.times_us == tuple(times)
+
+    @given(st.lists(times_us, min_size=1, max_size=5), st.floats(0.0, 1e9))
+    def test_its_interval_contains_it(self, rounds: list[list[float]], overhead_us: float) -> None:
         """The interval lies around the latency and within what was seen, and the times are those of all rounds."""
-        measurement = measured(elementwise(2), *rounds)
+        measurement = measured(elementwise(2), *rounds, overhead_us=overhead_us)
         low, high = measurement.interval_us
-        assert low <= measurement.latency_us <= high
-        assert min(measurement.times_us) * (1 - 1e-12) <= low
-        assert high <= max(measurement.times_us) * (1 + 1e-12)
+        assert LEAST_US <= low <= measurement.latency_us <= high
+        assert (min(measurement.times_us) - overhead_us) * (1 - 1e-12) <= low
+        assert high <= max(LEAST_US, max(measurement.times_us) - overhead_us) * (1 + 1e-12)
         assert measurement.times_us == tuple(time for times in rounds for time in times)
 
     def test_more_runs_narrow_the_interval(self) -> None:
@@ -265,7 +142,7 @@ class TestLatency:
     def test_a_capability_is_the_same_quantile(self) -> None:
         """What a system can do is told in the same terms as what a layer takes, and takes the time it is given."""
         clock = FakeClock()
-        runner = Scripted(clock, 1.0, *(float(time) for time in range(1, 101)), 1e6)
+        runner = scripted(clock, 1.0, *(float(time) for time in range(1, 101)), 1e6)
         assert capability_latency_us(runner, clock, budget_us=5050.0) == quiet_latency_us(range(1, 101))
 
     @given(st.lists(st.lists(times_us, min_size=1, max_size=3), max_size=4))

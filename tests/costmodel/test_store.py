@@ -176,6 +176,7 @@ class TestRoundTrips:
     @given(
         rounds=st.lists(st.lists(time_us, min_size=1, max_size=5), min_size=1, max_size=4),
         references=st.lists(time_us, max_size=4),
+        overhead_us=st.just(0.0) | time_us,
         flags=st.tuples(st.booleans(), st.booleans()),
         circumstances=st.dictionaries(st.text(), json_values, max_size=4),
     )
@@ -185,6 +186,7 @@ class TestRoundTrips:
         store: Store,
         rounds: list[list[float]],
         references: list[float],
+        overhead_us: float,
         flags: tuple[bool, bool],
         circumstances: dict[str, object],
     ) -> None:
@@ -192,12 +194,14 @@ class TestRoundTrips:
         if store.url == POSTGRES:
             circumstances = {}  # its JSON knows neither every character nor every number of ours
         measurement = Measurement(
-            ONE.signature,
-            tuple(map(tuple, rounds)),
-            tuple(references),
-            *flags,
-            circumstances,
-            "2026-01-01T00:00:00.000+00:00",
+            signature=ONE.signature,
+            rounds_us=tuple(map(tuple, rounds)),
+            reference_us=tuple(references),
+            stable=flags[0],
+            overhead_us=overhead_us,
+            data_dependent=flags[1],
+            circumstances=circumstances,
+            measured_at="2026-01-01T00:00:00.000+00:00",
         )
         repeats = len(list(store.measurements("fake-1")))
         store.put_measurement("fake-1", measurement, ONE)
@@ -217,6 +221,12 @@ class TestMeasurements:
         assert [m.latency_us for m in store.measurements("fake-1", [ONE.signature])] == [5.0, 3.0, 4.0]
         assert [m.latency_us for m in store.measurements("fake-1", [ONE.signature], repeats=False)] == [5.0]
         assert store.repeated("fake-1") == {ONE.signature}
+
+    def test_the_latency_of_a_layer_is_kept_without_its_call(self, store: Store) -> None:
+        """What is looked up by signature is what the measurement says, not what the clock said."""
+        measurement = measured(ONE, [12.0, 13.0, 14.0], overhead_us=3.0)
+        store.put_measurement("fake-1", measurement, ONE)
+        assert store.latencies_us("fake-1") == {ONE.signature: measurement.latency_us} == {ONE.signature: 10.0}
 
     def test_systems_do_not_mix(self, store: Store) -> None:
         """The same signature on two systems is two first measurements."""
@@ -293,6 +303,21 @@ class TestUnusable:
         said = self.refusal(url)
         assert f"has format {FORMAT_VERSION + 1}" in said
         assert "upgrade costmodel" in said
+
+    @pytest.mark.parametrize("older", range(1, FORMAT_VERSION))
+    def test_a_store_of_an_older_format(self, file: Path, older: int) -> None:
+        """Its times are of another kind: they are neither read nor added to, and the sentence says what to do."""
+        url = f"sqlite:///{file}"
+        Store(url).close()
+        with raw(url) as database:
+            database.execute("UPDATE costmodel_meta SET value = ?", [str(older)])
+        said = self.refusal(url)
+        assert (
+            f"{file} has format {older}, whose times cannot be compared with those of format {FORMAT_VERSION}" in said
+        )
+        assert "give another store with --store and measure anew" in said
+        with raw(url) as database:
+            assert database.execute("SELECT value FROM costmodel_meta").fetchall() == [(str(older),)]
 
     @pytest.mark.parametrize("version", ["", "one", "-1", None])
     def test_a_store_of_no_format(self, file: Path, version: str | None) -> None:

@@ -12,7 +12,7 @@ from onnx import ModelProto
 from costmodel.decomposition import decompose, whole_model
 from costmodel.graph import LayerGraph, TensorType
 from costmodel.network import input_indices, weight_indices
-from costmodel.sequence import LayerSequence
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.synthesis import model_inputs, synthetic, synthetic_like
 
 Lower = Callable[..., LayerGraph]
@@ -156,3 +156,48 @@ def test_a_shape_is_the_one_that_was_recorded(parse: Parse, lower: Lower) -> Non
     (sequence,) = (s for s in decompose("m", graph).unique.values() if s.kind == "Reshape")
     (shape,) = (values for values in fed(sequence).values() if values.dtype == np.int64)
     assert shape.tolist() == [3, 8]
+
+
+def overlapping(sequence: LayerSequence) -> list[tuple[int, int]]:
+    """Inputs of a sequence that lie in the same memory."""
+    made = {i: synthetic(sequence, i) for i in input_indices(sequence)}
+    return [(i, j) for i in made for j in made if i < j and np.shares_memory(made[i], made[j])]
+
+
+@given(data=st.data())
+def test_inputs_share_no_memory(data: st.DataObject, graphs: Callable[..., st.SearchStrategy[LayerGraph]]) -> None:
+    """A layer that adds two tensors reads two, not one of them twice: caches would flatter it."""
+    sequence = whole_model(data.draw(graphs()))
+    assert overlapping(sequence) == []
+
+
+@pytest.mark.parametrize("elements", [1 << 10, 1 << 21, 3 << 20, 5 << 20])
+def test_large_inputs_share_no_memory_either(elements: int, parse: Parse, lower: Lower) -> None:
+    """Where the common supply of values does not suffice for all of them."""
+    text = f"(float[{elements}] x, float[{elements}] y, float[{elements}] z) => (float m) {{ m = Max(x, y, z) }}"
+    sequence = whole_model(lower(parse(text)))
+    assert len(input_indices(sequence)) == 3
+    assert overlapping(sequence) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero"),
+    [("int4", 0), ("uint4", 8), ("int8", 0), ("uint8", 128), ("int16", 0), ("uint16", 32_768)],
+)
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_zero_points_are_those_of_symmetric_weights(dtype: str, zero: int, shape: tuple[int, ...]) -> None:
+    """What quantisers choose; where they differ by channel, kernels are slow."""
+    kind = TensorType(dtype, (3, 4))
+    layer = SequenceLayer("DequantizeLinear", "", 21, {}, (0, 1, 2), (3,))
+    values = (
+        Value(kind, "input"),
+        Value(TensorType("float32", shape), "constant"),
+        Value(TensorType(dtype, shape), "constant"),
+        Value(TensorType("float32", (3, 4)), "internal"),
+    )
+    sequence = LayerSequence((layer,), values, (3,))
+    made = synthetic(sequence, 2)
+    assert (made.shape, str(made.dtype)) == (shape, dtype)
+    assert set(made.astype(np.int64).reshape(-1).tolist()) == {zero}
+    assert len(np.unique(synthetic(sequence, 0).astype(np.int64))) > 1  # the tensor itself has all kinds of values
+    assert synthetic(sequence, 1).min() > 0

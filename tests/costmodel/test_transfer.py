@@ -50,7 +50,8 @@ def store(new_store: Stores) -> Store:
     store.put_system(fake_system(capabilities={"dispatch_us": 1.5}))
     for second, sequence in enumerate([*SEQUENCES, SEQUENCES[0]]):
         at = f"2026-01-01T00:00:{second:02d}.000+00:00"
-        store.put_measurement("fake-1", measured(sequence, [1.001, 123456.789], [2.5], at=at), sequence)
+        measurement = measured(sequence, [1.001, 123456.789], [2.5], at=at, overhead_us=0.75)
+        store.put_measurement("fake-1", measurement, sequence)
     return store
 
 
@@ -92,17 +93,18 @@ class TestThereAndBack:
         assert {s: q.text for s, q in other.sequences().items()} == {s: q.text for s, q in store.sequences().items()}
         assert other.repeated("fake-1") == {SEQUENCES[0].signature}
 
-    @given(st.lists(st.tuples(st.integers(0, 2), rounds, st.booleans()), max_size=6))
+    @given(st.lists(st.tuples(st.integers(0, 2), rounds, st.booleans(), st.just(0.0) | time_us), max_size=6))
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
     def test_measurements_arrive_to_the_last_bit(
-        self, new_store: Stores, tmp_path: Path, records: list[tuple[int, list[list[float]], bool]]
+        self, new_store: Stores, tmp_path: Path, records: list[tuple[int, list[list[float]], bool, float]]
     ) -> None:
         """Export and import are inverse, whatever was measured, and exporting what was imported gives the same rows."""
         here, there = new_store(), new_store()
         here.put_system(fake_system())
-        for number, (which, times, stable) in enumerate(records):
+        for number, (which, times, stable, overhead_us) in enumerate(records):
             at = f"2026-01-01T00:00:{number:02d}.000+00:00"
-            here.put_measurement("fake-1", measured(SEQUENCES[which], *times, at=at, stable=stable), SEQUENCES[which])
+            measurement = measured(SEQUENCES[which], *times, at=at, stable=stable, overhead_us=overhead_us)
+            here.put_measurement("fake-1", measurement, SEQUENCES[which])
         assert export_measurements(here, "fake-1", tmp_path / "out.parquet") == len(records)
         assert import_measurements(there, tmp_path / "out.parquet") == ("fake-1", len(records), 0)
         assert list(there.measurements("fake-1")) == list(here.measurements("fake-1"))
@@ -144,8 +146,8 @@ class TestThereAndBack:
     def test_the_file_does_not_say_which_models_were_measured(self, file: Path) -> None:
         """One row for each measurement, with its sequence and nothing about where that occurs."""
         assert set(parquet.read_table(file).column_names) == {
-            "signature", "sequence", "latency_us", "rounds_us", "reference_us", "stable", "data_dependent",
-            "circumstances", "measured_at",
+            "signature", "sequence", "latency_us", "rounds_us", "reference_us", "overhead_us", "stable",
+            "data_dependent", "circumstances", "measured_at",
         }  # fmt: skip
         assert header_of(file).keys() == {"format", "system"}
 
@@ -213,6 +215,14 @@ class TestUnsound:
         rewrite(file, spoil)
         self.refused(new_store(), file, "row 3 has a time that is no positive number.*nothing was imported")
 
+    @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -1.0])
+    def test_a_call_that_costs_no_number(self, file: Path, new_store: Stores, value: float) -> None:
+        """It may cost nothing, as that of a whole model does; what it costs is never negative."""
+        rewrite(file, lambda rows: rows[2].update(overhead_us=value))
+        self.refused(new_store(), file, "row 3 has .*nothing was imported")
+        rewrite(file, lambda rows: rows[2].update(overhead_us=0.0))
+        assert import_measurements(new_store(), file) == ("fake-1", 4, 0)
+
     @staticmethod
     def refused(store: Store, file: Path, pattern: str) -> None:
         """The import raises, and the store is as it was."""
@@ -231,7 +241,8 @@ class TestUnsound:
         [
             {"rounds_us": [[None]]}, {"rounds_us": [None]}, {"rounds_us": None}, {"reference_us": None},
             {"reference_us": [None]}, {"latency_us": None}, {"stable": None}, {"data_dependent": None},
-            {"measured_at": None}, {"circumstances": None}, {"circumstances": "{"}, {"circumstances": "[1]"},
+            {"overhead_us": None}, {"measured_at": None}, {"circumstances": None}, {"circumstances": "{"},
+            {"circumstances": "[1]"},
             {"sequence": None}, {"sequence": "{}"}, {"sequence": "text"}, {"signature": None},
         ],
         ids=str,
@@ -241,7 +252,9 @@ class TestUnsound:
         rewrite(file, lambda rows: rows[1].update(change))
         self.refused(new_store(), file, "row 2 .*nothing was imported")
 
-    @pytest.mark.parametrize("column", ["signature", "sequence", "rounds_us", "stable", "measured_at", "latency_us"])
+    @pytest.mark.parametrize(
+        "column", ["signature", "sequence", "rounds_us", "overhead_us", "stable", "measured_at", "latency_us"]
+    )
     def test_a_column_that_is_not_there(self, file: Path, new_store: Stores, column: str) -> None:
         """The error names it."""
 
@@ -309,10 +322,18 @@ class TestNotOurs:
         rewrite(file, header={**header_of(file), "format": FORMAT_VERSION + 1})
         TestUnsound.refused(new_store(), file, f"has format {FORMAT_VERSION + 1} .*upgrade costmodel")
 
+    @pytest.mark.parametrize("older", range(1, FORMAT_VERSION))
+    def test_a_file_of_an_older_format(self, new_store: Stores, file: Path, older: int) -> None:
+        """Its times are of another kind, and would be taken for those of today."""
+        rewrite(file, header={**header_of(file), "format": older})
+        said = f"has format {older}, whose times cannot be compared with those of format {FORMAT_VERSION}: measure and"
+        TestUnsound.refused(new_store(), file, said)
+
     @pytest.mark.parametrize(
         "header",
-        [[], 5, "text", {}, {"format": 1}, {"format": "1", "system": {}}, {"format": 1, "system": {}},
-         {"format": 1, "system": None}, {"format": 1, "system": []}, {"format": None, "system": {}}],
+        [[], 5, "text", {}, {"format": FORMAT_VERSION}, {"format": "1", "system": {}},
+         {"format": FORMAT_VERSION, "system": {}}, {"format": FORMAT_VERSION, "system": None},
+         {"format": FORMAT_VERSION, "system": []}, {"format": None, "system": {}}],
         ids=str,
     )  # fmt: skip
     def test_a_file_that_says_nothing_sensible_of_itself(self, new_store: Stores, file: Path, header: object) -> None:

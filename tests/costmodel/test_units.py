@@ -1,12 +1,13 @@
 """Quantities as people write and read them."""
 
 import re
+from random import Random
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from costmodel.units import format_us, parse_duration_s, parse_shape
+from costmodel.units import format_us, parse_duration_s, parse_numbers, parse_shape
 
 MICROSECONDS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
 
@@ -74,3 +75,33 @@ def test_what_is_no_shape_is_named_with_one_that_is(text: str) -> None:
     """The error quotes what was given and shows how to write it."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a shape") + ".*input=1,3,224,224"):
         parse_shape(text)
+
+
+numbers = st.sets(st.integers(1, 999), min_size=1, max_size=20)
+
+
+@given(numbers, st.randoms(use_true_random=False))
+def test_a_list_of_numbers_reads_back_in_order(chosen: set[int], random: Random) -> None:
+    """However they were listed, and however often."""
+    listed = [*chosen, *list(chosen)[:2]]
+    random.shuffle(listed)
+    assert parse_numbers(",".join(map(str, listed))) == sorted(chosen)
+    assert parse_numbers(" , ".join(map(str, listed))) == sorted(chosen)
+
+
+@given(st.integers(1, 999), st.integers(0, 50), numbers)
+def test_a_range_is_all_of_its_numbers(first: int, more: int, others: set[int]) -> None:
+    """Both ends, by itself and beside others."""
+    last = min(999, first + more)
+    assert parse_numbers(f"{first}-{last}") == list(range(first, last + 1))
+    text = ",".join([f"{first}-{last}", *map(str, others)])
+    assert parse_numbers(text) == sorted(others | set(range(first, last + 1)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "1,", "1,,2", "0", "0-3", "3-1", "-3", "1-", "1 2", "1.5", "all", "1-2-3", "1000", "1-9999"]
+)
+def test_what_is_no_list_of_numbers_is_named_with_one_that_is(text: str) -> None:
+    """The error quotes what was given and shows how to write it."""
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is no list of numbers") + ".*1-4 or 1,2,8"):
+        parse_numbers(text)

@@ -11,7 +11,10 @@ from costmodel.cli.options import parse_shapes
 from tests.shell import Run
 
 README = Path(__file__).parents[3] / "README.md"
-COMMANDS = ("bench", "decompose", "predict", "systems", "train", "evaluate", "tour", "export", "import")
+COMMANDS = (
+    "bench", "decompose", "predict", "systems", "train", "evaluate", "tour", "export", "import", "reproduce",
+)  # fmt: skip
+GROUPS = {"corpus": ("build", "list")}  # of commands
 
 
 def test_help_lists_every_command(run: Run, tmp_path: Path) -> None:
@@ -19,7 +22,7 @@ def test_help_lists_every_command(run: Run, tmp_path: Path) -> None:
     done = run(tmp_path, "--help")
     assert done.code == 0
     listed = re.findall(r"^  (\w+) {2,}(.+)$", done.out.partition("Commands:")[2], re.MULTILINE)
-    assert {name for name, _ in listed} == set(COMMANDS)
+    assert {name for name, _ in listed} == {*COMMANDS, *GROUPS}
     assert [text for _, text in listed if not text.endswith(".") or text.endswith("...")] == []
 
 
@@ -30,10 +33,10 @@ def test_every_command_is_in_the_readme(run: Run, tmp_path: Path) -> None:
     assert [name for name in listed if f"costmodel {name}" not in text] == []
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"{group} {name}" for group in GROUPS for name in GROUPS[group])])
 def test_every_command_explains_itself_and_speaks_json(run: Run, tmp_path: Path, command: str) -> None:
     """`--help` on each, `--json` on each."""
-    done = run(tmp_path, command, "--help")
+    done = run(tmp_path, *command.split(), "--help")
     assert done.code == 0
     assert "--json" in done.out
     assert "--no-partial" not in done.out
@@ -68,6 +71,12 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
         ["train", "--seeds", "0"],
         ["evaluate", "extra"],
         ["export"],
+        ["reproduce"],
+        ["reproduce", "resnets"],
+        ["reproduce", "dlbricks", "--threads", "0"],
+        ["reproduce", "dlbricks", "--threads", "one"],
+        ["reproduce", "dlbricks", "-G", "4-2"],
+        ["reproduce", "dlbricks", "--level", "all,extreme"],
     ],
     ids=" ".join,
 )
@@ -89,6 +98,9 @@ def test_wrong_usage_says_what_is_right(run: Run, tmp_path: Path) -> None:
         (["bench", "--budget", "soon"], "90s, 10m or 1h"),
         (["predict", "light", "--shape", "data"], "input=1,3,224,224"),
         (["decompose", "light", "--decoys", "3"], "--out"),
+        (["reproduce", "resnets"], "dlbricks"),
+        (["reproduce", "dlbricks", "--threads", "0"], "1-4 or 1,2,8"),
+        (["reproduce", "dlbricks", "--level", "extreme"], "none, basic, extended, all"),
     ):
         assert hint in run(tmp_path, *arguments).err
 

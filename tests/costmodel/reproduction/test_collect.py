@@ -1,0 +1,52 @@
+"""From a store to the results of the reproduction."""
+
+import json
+
+from costmodel.decomposition import decompose, whole_model
+from costmodel.reproduction.collect import collect
+from costmodel.store import Store
+from tests.fakes import HOST
+from tests.reproduced import FAMILIES, LOWERING, Graphs, put
+
+
+def test_what_a_system_says_of_a_corpus(store: Store) -> None:
+    """Every model at every granularity that is measured, a summary for each, and the kinds of all layers."""
+    result = collect(store, "fake-1", LOWERING, "tiny", FAMILIES)
+    assert result is not None
+    assert (result.corpus, result.system) == ("tiny", "fake-1")
+    assert [(c.model, c.granularity) for c in result.found] == [("deep", 1), ("deep", 2), ("wide", 1), ("wide", 2)]
+    assert list(result.summaries) == [1, 2]
+    assert [summary.models for summary in result.summaries.values()] == [2, 2]
+    assert sorted(result.kinds.values()) == ["Add", "Exp", "Relu", "Tanh"]
+    assert [construction.model for construction in result.at(1)] == ["wide", "deep"]  # branches before chains
+
+
+def test_numbers_come_with_what_they_belong_to(store: Store) -> None:
+    """Processor, runtime, settings, statistic and time; JSON-able, because they travel in summary.json."""
+    result = collect(store, "fake-1", LOWERING, "tiny", FAMILIES)
+    assert result is not None
+    told = json.loads(json.dumps(result.circumstances))
+    assert told["processor"] == HOST.model_name
+    assert (told["runtime"], told["threads"], told["level"]) == ("fake 1.0", 1, "all")
+    assert told["statistic"] == "quantile 0.5 of all runs"
+    assert told["measured_from"] == told["measured_to"] == "2026-01-01T00:00:00.000+00:00"
+
+
+def test_nothing_measured_is_no_result(empty: Store, layer_graphs: Graphs) -> None:
+    """Neither a system that nobody knows, nor models of which only the layers are known to exist."""
+    assert collect(empty, "nobody", LOWERING, "tiny", FAMILIES) is None
+    assert collect(empty, "fake-1", LOWERING, "tiny", FAMILIES) is None
+    for name, graph in layer_graphs.items():
+        put(empty, name, graph)
+    assert collect(empty, "fake-1", LOWERING, "tiny", FAMILIES) is None
+
+
+def test_another_lowering_is_another_result(store: Store, layer_graphs: Graphs) -> None:
+    """A model at another optimisation level has other layers, though some may be the same."""
+    assert collect(store, "fake-1", "fake-1.0-none-imagined", "tiny", FAMILIES) is None
+    put(store, "deep", layer_graphs["deep"], lowering="fake-1.0-none-imagined")
+    other = collect(store, "fake-1", "fake-1.0-none-imagined", "tiny", FAMILIES)
+    assert other is not None
+    assert [(c.model, c.granularity) for c in other.found] == [("deep", 1)]
+    signatures = {whole_model(layer_graphs["deep"]).signature, *decompose("deep", layer_graphs["deep"]).unique}
+    assert set(other.kinds) <= signatures

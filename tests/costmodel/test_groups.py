@@ -1,0 +1,60 @@
+"""Groups: what is loaded together."""
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from costmodel.graph import TensorType
+from costmodel.groups import grouped, weight_bytes
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
+from tests.fakes import elementwise
+
+MOST_LOADED = 256
+MOST_BYTES = 2 << 30
+
+
+def product(columns: int) -> LayerSequence:
+    """A matrix product with a weight of as many KiB."""
+    kinds = [TensorType("float32", shape) for shape in ((1, 256), (256, columns), (1, columns))]
+    return LayerSequence(
+        (SequenceLayer("MatMul", "", 13, {}, (0, 1), (2,)),),
+        tuple(Value(kind, role) for kind, role in zip(kinds, ("input", "constant", "internal"), strict=True)),
+        (2,),
+    )
+
+
+@given(st.lists(st.integers(1, 3 << 20), max_size=40), st.integers(0, 600))
+def test_groups_fit_into_memory_and_leave_nothing_out(kibibytes: list[int], light: int) -> None:
+    """Each sequence is in one group, in the order given; no group is too large, and none ends before it has to."""
+    sequences = [*map(product, kibibytes), *(elementwise(1, size) for size in range(1, light + 1))]
+    groups = grouped(sequences)
+    assert [sequence for group in groups for sequence in group.sequences] == sequences
+    of_group = [sum(map(weight_bytes, group.sequences)) for group in groups]
+    for group, nbytes in zip(groups, of_group, strict=True):
+        assert 1 <= len(group.sequences) <= MOST_LOADED
+        assert nbytes <= MOST_BYTES or len(group.sequences) == 1
+    for group, nbytes, following in zip(groups, of_group, groups[1:], strict=False):
+        assert len(group.sequences) == MOST_LOADED or nbytes + weight_bytes(following.sequences[0]) > MOST_BYTES
+
+
+def test_groups_of_no_model_say_what_they_begin_with() -> None:
+    """They have no model to be named after, none to be timed with, and caches are taken as cold."""
+    (group,) = grouped([product(1), elementwise(3)])
+    assert (group.label, group.whole, group.model, group.footprint_bytes) == ("MatMul", None, None, None)
+    assert grouped([]) == []
+
+
+def test_weights_are_what_is_not_written_down() -> None:
+    """Neither what is fed nor what is made, nor a constant that is part of the signature, weighs anything."""
+    assert weight_bytes(product(3)) == 3 << 10
+    assert weight_bytes(elementwise(1000)) == 0
+    shape = TensorType("int64", (2,))
+    reshape = LayerSequence(
+        (SequenceLayer("Reshape", "", 14, {}, (0, 1), (2,)),),
+        (
+            Value(TensorType("float32", (6,)), "input"),
+            Value(shape, "constant", (2, 3)),
+            Value(TensorType("float32", (2, 3)), "internal"),
+        ),
+        (2,),
+    )
+    assert weight_bytes(reshape) == 0

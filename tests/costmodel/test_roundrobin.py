@@ -1,0 +1,331 @@
+"""Timing in turn, in imagined time."""
+
+import gc
+import math
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from costmodel.errors import MeasurementError
+from costmodel.measurement import Protocol
+from costmodel.roundrobin import Entry, Sweep, first_us, is_known, relative_error, take_turns
+from tests.fakes import FakeClock, FakeRunner
+
+# Each network once in a pass, and nothing beside: what a script of run times says is easily followed.
+SINGLE = Protocol(passes=4, most_passes=8, fewest_passes=2, cold_start_us=0.0)
+
+times_us = st.floats(0.1, 1e7, allow_nan=False)
+rounds_us = st.lists(st.lists(times_us, min_size=1, max_size=5), min_size=1, max_size=9)
+
+
+@dataclass
+class Table:
+    """Networks around one clock, and what they did.
+
+    Attributes:
+        clock: What their runs move.
+        ran: Their names, in the order in which they ran.
+    """
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    ran: list[str] = field(default_factory=list)
+
+    def entry(
+        self, name: str, cost_us: float = 100.0, noise: Callable[[int], float] = lambda _: 1.0, *, whole: bool = False
+    ) -> Entry:
+        """A network that takes turns."""
+        return Entry(FakeRunner(self.clock, cost_us, noise, label=name, ran=self.ran), whole=whole)
+
+    def entries(self, names: str, cost_us: float = 100.0) -> list[Entry]:
+        """One for each letter."""
+        return [self.entry(name, cost_us) for name in names]
+
+    def scripted(self, name: str, *script_us: float) -> Entry:
+        """A network whose first run takes the first time, and so on; the last time is that of all later runs."""
+        return self.entry(name, 1.0, lambda run: script_us[min(run, len(script_us) - 1)])
+
+    def time(
+        self,
+        entries: Sequence[Entry],
+        protocol: Protocol = SINGLE,
+        *,
+        probes: Sequence[Entry] = (),
+        deadline_ns: float = math.inf,
+    ) -> int:
+        """`take_turns`, with a sweep and a reference that run as "." and "r"."""
+        reference, sweep = (self.entry(name, cost_us).runner for name, cost_us in (("r", 0.001), (".", 1.0)))
+        return take_turns(entries, probes, reference, sweep, protocol, self.clock, deadline_ns)
+
+    def order(self) -> str:
+        """The names in the order in which they ran, without the reference."""
+        return "".join(self.ran).replace("r", "")
+
+
+class TestTurns:
+    """Who runs when."""
+
+    def test_each_network_runs_once_in_a_pass_and_in_the_order_given(self) -> None:
+        """Between two runs of a layer lie all the others, and the sweep that stands for those of other groups."""
+        table = Table()
+        assert table.time(table.entries("abc")) == SINGLE.passes
+        assert table.order() == ".abc" * (1 + SINGLE.passes)
+
+    def test_quick_ones_go_around_several_times_and_first_once_untimed(self) -> None:
+        """Another group, or the reference, has been in the caches since; a turn of a quick circle is long enough."""
+        table = Table()
+        protocol = replace(SINGLE, cold_start_us=1e6, turn_us=700.0, most_runs=5)
+        entries = table.entries("ab")
+        table.time(entries, protocol)
+        # Once around takes 201 microseconds.
+        assert table.order() == ".ab" + ".ab" * (1 + 3) * SINGLE.passes
+        assert [len(times) for times in entries[0].rounds_us] == [3] * SINGLE.passes
+
+    def test_a_turn_has_no_more_runs_than_the_protocol_says(self) -> None:
+        """However quick the network."""
+        table = Table()
+        entries = table.entries("a", 0.5)
+        table.time(entries, replace(SINGLE, cold_start_us=1e6, turn_us=1e6, most_runs=7, reference_every_us=1e9))
+        assert {len(times) for times in entries[0].rounds_us} == {7}
+
+    @given(layers=st.integers(1, 40), probes=st.integers(0, 40))
+    def test_probes_are_spread_evenly(self, layers: int, probes: int) -> None:
+        """Each runs once in a pass; before each layer the share of probes that have run is that of layers."""
+        table = Table()
+        table.time(table.entries("l" * layers), probes=table.entries("p" * probes))
+        pass_ = table.order().split(".")[-1]
+        assert (pass_.count("l"), pass_.count("p")) == (layers, probes)
+        for position, name in enumerate(pass_):
+            if name == "l":
+                before = pass_[:position]
+                assert abs(before.count("p") - probes * before.count("l") / layers) < 1
+
+    def test_a_whole_model_runs_back_to_back(self) -> None:
+        """In passes with its layers and not between them: so its user meets it."""
+        table = Table()
+        protocol = replace(SINGLE, cold_start_us=150.0, turn_us=450.0, reference_every_us=1e9)
+        table.time([*table.entries("ab"), table.entry("W", whole=True)], protocol)
+        # Its circle is quick, that of the layers is not.
+        assert table.order() == "W.ab" + ("W" + "WWWW" + ".ab") * SINGLE.passes
+
+    def test_layers_are_fed_before_each_run_and_whole_models_are_not(self) -> None:
+        """The input of a layer was just written by another one; a model's lies where its user left it."""
+        table = Table()
+        layer, whole = table.entry("a"), table.entry("W", whole=True)
+        table.time([layer, whole])
+        runs = 1 + SINGLE.passes
+        assert [(e.runner.runs, e.runner.feeds) for e in (layer, whole)] == [(runs, runs), (runs, 0)]
+
+    def test_the_reference_is_timed_now_and_then(self) -> None:
+        """Its first run brings it into the caches, the second one counts, for all until it is due again."""
+        table = Table()
+        references = iter((999.0, 201.0, 999.0, 202.0, 999.0, 203.0))
+        reference = FakeRunner(table.clock, 1.0, lambda _: next(references))
+        entries = table.entries("ab", 1_000.0)
+        protocol = replace(SINGLE, passes=3, most_passes=3, reference_every_us=1_500.0)
+        take_turns(entries, [], reference, Sweep(0), protocol, table.clock)
+        # Passes take 2 milliseconds: it is due before a, before the next a, and before the a after that.
+        assert entries[0].reference_us == [201.0, 202.0, 203.0]
+        assert entries[1].reference_us == [201.0, 202.0, 203.0]
+
+    def test_every_time_of_a_pass_is_kept_in_order(self) -> None:
+        """Only what lays out memory, and what finds its traces in the caches again, is missing."""
+        table = Table()
+        entry = table.scripted("a", 50.0, 99.0, 1.0, 2.0, 99.0, 3.0, 4.0)
+        protocol = Protocol(passes=2, most_passes=2, fewest_passes=1, cold_start_us=1e6, turn_us=0.0, most_runs=5)
+        table.time([entry], replace(protocol, turn_us=120.0))
+        # Of the first turn the runs are as many as the first circle's 51 microseconds fit into 120.
+        assert entry.rounds_us[0] == (1.0, 2.0)
+        assert entry.times_us == [time for times in entry.rounds_us for time in times]
+        assert len(entry.reference_us) == len(entry.rounds_us) == 2
+
+
+class TestPasses:
+    """How many there are."""
+
+    def test_those_that_are_always_made_are_enough_where_all_agree(self) -> None:
+        """A quiet machine costs no more than that."""
+        table = Table()
+        entries = table.entries("abc")
+        assert table.time(entries) == SINGLE.passes
+        assert [entry.rounds_us for entry in entries] == [[(100.0,)] * SINGLE.passes] * 3
+
+    def test_one_that_does_not_agree_keeps_all_of_them_going(self) -> None:
+        """Comparisons stay interleaved: nobody leaves the circle before the others."""
+        table = Table()
+        noisy = table.scripted("b", 1.0, 100.0, 130.0, 100.0, 140.0, *[100.0] * 9)
+        entries = [table.entry("a"), noisy]
+        passes = table.time(entries)
+        assert SINGLE.passes < passes < SINGLE.most_passes
+        assert [len(entry.rounds_us) for entry in entries] == [passes] * 2
+        assert is_known(noisy.rounds_us, SINGLE)
+        assert not is_known(noisy.rounds_us[:-1], SINGLE)
+
+    def test_what_never_agrees_is_given_up(self) -> None:
+        """After the most passes that there are, its times are kept as they are."""
+        table = Table()
+        entry = table.entry("a", 100.0, lambda run: 1.1**run)
+        assert table.time([entry]) == SINGLE.most_passes
+        assert not is_known(entry.rounds_us, SINGLE)
+
+    @pytest.mark.parametrize(("enough_us", "passes"), [(1.0, 2), (250.0, 3), (500.0, 4), (1e9, 8)])
+    def test_what_takes_long_is_done_sooner(self, enough_us: float, passes: int) -> None:
+        """Whatever its times say, though never before the fewest passes: what is slow is steady."""
+        table = Table()
+        entry = table.entry("a", 100.0, lambda run: 1.1**run)  # passes take 110, 121, 133, 146, ...
+        protocol = replace(SINGLE, enough_us=enough_us, reference_every_us=1e9)
+        reference, sweep = FakeRunner(table.clock, 0.001), FakeRunner(table.clock, 0.001)
+        assert take_turns([entry], [], reference, sweep, protocol, table.clock) == passes
+
+    @pytest.mark.parametrize(("after_us", "passes"), [(-1.0, 1), (0.0, 1), (250.0, 3), (1e9, 4)])
+    def test_no_pass_begins_after_the_deadline(self, after_us: float, passes: int) -> None:
+        """But one is always made: what was loaded is measured."""
+        table = Table()
+        entry = table.entry("a")
+        begin_ns = 1_000.0 * (100.0 + 0.002)  # when the first circle, of the entry and the sweep, is done
+        reference, sweep = FakeRunner(table.clock, 0.001), FakeRunner(table.clock, 0.002)
+        deadline_ns = begin_ns + 1_000.0 * after_us
+        assert take_turns([entry], [], reference, sweep, SINGLE, table.clock, deadline_ns) == passes
+        assert len(entry.rounds_us) == passes
+
+    def test_nothing_but_failures_is_given_up(self) -> None:
+        """After the passes that are always made: there is nothing to agree on."""
+        table = Table()
+        entry = table.entry("a")
+        entry.runner.error = MeasurementError("failed")
+        assert table.time([entry]) == SINGLE.passes
+        assert entry.rounds_us == []
+
+
+class TestFailures:
+    """One that fails does not stop the others."""
+
+    @pytest.mark.parametrize("at", [0, 1, 3, 6])
+    def test_one_that_fails_keeps_its_error_and_takes_no_more_turns(self, at: int) -> None:
+        """Be it at once, in the circle that is not timed, or in the middle of a turn, of which then no time is kept."""
+        table = Table()
+
+        def failing(run: int) -> float:
+            if run == at:
+                raise MeasurementError("out of memory in Conv")
+            return 1.0
+
+        protocol = replace(SINGLE, cold_start_us=1e6, turn_us=450.0, reference_every_us=1e9)
+        fine, bad = table.entry("a"), table.entry("b", 100.0, failing)
+        table.time([fine, bad], protocol)
+        assert str(bad.error) == "out of memory in Conv"
+        assert bad.runner.runs == at
+        assert fine.error is None
+        assert len(fine.rounds_us) == SINGLE.passes
+        assert len(bad.rounds_us) == len(bad.reference_us) == max(0, (at - 2) // 3)
+
+    def test_a_clock_that_stands_still_is_an_error(self) -> None:
+        """A run that takes no time has no latency: no zero gets among the times."""
+        table = Table()
+        entry = table.entry("a", 0.0)
+        table.time([entry, table.entry("b")])
+        assert "clock did not move" in str(entry.error)
+        assert entry.times_us == []
+
+    def test_a_reference_that_fails_ends_it(self) -> None:
+        """Without one there is nothing to compare with."""
+        table = Table()
+        reference = FakeRunner(table.clock, 1.0, error=MeasurementError("out of memory in MatMul"))
+        with pytest.raises(MeasurementError, match="out of memory in MatMul"):
+            take_turns(table.entries("a"), [], reference, Sweep(0), SINGLE, table.clock)
+
+
+class TestFirst:
+    """About what an entry takes."""
+
+    def test_it_is_the_time_of_the_second_run(self) -> None:
+        """The first one lays out memory."""
+        table = Table()
+        assert first_us(table.scripted("a", 900.0, 7.0, 5.0), table.clock) == 7.0
+
+    @pytest.mark.parametrize("cost_us", [0.0, 1.0])
+    def test_what_fails_takes_forever_and_says_why(self, cost_us: float) -> None:
+        """Its error is that of the entry, so that it takes no turns."""
+        table = Table()
+        entry = table.entry("a", cost_us)
+        if cost_us:
+            entry.runner.error = MeasurementError("out of memory")
+        assert first_us(entry, table.clock) == math.inf
+        assert entry.error is not None
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+@pytest.mark.parametrize("failing", [True, False])
+def test_garbage_is_not_collected_meanwhile_and_as_before_afterwards(collecting: bool, failing: bool) -> None:
+    """The collector is off while runs are timed, and in its old state however that ends."""
+    table = Table()
+    seen = set()
+
+    def noise(run: int) -> float:
+        seen.add(gc.isenabled())
+        if failing and run > 3:
+            raise KeyboardInterrupt
+        return 1.0
+
+    (gc.enable if collecting else gc.disable)()
+    try:
+        if failing:
+            with pytest.raises(KeyboardInterrupt):
+                table.time([table.entry("a", 9.0, noise)])
+        else:
+            table.time([table.entry("a", 9.0, noise)])
+        assert gc.isenabled() is collecting
+    finally:
+        gc.enable()
+    assert seen == {False}
+
+
+class TestAgreement:
+    """When a time is known."""
+
+    @given(rounds_us, st.floats(0.01, 100.0))
+    def test_the_error_is_a_share_of_the_time(self, rounds: list[list[float]], factor: float) -> None:
+        """It is the same in milliseconds."""
+        scaled = relative_error([[time * factor for time in times] for times in rounds])
+        assert scaled == pytest.approx(relative_error(rounds), rel=1e-6, abs=1e-9)
+
+    @given(rounds_us)
+    def test_four_times_as_many_rounds_are_known_twice_as_well(self, rounds: list[list[float]]) -> None:
+        """The error falls with the square root of their number."""
+        assert relative_error(rounds * 4) == pytest.approx(relative_error(rounds) / 2, rel=1e-6, abs=1e-12)
+
+    @given(rounds_us, st.integers(5, 20), times_us)
+    def test_one_round_in_trouble_does_not_count(self, rounds: list[list[float]], quiet: int, time: float) -> None:
+        """Where the others agree, the error is that of the others: none."""
+        assert relative_error([[time]] * quiet + rounds[:1]) == 0.0
+
+    @pytest.mark.parametrize(
+        ("rounds", "known"),
+        [
+            ([100.0, 101.0, 102.0, 103.0], True),
+            ([100.0, 110.0, 120.0, 130.0], False),
+            # Less than the clock tells apart.
+            ([1.0, 1.1, 1.2, 1.3], True),
+            ([1.0, 2.0, 3.0, 4.0], False),
+        ],
+    )
+    def test_a_time_is_known_to_a_share_or_to_what_the_clock_shows(self, rounds: list[float], known: bool) -> None:
+        """Two percent, or a quarter of a microsecond."""
+        assert is_known([[time] for time in rounds], Protocol(agreement=0.02)) is known
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 3 << 20, (5 << 20) + 1])
+def test_a_sweep_reads_as_much_as_it_is_told(nbytes: int) -> None:
+    """So much memory is its own, up to a page of a megabyte; of nothing it takes nothing."""
+    tracemalloc.start()
+    try:
+        sweep = Sweep(nbytes)
+        held = tracemalloc.get_traced_memory()[0]
+        sweep.run()
+        sweep.feed()
+    finally:
+        tracemalloc.stop()
+    assert nbytes <= held < nbytes + (1 << 20) + (1 << 16)
