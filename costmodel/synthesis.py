@@ -32,7 +32,7 @@ def _pool(dtype: str, positive: bool) -> np.ndarray:
     kind = _numpy_type(dtype)
     if dtype == "bool":
         # As in masks, long stretches of one kind: a kernel that asks at each element would guess in vain otherwise.
-        return np.arange(_POOL_BYTES) // _STRETCH % 2 == 0
+        return np.asarray(np.arange(_POOL_BYTES) // _STRETCH % 2 == 0)
     if dtype in _SMALL_INTEGERS:
         bits = int(dtype.strip("uint"))
         low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
@@ -87,6 +87,8 @@ def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:
     """
     value = sequence.values[index]
     dtype = _numpy_type(value.type.dtype)
+    if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
+        return np.full(value.type.shape, _zero_point(dtype), dtype)
     readers = [layer for layer in sequence.layers if index in layer.inputs]
     for layer in readers:
         call = Call.of(sequence, layer)
@@ -94,11 +96,9 @@ def synthetic(sequence: LayerSequence, index: int) -> np.ndarray:
             made = particular_values(call, slot) if read == index else None
             if made is not None:
                 return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
-    if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
-        return np.full(value.type.shape, _zero_point(dtype), dtype)
     positive = any(_wants_positive(layer.op_type) for layer in readers)
     # Scalars differ from each other: kernels take a short cut where the scales of two operands are equal.
-    start = index if value.type.elements == 1 else _fed_before(sequence, index)
+    start = index if value.role == "constant" and value.type.elements == 1 else _fed_before(sequence, index)
     values = synthetic_like(value.type, positive=positive, start=start)
     fan_in = _fan_in(sequence, index)
     if fan_in > 1 and value.type.dtype.startswith(("float", "bfloat")):
@@ -112,10 +112,11 @@ def _zero_point(dtype: np.dtype) -> int:
 
 
 def _fed_before(sequence: LayerSequence, index: int) -> int:
-    """Elements of the inputs before this one: a layer that adds two tensors reads two."""
+    """Elements of the inputs before this one to a layer that reads it: a layer that adds two tensors reads two."""
     if sequence.values[index].role != "input":
         return 0
-    return sum(value.type.elements for value in sequence.values[:index] if value.role == "input")
+    beside = {i for layer in sequence.layers if index in layer.inputs for i in layer.inputs if 0 <= i < index}
+    return sum(sequence.values[i].type.elements for i in beside if sequence.values[i].role == "input")
 
 
 # Operators with an argument that must be positive, or must not be near zero.
@@ -124,7 +125,7 @@ _POSITIVE = {"Sqrt", "Log", "Div", "Pow", "Reciprocal", "BatchNormalization", "A
 
 def _wants_positive(op_type: str) -> bool:
     # Quantised operators, of which there are many, take scales.
-    return op_type in _POSITIVE or op_type.startswith("Q") or "Quantize" in op_type or "Integer" in op_type
+    return op_type in _POSITIVE or op_type.startswith("Q") or "quantize" in op_type.lower() or "Integer" in op_type
 
 
 _CONTRACTIONS = {

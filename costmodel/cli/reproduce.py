@@ -38,9 +38,9 @@ def reproduce(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure a paper's models end to end and in layers, in turn; draw its figures; print its numbers beside ours.
+    """Draw a paper's figures, measured here; print its numbers.
 
-    Run it again to go on where it stopped.
+    Its models are measured end to end and in layers, in the same passes. Run it again to go on where it stopped.
     """
     from costmodel.reproduction.collect import collect
     from costmodel.reproduction.figures import check_installed
@@ -137,7 +137,7 @@ def _print(results: "Sequence[CorpusResult]") -> None:
         for s in result.summaries.values()
     )  # fmt: skip
     print_table(
-        ("system", "corpus", "G", "models", "geomean", "range", "within 5%", "10%", "unique", "speedup"),
+        ("system", "corpus", "G", "models", "geomean", "range", "in 5%", "in 10%", "unique", "speedup"),
         rows,
         left=2,
     )

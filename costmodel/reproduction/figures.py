@@ -72,7 +72,9 @@ def ratios(
     for label, value in paper.items():
         axes.axvline(value, color=_PALE, linestyle="--", linewidth=1, zorder=1, label=label)
     for number, (label, values) in enumerate(series.items()):
-        axes.scatter(values, rows, s=20, color=_SERIES[number % len(_SERIES)], label=label, zorder=3, linewidths=0)
+        # What is named first lies on top.
+        color, order = _SERIES[number % len(_SERIES)], 3 + 1 / (1 + number)
+        axes.scatter(values, rows, s=20, color=color, label=label, zorder=order, linewidths=0)
     axes.set_yticks(rows, names, fontsize=7.5)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(axis="y", color="#eef1f4", linewidth=0.6)

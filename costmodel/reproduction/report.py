@@ -132,7 +132,7 @@ def _about_models(place: Path, result: CorpusResult) -> None:
     )
     figures.ratios(
         place / f"figure03-{result.system}.svg",
-        f"Sum of layers and critical path over end to end, {result.system}",
+        f"Sum of layers and critical path over end to end\n{result.system}",
         [item.model for item in models],
         {
             "sequential": [item.ratio for item in models],
@@ -150,7 +150,7 @@ def _about_models(place: Path, result: CorpusResult) -> None:
     )
     figures.ratios(
         place / f"figure10-{result.system}.svg",
-        f"Constructed over end to end by granularity, {result.system}",
+        f"Constructed over end to end by granularity\n{result.system}",
         [item.model for item in models],
         {
             f"G = {granularity}": [of.get(item.model, float("nan")) for item in models]

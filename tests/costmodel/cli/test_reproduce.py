@@ -50,7 +50,7 @@ def test_what_is_measured_is_reported(run: Run, measured: Home, here: str, tmp_p
     assert (tmp_path / "results" / "light" / f"figure03-{here}.svg").exists()
 
 
-@pytest.mark.parametrize("columns", [100, 140])
+@pytest.mark.parametrize("columns", [120, 140])
 def test_people_read_our_numbers_below_the_papers(
     run: Run, measured: Home, monkeypatch: pytest.MonkeyPatch, columns: int, here: str, tmp_path: Path
 ) -> None:
