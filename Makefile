@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+COMPLETE := $(VENV)/.complete
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lowest lint types format ui clean
@@ -12,6 +13,11 @@ help:  ## list the commands
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	@touch $@
+
+# What only tests and type checks need besides: torch and transformers, for the corpora.
+$(COMPLETE): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,corpus,plots,dev]'
 	@touch $@
 
@@ -31,7 +37,7 @@ lint: $(INSTALLED)  ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(INSTALLED)  ## static types
+types: $(COMPLETE)  ## static types
 	$(BIN)/mypy
 
 format: $(INSTALLED)  ## rewrite the code in the project's style

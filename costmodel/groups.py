@@ -32,13 +32,18 @@ class Group:
     footprint_bytes: int | None = None
 
 
-def grouped(sequences: Iterable[LayerSequence]) -> list[Group]:
-    """Groups of sequences that are of no model in particular, each small enough to be loaded at once."""
+def grouped(sequences: Iterable[LayerSequence], *, most_bytes: int = _MOST_BYTES) -> list[Group]:
+    """Groups of sequences that are of no model in particular, each small enough to be loaded at once.
+
+    Args:
+        sequences: In their order.
+        most_bytes: Weights in a group that has more than one sequence.
+    """
     parts: list[list[LayerSequence]] = []
     nbytes = 0
     for sequence in sequences:
         weights = weight_bytes(sequence)
-        if not parts or len(parts[-1]) == _MOST_LOADED or nbytes + weights > _MOST_BYTES:
+        if not parts or len(parts[-1]) == _MOST_LOADED or nbytes + weights > most_bytes:
             parts.append([])
             nbytes = 0
         parts[-1].append(sequence)

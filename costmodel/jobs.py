@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,9 @@ __all__ = ["Decomposed", "bench_target", "decompose_models", "measure_models", "
 
 # Sequences measured a second time, to know how well a measurement repeats.
 REPEATED_SEQUENCES = 40
+
+# Caches hold as much in any case: no group has to be smaller.
+_LEAST_FOOTPRINT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def bench_target(
             around = _samples(sequences, samples, bench.system)
             store.put_samples(around)
             taken = bench.run(
-                grouped(sample for sample, _ in around.values()),
+                _in_context(list(around.values()), models),
                 budget_s=_rest(budget_s, report),
                 progress=tell("measuring samples"),
             )
@@ -175,7 +178,10 @@ def bench_target(
             repeated = store.repeated(system.name)
             again = [s for s in chosen if s.signature not in repeated and s.signature not in report.failed]
             second = bench.run(
-                grouped(again), budget_s=_rest(budget_s, report), progress=tell("measuring again"), again=True
+                _in_context([(s, s) for s in again], models),
+                budget_s=_rest(budget_s, report),
+                progress=tell("measuring again"),
+                again=True,
             )
             report.repeated = second.measured
             report.seconds += second.seconds
@@ -216,6 +222,27 @@ def _group_of(item: Decomposed, granularities: Sequence[int]) -> Group:
         model=item.model,
         footprint_bytes=sum(weight_bytes(piece.sequence) for piece in cuts[0].pieces),
     )
+
+
+def _in_context(origins: Sequence[tuple[LayerSequence, LayerSequence]], models: Sequence[Decomposed]) -> list[Group]:
+    """Groups of sequences whose weights lie as far away as they do in the model of their origin.
+
+    Args:
+        origins: Sequences, each with the one of a model that it is, or was made from.
+        models: Where that may be found; what is of none of them is taken as cold.
+    """
+    found: list[Group] = []
+    left = list(origins)
+    for item in models:
+        unique = item.decomposition.unique
+        mine = [sequence for sequence, origin in left if origin.signature in unique]
+        left = [pair for pair in left if pair[1].signature not in unique]
+        footprint = sum(weight_bytes(piece.sequence) for piece in item.decomposition.pieces)
+        found.extend(
+            replace(group, label=item.model.name, footprint_bytes=footprint)
+            for group in grouped(mine, most_bytes=max(footprint, _LEAST_FOOTPRINT_BYTES))
+        )
+    return found + grouped(sequence for sequence, _ in left)
 
 
 def measure_models(
