@@ -5,6 +5,7 @@ Format history (`FORMAT_VERSION`):
     2   what of a time is the call: `measurements.overhead_us`.
 """
 
+import logging
 import re
 import sqlite3
 import time
@@ -44,6 +45,9 @@ __all__ = [
 ]  # fmt: skip
 
 FORMAT_VERSION = 2
+
+# Where Ctrl-C falls into the closing of a connection, SQLAlchemy would print a traceback before it passes that on.
+logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
 _BUSY_SECONDS = 60
 
 _metadata = MetaData()

@@ -172,6 +172,14 @@ def test_inputs_share_no_memory(data: st.DataObject, graphs: Callable[..., st.Se
     assert overlapping(sequence) == []
 
 
+def test_what_two_layers_read_between_them_shares_no_memory(parse: Parse, lower: Lower) -> None:
+    """Where each reads two inputs, and one of these is read by both."""
+    text = "(float[8] x, float[4,8] y, float[4,8] z) => (float m) { a = Add(x, y) m = Max(a, y, z) }"
+    sequence = whole_model(lower(parse(text), "none"))
+    assert len(input_indices(sequence)) == 3
+    assert overlapping(sequence) == []
+
+
 @pytest.mark.parametrize("elements", [1 << 10, 1 << 21, 3 << 20, 5 << 20])
 def test_large_inputs_share_no_memory_either(elements: int, parse: Parse, lower: Lower) -> None:
     """Where the common supply of values does not suffice for all of them."""
