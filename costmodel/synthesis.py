@@ -112,11 +112,12 @@ def _zero_point(dtype: np.dtype) -> int:
 
 
 def _fed_before(sequence: LayerSequence, index: int) -> int:
-    """Elements of the inputs before this one to a layer that reads it: a layer that adds two tensors reads two."""
+    """Where the inputs before this one end that a layer reads with it: a layer that adds two tensors reads two."""
     if sequence.values[index].role != "input":
         return 0
     beside = {i for layer in sequence.layers if index in layer.inputs for i in layer.inputs if 0 <= i < index}
-    return sum(sequence.values[i].type.elements for i in beside if sequence.values[i].role == "input")
+    inputs = [i for i in beside if sequence.values[i].role == "input"]
+    return max((_fed_before(sequence, i) + sequence.values[i].type.elements for i in inputs), default=0)
 
 
 # Operators with an argument that must be positive, or must not be near zero.
