@@ -113,11 +113,16 @@ def _zero_point(dtype: np.dtype) -> int:
 
 def _fed_before(sequence: LayerSequence, index: int) -> int:
     """Where the inputs before this one end that a layer reads with it: a layer that adds two tensors reads two."""
-    if sequence.values[index].role != "input":
-        return 0
-    beside = {i for layer in sequence.layers if index in layer.inputs for i in layer.inputs if 0 <= i < index}
-    inputs = [i for i in beside if sequence.values[i].role == "input"]
-    return max((_fed_before(sequence, i) + sequence.values[i].type.elements for i in inputs), default=0)
+    values = sequence.values
+    read_together = [{i for i in layer.inputs if i >= 0 and values[i].role == "input"} for layer in sequence.layers]
+    ends: dict[int, int] = {}
+    for i in sorted(set().union(*read_together)):
+        beside = {other for together in read_together if i in together for other in together if other < i}
+        start = max((ends[other] for other in beside), default=0)
+        if i == index:
+            return start
+        ends[i] = start + values[i].type.elements
+    return 0
 
 
 # Operators with an argument that must be positive, or must not be near zero.
