@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,13 +53,13 @@ class BenchReport:
     """What one run of the benchmark did.
 
     Attributes:
-        measured: Sequences and models timed in this run.
+        measured: Sequences and models timed in this run that were not known.
         reused: Those that had been measured before.
         unstable: Of the measured ones, those whose rounds never agreed.
         failed: Reason for each that would not run: a sequence by its signature, a model by its name.
         left: Those that the budget did not reach.
         dropped: Samples that turned out not to run.
-        repeated: Sequences measured once more, to know how well a measurement repeats.
+        repeated: Times that one was timed that was known, because another layer of its model was not.
         seconds: Time that this run took.
     """
 
@@ -154,23 +154,24 @@ class Bench:
         progress: Progress | None = None,
         again: bool = False,
     ) -> BenchReport:
-        """Measure what the store does not have, each signature once.
+        """Measure the groups in which the store does not have everything.
 
         Args:
-            groups: What to measure, the most important first. Of a group that is measured in part only the rest is.
+            groups: What to measure, the most important first. What is known of a model takes its turns with the rest,
+                and is measured once more by that.
             budget_s: No pass over a group starts later than this; None for no limit.
             progress: Told before each group.
-            again: Measure once more what was measured before, as a repeat.
+            again: Measure once more what was measured before.
         """
         started_ns = self._clock_ns()
         deadline_ns = math.inf if budget_s is None else started_ns + budget_s * 1e9
         report = BenchReport()
         known = set() if again else set(self.store.latencies_us(self.system.name))
-        planned: list[tuple[Group, list[LayerSequence]]] = []
+        planned: list[tuple[Group, set[str]]] = []
         seen: set[str] = set()
         for group in groups:
             asked = {s.signature: s for s in (*group.sequences, *([group.whole] if group.whole else []))}
-            planned.append((group, [s for signature, s in asked.items() if signature not in known | seen]))
+            planned.append((group, asked.keys() - known - seen))
             seen |= asked.keys()
             self.store.put_sequences(asked.values())
         report.reused = len(known & seen)
@@ -190,25 +191,27 @@ class Bench:
         report.seconds = (self._clock_ns() - started_ns) / 1e9
         return report
 
-    def _measure_group(
-        self, group: Group, missing: Sequence[LayerSequence], report: BenchReport, deadline_ns: float
-    ) -> None:
-        """Measure what is missing of a group, in portions that fit into memory, and store it."""
-        bare = [sequence for sequence in missing if sequence != group.whole]
-        wholes = [sequence for sequence in missing if sequence == group.whole]
-        for portion in grouped(bare) or [Group("", ())]:
+    def _measure_group(self, group: Group, missing: Set[str], report: BenchReport, deadline_ns: float) -> None:
+        """Measure a group of which something is missing, in portions that fit into memory, and store it."""
+        of_model = group.footprint_bytes is not None
+        bare = {s.signature: s for s in group.sequences if s != group.whole and (of_model or s.signature in missing)}
+        wholes = [group.whole] if group.whole is not None else []
+        for portion in grouped(bare.values()) or [Group("", ())]:
             entries: dict[str, tuple[LayerSequence, Entry]] = {}
             for sequence in (*portion.sequences, *wholes):
                 model = group.model if sequence == group.whole else None
                 name = sequence.signature if model is None else group.label
+                if name in report.failed:
+                    continue
                 try:
                     entries[name] = sequence, Entry(self._opened(sequence, model), whole=model is not None)
                 except (MeasurementError, LoweringError) as error:
                     report.failed[name] = str(error)
             loaded = list(entries.values())
-            for measurement in self._timed(loaded, self._sweep(group, portion.sequences), deadline_ns):
+            for measurement in self._timed(loaded, self._sweep(group, portion.sequences), missing, deadline_ns):
                 self.store.put_measurement(self.system.name, measurement)
-                report.measured += 1
+                report.measured += measurement.signature in missing
+                report.repeated += measurement.signature not in missing
                 report.unstable += not measurement.stable
             report.failed |= {name: str(entry.error) for name, (_, entry) in entries.items() if entry.error is not None}
             wholes = []
@@ -221,7 +224,7 @@ class Bench:
             LoweringError: It does not load.
         """
         entry = Entry(self._opened(whole, model), whole=True)
-        for measurement in self._timed([(whole, entry)], Sweep(0)):
+        for measurement in self._timed([(whole, entry)], Sweep(0), {whole.signature}):
             return measurement
         assert entry.error is not None
         raise entry.error
@@ -238,15 +241,20 @@ class Bench:
         return Sweep(max(0, wanted - sum(map(weight_bytes, sequences))))
 
     def _timed(
-        self, entries: Sequence[tuple[LayerSequence, Entry]], sweep: Sweep, deadline_ns: float = math.inf
+        self,
+        entries: Sequence[tuple[LayerSequence, Entry]],
+        sweep: Sweep,
+        missing: Set[str],
+        deadline_ns: float = math.inf,
     ) -> Iterator[Measurement]:
-        """What is measured of entries that take turns, without those that fail."""
-        if not entries:
-            return
+        """What is measured of entries that take turns; nothing if all that are missing fail."""
         before = circumstances()
-        shorts, longs = ([Entry(probe) for probe in probes] for probes in self._probes)
         layers = [(sequence, entry) for sequence, entry in entries if not entry.whole]
-        together = self._neighbours(layers)
+        roughly = [first_us(entry, self._clock_ns) for _, entry in layers]
+        if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
+            return
+        shorts, longs = ([Entry(probe) for probe in probes] for probes in self._probes)
+        together = self._neighbours(layers, roughly)
         probes = [*(probe for pair in zip(shorts, longs, strict=True) for probe in pair), *(one for _, one in together)]
         take_turns(
             [entry for _, entry in entries], probes, self._reference, sweep, self._protocol, self._clock_ns, deadline_ns
@@ -280,11 +288,12 @@ class Bench:
             ],
         )
 
-    def _neighbours(self, layers: Sequence[tuple[LayerSequence, Entry]]) -> list[tuple[list[Entry], Entry]]:
+    def _neighbours(
+        self, layers: Sequence[tuple[LayerSequence, Entry]], latencies_us: Sequence[float]
+    ) -> list[tuple[list[Entry], Entry]]:
         """Some entries that follow each other, and with them a network of all of these in one call."""
-        roughly = [first_us(entry, self._clock_ns) for _, entry in layers]
         found = []
-        for positions in neighbourhoods([sequence for sequence, _ in layers], roughly):
+        for positions in neighbourhoods([sequence for sequence, _ in layers], latencies_us):
             sequences, alone = zip(*(layers[p] for p in positions), strict=True)
             try:
                 found.append((list(alone), Entry(self._opened(joined(sequences)))))

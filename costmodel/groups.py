@@ -17,6 +17,8 @@ _MOST_BYTES = 2 << 30
 class Group:
     """The sequences of a model, or some of no model in particular.
 
+    Those of a model are each other's surroundings: all take turns as soon as one of them is to be measured.
+
     Attributes:
         label: What to call it while it is measured; the name of the model.
         sequences: In the order of their model.
@@ -32,18 +34,21 @@ class Group:
     footprint_bytes: int | None = None
 
 
-def grouped(sequences: Iterable[LayerSequence], *, most_bytes: int = _MOST_BYTES) -> list[Group]:
+def grouped(
+    sequences: Iterable[LayerSequence], *, most_loaded: int = _MOST_LOADED, most_bytes: int = _MOST_BYTES
+) -> list[Group]:
     """Groups of sequences that are of no model in particular, each small enough to be loaded at once.
 
     Args:
         sequences: In their order.
+        most_loaded: Sequences in a group.
         most_bytes: Weights in a group that has more than one sequence.
     """
     parts: list[list[LayerSequence]] = []
     nbytes = 0
     for sequence in sequences:
         weights = weight_bytes(sequence)
-        if not parts or len(parts[-1]) == _MOST_LOADED or nbytes + weights > most_bytes:
+        if not parts or len(parts[-1]) == most_loaded or nbytes + weights > most_bytes:
             parts.append([])
             nbytes = 0
         parts[-1].append(sequence)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,9 @@ __all__ = ["Decomposed", "bench_target", "decompose_models", "measure_models", "
 # Sequences measured a second time, to know how well a measurement repeats.
 REPEATED_SEQUENCES = 40
 
-# Caches hold as much in any case: no group has to be smaller.
+# Samples that are timed together: no more than layers of their model, which are their surroundings, unless it has few;
+# and not many more weights than it, because what is loaded together shares the caches.
+_FEWEST_SAMPLES = 16
 _LEAST_FOOTPRINT_BYTES = 16 << 20
 
 
@@ -158,14 +160,14 @@ def bench_target(
         )  # fmt: skip
         put_models(store, models, lowering_key(runtime, system.settings.level), granularities)
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
-    groups = [_group_of(item, granularities) for item in models] or grouped(sequences)
+    groups = [group for item in models for group in _groups_of(item, granularities)] or grouped(sequences)
     with Bench(store, system, runtime) as bench:
         report = bench.run(groups, budget_s=budget_s, progress=tell("measuring"))
         if samples and not report.left:
             around = _samples(sequences, samples, bench.system)
             store.put_samples(around)
             taken = bench.run(
-                _in_context(list(around.values()), models),
+                _among_their_origins(around, models),
                 budget_s=_rest(budget_s, report),
                 progress=tell("measuring samples"),
             )
@@ -174,16 +176,13 @@ def bench_target(
             taken.failed.clear()
             report += taken
         if not report.left:
-            chosen = sorted(sequences, key=lambda s: s.signature)[:REPEATED_SEQUENCES]
-            repeated = store.repeated(system.name)
-            again = [s for s in chosen if s.signature not in repeated and s.signature not in report.failed]
             second = bench.run(
-                _in_context([(s, s) for s in again], models),
+                _to_repeat(groups, store.repeated(system.name), report.failed),
                 budget_s=_rest(budget_s, report),
                 progress=tell("measuring again"),
                 again=True,
             )
-            report.repeated = second.measured
+            report.repeated += second.measured
             report.seconds += second.seconds
             report.left += second.left
     report.failed = refused | report.failed
@@ -212,37 +211,65 @@ def _samples(
     return sample_around(sequences, count, weights=weights)
 
 
-def _group_of(item: Decomposed, granularities: Sequence[int]) -> Group:
-    """The sequences of a model and the model itself, which take turns."""
-    cuts = [item.cut(granularity) for granularity in granularities]
-    return Group(
-        label=item.model.name,
-        sequences=tuple({s: q for cut in cuts for s, q in cut.unique.items()}.values()),
-        whole=item.whole,
-        model=item.model,
-        footprint_bytes=sum(weight_bytes(piece.sequence) for piece in cuts[0].pieces),
-    )
+def _groups_of(item: Decomposed, granularities: Sequence[int]) -> Iterator[Group]:
+    """The sequences of a model at each granularity, and with the first the model itself: what takes turns."""
+    footprint = sum(weight_bytes(piece.sequence) for piece in item.decomposition.pieces)
+    for position, granularity in enumerate(granularities):
+        yield Group(
+            label=item.model.name,
+            sequences=tuple(item.cut(granularity).unique.values()),
+            whole=None if position else item.whole,
+            model=item.model,
+            footprint_bytes=footprint,
+        )
 
 
-def _in_context(origins: Sequence[tuple[LayerSequence, LayerSequence]], models: Sequence[Decomposed]) -> list[Group]:
-    """Groups of sequences whose weights lie as far away as they do in the model of their origin.
+def _among_their_origins(
+    samples: Mapping[str, tuple[LayerSequence, LayerSequence]], models: Sequence[Decomposed]
+) -> list[Group]:
+    """Groups of samples, each behind the layer that it was made from: they meet what that meets.
 
     Args:
-        origins: Sequences, each with the one of a model that it is, or was made from.
-        models: Where that may be found; what is of none of them is taken as cold.
+        samples: Each with its origin.
+        models: Where the origins may be found; samples around others are in groups of no model.
     """
     found: list[Group] = []
-    left = list(origins)
+    left = dict(samples)
     for item in models:
         unique = item.decomposition.unique
-        mine = [sequence for sequence, origin in left if origin.signature in unique]
-        left = [pair for pair in left if pair[1].signature not in unique]
-        footprint = sum(weight_bytes(piece.sequence) for piece in item.decomposition.pieces)
-        found.extend(
-            replace(group, label=item.model.name, footprint_bytes=footprint)
-            for group in grouped(mine, most_bytes=max(footprint, _LEAST_FOOTPRINT_BYTES))
+        mine = {s: left.pop(s) for s in list(left) if left[s][1].signature in unique}
+        (group,) = _groups_of(item, (item.decomposition.granularity,))
+        portions = grouped(
+            (sample for sample, _ in mine.values()),
+            most_loaded=max(_FEWEST_SAMPLES, len(unique)),
+            most_bytes=max(_LEAST_FOOTPRINT_BYTES, group.footprint_bytes or 0),
         )
-    return found + grouped(sequence for sequence, _ in left)
+        for portion in portions:
+            of_origin: dict[str, list[LayerSequence]] = {}
+            for sample in portion.sequences:
+                of_origin.setdefault(mine[sample.signature][1].signature, []).append(sample)
+            among = [s for origin, layer in unique.items() for s in (layer, *of_origin.get(origin, ()))]
+            found.append(replace(group, sequences=tuple(among), whole=None))
+    return found + grouped(sample for sample, _ in left.values())
+
+
+def _to_repeat(groups: Iterable[Group], repeated: Set[str], failed: Iterable[str]) -> list[Group]:
+    """Groups to measure once more, until a few sequences are known twice.
+
+    Args:
+        groups: What was measured.
+        repeated: Signatures that are known twice already.
+        failed: Those that cannot be.
+    """
+    wanted = REPEATED_SEQUENCES - len(repeated)
+    found = []
+    for group in groups:
+        once = [sequence for sequence in group.sequences if sequence.signature not in repeated | set(failed)]
+        if wanted > 0 and once:
+            of_model = group.footprint_bytes is not None
+            found.append(replace(group, whole=None, sequences=group.sequences if of_model else tuple(once[:wanted])))
+            wanted -= len(once)
+    return found
 
 
 def measure_models(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "QUIET_QUANTILE",
     "Measurement",
     "Protocol",
+    "Timing",
     "capability_latency_us",
     "is_data_dependent",
     "jitter",
@@ -119,6 +121,35 @@ class Measurement:
 
     def _of_layers(self, time_us: float) -> float:
         return max(LEAST_US, time_us - self.overhead_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What all measurements of one sequence on one system say together: a layer of two models is timed in both.
+
+    Attributes:
+        latency_us: The median of theirs.
+        interval_us: 90%, and as wide as they differ.
+        call_us: The same median of a call by itself, with what it costs beside its layers.
+        measured_at: When the first and the last was made; UTC, ISO 8601.
+    """
+
+    latency_us: float
+    interval_us: tuple[float, float]
+    call_us: float
+    measured_at: tuple[str, str]
+
+    @classmethod
+    def of(cls, measurements: Sequence[Measurement]) -> "Timing":
+        """Of at least one measurement of one sequence."""
+        latencies_us = [m.latency_us for m in measurements]
+        lows, highs = zip(*(m.interval_us for m in measurements), strict=True)
+        return cls(
+            latency_us=median(latencies_us),
+            interval_us=(min(median(lows), *latencies_us), max(median(highs), *latencies_us)),
+            call_us=median(quiet_latency_us(m.times_us) for m in measurements),
+            measured_at=(min(m.measured_at for m in measurements), max(m.measured_at for m in measurements)),
+        )
 
 
 def quiet_latency_us(times_us: Sequence[float]) -> float:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
 
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.engine import Connection
@@ -10,7 +12,7 @@ from costmodel import database
 from costmodel.database import Database
 from costmodel.decomposition import Decomposition
 from costmodel.errors import UnknownSystemError
-from costmodel.measurement import Measurement
+from costmodel.measurement import Measurement, Timing
 from costmodel.sequence import LayerSequence
 from costmodel.systems import System
 
@@ -220,13 +222,19 @@ class Store:
         return added, known
 
     def latencies_us(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, float]:
-        """Quiet latency of every measured signature of a system, or of those asked for; repeats do not count."""
-        query = select(database.measurements.c.signature, database.measurements.c.latency_us).filter_by(
-            system=system, repeat=0
-        )
+        """Latency of every measured signature of a system, or of those asked for: the median of its measurements."""
+        query = select(database.measurements.c.signature, database.measurements.c.latency_us).filter_by(system=system)
         with self._database.reading() as connection:
             rows = database.select_in(connection, query, database.measurements.c.signature, signatures)
-        return {row.signature: row.latency_us for row in rows}
+        found: dict[str, list[float]] = {}
+        for row in rows:
+            found.setdefault(row.signature, []).append(row.latency_us)
+        return {signature: median(latencies_us) for signature, latencies_us in found.items()}
+
+    def timings(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, Timing]:
+        """What is known of every measured signature of a system, or of those asked for."""
+        measurements = self.measurements(system, signatures)
+        return {signature: Timing.of(list(same)) for signature, same in groupby(measurements, lambda m: m.signature)}
 
     def repeated(self, system: str) -> set[str]:
         """Signatures that were measured more than once on a system."""

@@ -37,7 +37,7 @@ _SHAPE = (
     "item_bytes", "blocked", "fused_activation", "fused_sum", "last_axis_kept", "inner_run",
 )  # fmt: skip
 _SYSTEM = (
-    "threads", "log_gemm_gflops", "log_memory_gbps", "dispatch_us", "vector_bits", "work_over_l1", "work_over_l2",
+    "threads", "log_gemm_gflops", "log_memory_gbps", "layer_us", "vector_bits", "work_over_l1", "work_over_l2",
     "work_over_l3", "weights_over_l2", "log_grain_per_thread",
 )  # fmt: skip
 

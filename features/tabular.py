@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from costmodel.features.bound import call_bound_us, layer_bound_us
+from costmodel.features.bound import layer_bound_us
 from costmodel.features.schema import OPERATORS, SCHEMA
 from costmodel.features.work import Work, layer_work
 from costmodel.graph import ITEM_BYTES, TensorType
@@ -39,7 +39,7 @@ def encode(sequence: LayerSequence, system: System) -> tuple[list[float], float]
     """The features of one sequence in the order of `SCHEMA`, and its bound in microseconds."""
     works = [layer_work(sequence, layer) for layer in sequence.layers]
     bounds = [layer_bound_us(work, system) for work in works]
-    bound = call_bound_us(bounds, system)
+    bound = sum(bounds)
     main = max(range(len(bounds)), key=bounds.__getitem__)
     shares = [0.0] * (len(OPERATORS) + 1)
     total = sum(bounds)
@@ -150,7 +150,7 @@ def _system_features(works: Sequence[Work], system: System) -> list[float]:
         float(threads),
         math.log(system.capabilities["gemm_gflops"]),
         math.log(system.capabilities["memory_gbps"]),
-        system.capabilities["dispatch_us"],
+        system.capabilities["layer_us"],
         float(system.host.vector_bits),
         over(working_set, system.host.l1d_bytes),
         over(working_set, system.host.l2_bytes),

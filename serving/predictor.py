@@ -117,13 +117,8 @@ class Predictor:
         """
         found: dict[str, Cost] = {}
         if measured:
-            for measurement in self.store.measurements(self.system.name, sequences, repeats=False):
-                found[measurement.signature] = Cost(
-                    latency_us=measurement.latency_us,
-                    interval_us=measurement.interval_us,
-                    source="measured",
-                    kind=sequences[measurement.signature].kind,
-                )
+            for signature, timing in self.store.timings(self.system.name, sequences).items():
+                found[signature] = Cost(timing.latency_us, timing.interval_us, "measured", sequences[signature].kind)
         if self.regression is not None:
             missing = [signature for signature in sequences if signature not in found]
             predicted = self.regression.costs([sequences[s] for s in missing], self.system)

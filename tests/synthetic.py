@@ -53,7 +53,7 @@ SYSTEM = System(
     runtime_version="1.31.1",
     settings=RuntimeSettings(),
     capabilities={
-        "gemm_gflops": 80.0, "memory_gbps": 10.0, "scalar_ns": 8.0, "dispatch_us": 4.0, "reference_us": 420.0,
+        "gemm_gflops": 80.0, "memory_gbps": 10.0, "scalar_ns": 8.0, "layer_us": 0.5, "reference_us": 420.0,
     },
 )  # fmt: skip
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.measurement import QUIET_QUANTILE, Measurement, Protocol
-from costmodel.reproduction.construction import constructions, measured
+from costmodel.measurement import QUIET_QUANTILE, Protocol, Timing
+from costmodel.reproduction.construction import constructions
 from costmodel.reproduction.report import CorpusResult, summaries_of
 from costmodel.store import Store
 
@@ -21,9 +21,9 @@ def collect(store: Store, system: str, lowering: str, corpus: str, families: Map
         corpus: Name of the corpus.
         families: Family of each of its models.
     """
-    measurements = measured(store, system)
+    timings = store.timings(system)
     models = [model for model in store.models() if model.lowering == lowering]
-    found = constructions(models, measurements, families)
+    found = constructions(models, timings, families)
     if not found:
         return None
     layers = {signature for item in found if item.granularity == 1 for signature in item.signatures}
@@ -31,14 +31,14 @@ def collect(store: Store, system: str, lowering: str, corpus: str, families: Map
         corpus=corpus,
         system=system,
         found=found,
-        summaries=summaries_of(found, measurements),
+        summaries=summaries_of(found, timings),
         kinds={signature: sequence.kind for signature, sequence in store.sequences(layers).items()},
         families=families,
-        circumstances=_circumstances(store, system, measurements),
+        circumstances=_circumstances(store, system, timings),
     )
 
 
-def _circumstances(store: Store, system: str, measurements: Mapping[str, Measurement]) -> dict[str, Any]:
+def _circumstances(store: Store, system: str, timings: Mapping[str, Timing]) -> dict[str, Any]:
     known = store.system(system)
     return {
         "processor": known.host.model_name if known.host else "unknown",
@@ -48,6 +48,6 @@ def _circumstances(store: Store, system: str, measurements: Mapping[str, Measure
         "level": known.settings.level,
         "statistic": f"quantile {QUIET_QUANTILE} of all runs",
         "protocol": Protocol().version,
-        "measured_from": min(m.measured_at for m in measurements.values()),
-        "measured_to": max(m.measured_at for m in measurements.values()),
+        "measured_from": min(timing.measured_at[0] for timing in timings.values()),
+        "measured_to": max(timing.measured_at[1] for timing in timings.values()),
     }

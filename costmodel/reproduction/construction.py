@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.composition import critical_path
-from costmodel.measurement import Measurement, quiet_latency_us
-from costmodel.store import Store, StoredModel
+from costmodel.measurement import Timing
+from costmodel.store import StoredModel
 
-__all__ = ["Construction", "Summary", "constructions", "measured", "summarise"]
+__all__ = ["Construction", "Summary", "constructions", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +80,28 @@ class Summary:
 
 
 def constructions(
-    models: Iterable[StoredModel], measurements: Mapping[str, Measurement], names: Iterable[str]
+    models: Iterable[StoredModel], timings: Mapping[str, Timing], names: Iterable[str]
 ) -> list[Construction]:
     """The models of a corpus that are measured end to end and in all their sequences.
 
     Args:
         models: Of one lowering.
-        measurements: First measurement of each signature on one system.
+        timings: Of each measured signature on one system.
         names: Models of the corpus.
     """
     wanted = set(names)
     found = []
     for model in models:
         signatures = [piece.signature for piece in model.pieces]
-        if model.name not in wanted or model.whole not in measurements or not measurements.keys() >= set(signatures):
+        if model.name not in wanted or model.whole not in timings or not timings.keys() >= set(signatures):
             continue
-        latencies_us = [measurements[signature].latency_us for signature in signatures]
+        latencies_us = [timings[signature].latency_us for signature in signatures]
         path = critical_path(latencies_us, [piece.needs for piece in model.pieces])
         found.append(
             Construction(
                 model=model.name,
                 granularity=model.granularity,
-                end_to_end_us=measurements[model.whole].latency_us,
+                end_to_end_us=timings[model.whole].latency_us,
                 sequential_us=sum(latencies_us),
                 parallel_us=sum(latencies_us[position] for position in path),
                 signatures=tuple(signatures),
@@ -110,12 +110,7 @@ def constructions(
     return found
 
 
-def measured(store: Store, system: str) -> dict[str, Measurement]:
-    """First measurement of each signature on a system."""
-    return {measurement.signature: measurement for measurement in store.measurements(system, repeats=False)}
-
-
-def summarise(found: Sequence[Construction], measurements: Mapping[str, Measurement]) -> Summary:
+def summarise(found: Sequence[Construction], timings: Mapping[str, Timing]) -> Summary:
     """What the paper says of a corpus; all of one granularity, at least one."""
     ratios = np.array([construction.ratio for construction in found])
     off = np.abs(ratios - 1)
@@ -131,5 +126,5 @@ def summarise(found: Sequence[Construction], measurements: Mapping[str, Measurem
         sequences=sum(len(construction.signatures) for construction in found),
         unique=len(unique),
         speedup=sum(construction.end_to_end_us for construction in found)
-        / sum(quiet_latency_us(measurements[signature].times_us) for signature in unique),
+        / sum(timings[signature].call_us for signature in unique),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.measurement import Timing
 from costmodel.reproduction import figures, paper
 from costmodel.reproduction.construction import Construction, Summary, summarise
 
@@ -188,12 +189,12 @@ def _about_granularity(place: Path, results: Sequence[CorpusResult]) -> None:
     )
 
 
-def summaries_of(found: Iterable[Construction], measurements: Mapping[str, Any]) -> dict[int, Summary]:
+def summaries_of(found: Iterable[Construction], timings: Mapping[str, Timing]) -> dict[int, Summary]:
     """A summary for each granularity at which something was measured."""
     by_granularity: dict[int, list[Construction]] = {}
     for item in found:
         by_granularity.setdefault(item.granularity, []).append(item)
-    return {granularity: summarise(items, measurements) for granularity, items in sorted(by_granularity.items())}
+    return {granularity: summarise(items, timings) for granularity, items in sorted(by_granularity.items())}
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

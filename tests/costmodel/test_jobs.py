@@ -176,8 +176,8 @@ class TestBenchingACorpus:
         names = {signature: sequence.kind for signature, sequence in store.sequences(pieces).items()}
         names |= {"large": "large", "small": "small"}
         opened = [names[label] for label in runtime.opened if label in names]
-        # Relu is one of the layers of both, and is there by the time of the second.
-        assert opened[:5] == ["Relu", "MatMul", "large", "Tanh", "small"]
+        # Relu is one of the layers of both, and has its turn in both.
+        assert opened[:6] == ["Relu", "MatMul", "large", "Relu", "Tanh", "small"]
 
     def test_several_granularities_are_measured_in_one_run(
         self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], store: Store, runtime: FakeRuntime
@@ -216,6 +216,24 @@ class TestBenchingACorpus:
         assert not set(samples) & real
         assert set(samples) <= set(store.latencies_us("fake-1"))
         assert not set(samples) & store.repeated("fake-1")
+
+    def test_a_sample_takes_its_turn_behind_the_layer_that_it_was_made_from(
+        self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], store: Store, runtime: FakeRuntime
+    ) -> None:
+        """It meets the caches as that does; and the layers of the model are known twice by that."""
+        bench(target="tiny")
+        before = store.repeated("fake-1")
+        runtime.opened.clear()
+        bench(target="tiny", samples=6)
+        samples, opened = store.samples(), runtime.opened
+        assert set(samples) <= set(opened)
+        for sample, origin in samples.items():
+            others = {s for s in samples if samples[s] == origin}
+            behind = opened[: opened.index(sample)]
+            while behind[-1] in others:
+                behind.pop()
+            assert behind[-1] == origin
+        assert before <= store.repeated("fake-1")
 
     def test_a_sample_that_does_not_run_is_no_failure(
         self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], store: Store, runtime: FakeRuntime

@@ -47,7 +47,7 @@ def new_store(tmp_path: Path) -> Iterator[Stores]:
 def store(new_store: Stores) -> Store:
     """A store with three signatures of one system, the first of them measured twice."""
     store = new_store()
-    store.put_system(fake_system(capabilities={"dispatch_us": 1.5}))
+    store.put_system(fake_system(capabilities={"layer_us": 1.5}))
     for second, sequence in enumerate([*SEQUENCES, SEQUENCES[0]]):
         at = f"2026-01-01T00:00:{second:02d}.000+00:00"
         measurement = measured(sequence, [1.001, 123456.789], [2.5], at=at, overhead_us=0.75)
@@ -133,7 +133,7 @@ class TestThereAndBack:
         other = new_store()
         assert import_measurements(other, file, "c5.xlarge") == ("c5.xlarge", 4, 0)
         assert list(other.systems()) == ["c5.xlarge"]
-        assert other.system("c5.xlarge").capabilities == {"dispatch_us": 1.5}
+        assert other.system("c5.xlarge").capabilities == {"layer_us": 1.5}
 
     def test_a_system_without_measurements_arrives_as_one(self, new_store: Stores, tmp_path: Path) -> None:
         """Nothing measured is no error."""

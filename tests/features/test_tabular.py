@@ -94,7 +94,7 @@ def test_faster_systems_are_seen() -> None:
     """Each capability and setting that the bound is made of is a feature too."""
     sequence = elementwise(1000)
     for name, column in (
-        ("gemm_gflops", "log_gemm_gflops"), ("memory_gbps", "log_memory_gbps"), ("dispatch_us", "dispatch_us"),
+        ("gemm_gflops", "log_gemm_gflops"), ("memory_gbps", "log_memory_gbps"), ("layer_us", "layer_us"),
     ):  # fmt: skip
         able = {**SYSTEM.capabilities, name: 2 * SYSTEM.capabilities[name]}
         assert features_of(sequence, replace(SYSTEM, capabilities=able))[column] > features_of(sequence)[column]

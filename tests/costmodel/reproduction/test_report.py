@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from costmodel.errors import MissingExtraError
+from costmodel.measurement import Timing
 from costmodel.reproduction import figures, paper
 from costmodel.reproduction.construction import Construction
 from costmodel.reproduction.report import CorpusResult, summaries_of, summary_document, write_report
@@ -42,7 +43,9 @@ def made_up(
         for granularity in granularities
         for name, signatures in layers.items()
     ]  # fmt: skip
-    times = {signature: measured(elementwise(3), [50.0]) for item in found for signature in item.signatures}
+    times = {
+        signature: Timing.of([measured(elementwise(3), [50.0])]) for item in found for signature in item.signatures
+    }
     kinds = {signature: KINDS.get(signature, signature) for signature in times}
     return CorpusResult(corpus, system, found, summaries_of(found, times), kinds, FAMILIES, {"threads": 1})
 
