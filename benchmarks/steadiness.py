@@ -1,10 +1,10 @@
 """How well a measurement repeats, by estimator: the evidence behind the quiet quantile (docs/adr/0003).
 
-    python benchmarks/steadiness.py [--passes 4] [--pause 60] [--sequences 80]
+    python benchmarks/steadiness.py [--passes 4] [--pause 60] [--models light_squeezenet,light_resnet50]
 
-Measures the same sequences of the light corpus in several passes, minutes apart, and compares for each estimator the
-passes with each other: median and 90% quantile of |ratio - 1| over all pairs of passes and all sequences. The last
-columns divide each time by the reference kernel timed beside it. Measure alone.
+Measures the layers of a few models in several passes, minutes apart, and compares for each estimator the passes with
+each other: median and 90% quantile of |ratio - 1| over all pairs of passes and all layers. The last columns divide each
+time by the reference kernel timed beside it. Measure alone.
 """
 
 import argparse
@@ -12,12 +12,13 @@ import itertools
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from costmodel.bench import Bench
-from costmodel.jobs import decompose_models
+from costmodel.jobs import decompose_models, groups_of
 from costmodel.measurement import Measurement
 from costmodel.runtimes import RuntimeSettings, get_runtime
 from costmodel.store import Store
@@ -45,7 +46,7 @@ def corrected(measurement: Measurement) -> np.ndarray:
 def differences(estimates: np.ndarray) -> np.ndarray:
     """|ratio - 1| for all pairs of passes; `estimates` has shape [num_sequences, num_passes]."""
     pairs = itertools.combinations(range(estimates.shape[1]), 2)
-    return np.abs(np.concatenate([estimates[:, a] / estimates[:, b] - 1 for a, b in pairs]))
+    return np.asarray(abs(np.concatenate([estimates[:, a] / estimates[:, b] - 1 for a, b in pairs])))
 
 
 def main() -> None:
@@ -53,30 +54,30 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--pause", type=float, default=60.0)
-    parser.add_argument("--sequences", type=int, default=80)
+    parser.add_argument("--models", default="light_squeezenet,light_resnet50")
     options = parser.parse_args()
     runtime = get_runtime()
     system = this_system(runtime, RuntimeSettings())
     with tempfile.TemporaryDirectory() as folder:
         store = Store(f"sqlite:///{folder}/steadiness.db")
-        items = decompose_models(corpus_models("light"), runtime, "all", Path(folder))
-        unique = {s: q for item in items for s, q in item.decomposition.unique.items()}
-        chosen = [unique[s] for s in sorted(unique)[: options.sequences]]
+        chosen = [model for name in options.models.split(",") for model in corpus_models(name)]
+        items = decompose_models(chosen, runtime, "all", Path(folder))
+        groups = [replace(group, whole=None) for item in items for group in groups_of(item, (1,))]
         for number in range(options.passes):
             if number:
                 time.sleep(options.pause)
             with Bench(store, system, runtime) as bench:
-                bench.run(chosen, again=True)
+                bench.run(groups, again=True)
         by_signature: dict[str, list[Measurement]] = {}
         for measurement in store.measurements(system.name):
             by_signature.setdefault(measurement.signature, []).append(measurement)
         store.close()
-    groups = [group for group in by_signature.values() if len(group) == options.passes]
-    print(f"{system.name}, {len(groups)} sequences, {options.passes} passes, {options.pause:.0f} s apart")
+    known = [same for same in by_signature.values() if len(same) == options.passes]
+    print(f"{system.name}, {len(known)} layers, {options.passes} passes, {options.pause:.0f} s apart")
     print(f"{'estimator':<18}{'median':>8}{'90%':>8}{'/ reference':>14}{'90%':>8}")
     for name, estimate in ESTIMATORS.items():
-        raw = differences(np.array([[estimate(np.asarray(m.times_us)) for m in group] for group in groups]))
-        ratio = differences(np.array([[estimate(corrected(m)) for m in group] for group in groups]))
+        raw = differences(np.array([[estimate(np.asarray(m.times_us)) for m in same] for same in known]))
+        ratio = differences(np.array([[estimate(corrected(m)) for m in same] for same in known]))
         print(
             f"{name:<18}{np.median(raw):>8.1%}{np.quantile(raw, 0.9):>8.1%}"
             f"{np.median(ratio):>14.1%}{np.quantile(ratio, 0.9):>8.1%}"

@@ -24,13 +24,14 @@ from costmodel.systems import System
 if TYPE_CHECKING:
     from costmodel.training.corpus import CorpusModel
 
-__all__ = ["Decomposed", "bench_target", "decompose_models", "measure_models", "put_models", "runs_here"]
+__all__ = ["Decomposed", "bench_target", "decompose_models", "groups_of", "measure_models", "put_models", "runs_here"]
 
 # Sequences measured a second time, to know how well a measurement repeats.
 REPEATED_SEQUENCES = 40
 
-# Samples that are timed together: no more than layers of their model, which are their surroundings, unless it has few;
-# and not many more weights than it, because what is loaded together shares the caches.
+# Samples that are timed together, at most: so many for each layer of their model, which are their surroundings, unless it
+# has few; and not many more weights than it, because what is loaded together shares the caches.
+_SAMPLES_A_LAYER = 2
 _FEWEST_SAMPLES = 16
 _LEAST_FOOTPRINT_BYTES = 16 << 20
 
@@ -160,7 +161,7 @@ def bench_target(
         )  # fmt: skip
         put_models(store, models, lowering_key(runtime, system.settings.level), granularities)
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
-    groups = [group for item in models for group in _groups_of(item, granularities)] or grouped(sequences)
+    groups = [group for item in models for group in groups_of(item, granularities)] or grouped(sequences)
     with Bench(store, system, runtime) as bench:
         report = bench.run(groups, budget_s=budget_s, progress=tell("measuring"))
         if samples and not report.left:
@@ -211,7 +212,7 @@ def _samples(
     return sample_around(sequences, count, weights=weights)
 
 
-def _groups_of(item: Decomposed, granularities: Sequence[int]) -> Iterator[Group]:
+def groups_of(item: Decomposed, granularities: Sequence[int]) -> Iterator[Group]:
     """The sequences of a model at each granularity, and with the first the model itself: what takes turns."""
     footprint = sum(weight_bytes(piece.sequence) for piece in item.decomposition.pieces)
     for position, granularity in enumerate(granularities):
@@ -238,10 +239,10 @@ def _among_their_origins(
     for item in models:
         unique = item.decomposition.unique
         mine = {s: left.pop(s) for s in list(left) if left[s][1].signature in unique}
-        (group,) = _groups_of(item, (item.decomposition.granularity,))
+        (group,) = groups_of(item, (item.decomposition.granularity,))
         portions = grouped(
             (sample for sample, _ in mine.values()),
-            most_loaded=max(_FEWEST_SAMPLES, len(unique)),
+            most_loaded=max(_FEWEST_SAMPLES, _SAMPLES_A_LAYER * len(unique)),
             most_bytes=max(_LEAST_FOOTPRINT_BYTES, group.footprint_bytes or 0),
         )
         for portion in portions:
