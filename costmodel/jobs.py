@@ -29,8 +29,8 @@ __all__ = ["Decomposed", "bench_target", "decompose_models", "groups_of", "measu
 # Sequences measured a second time, to know how well a measurement repeats.
 REPEATED_SEQUENCES = 40
 
-# Samples that are timed together, at most: so many for each layer of their model, which are their surroundings, unless it
-# has few; and not many more weights than it, because what is loaded together shares the caches.
+# Samples that are timed together, at most: so many for each layer of their model, which are their surroundings, unless
+# it has few; and not many more weights than it, because what is loaded together shares the caches.
 _SAMPLES_A_LAYER = 2
 _FEWEST_SAMPLES = 16
 _LEAST_FOOTPRINT_BYTES = 16 << 20
