@@ -63,7 +63,7 @@ class Protocol:
         most_runs: Runs in a turn, at most; there is always one.
     """
 
-    version: int = 2
+    version: int = 3
     passes: int = 8
     most_passes: int = 24
     fewest_passes: int = 3

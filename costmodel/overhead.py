@@ -1,9 +1,10 @@
 """What a call costs beside the layers in it, so that it can be taken from the time of a layer that ran by itself.
 
-It is what is saved when neighbours run in one call: (sum of their times) - (time of all together), for each call but
-one. Where no neighbours are quick enough for that difference to be seen, a chain of tiny layers stands in: a network of
-one and one of many differ by layers alone, and the line through their times meets zero layers at the cost of a call.
-That is an upper limit, because the chain's layers find their own code in the caches and the call does not.
+There are two limits, and what it costs lies half-way. The lower one is what is saved when neighbours run in one call,
+(sum of their times) - (time of all together), for each call but one: in one call their inputs wait longer before they
+are read, which takes some of the saving away. The upper one comes from chains of tiny layers: a network of one and one
+of many differ by layers alone, and the line through their times meets zero layers at the cost of a call; but the chain's
+layers find their own code in the caches, and the call does not.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,8 @@ _NEIGHBOURS = 4
 _FEWEST_NEIGHBOURHOODS, _MOST_NEIGHBOURHOODS = 3, 12
 # Noise in the times of slower neighbours hides what a call costs.
 _QUICK_US = 250.0
-# What neighbours show, over the limit: the median of the groups that have some (docs/adr/0005).
-_USUAL_SHARE = 0.7
+# The lower limit over the upper one: the median of the groups that have neighbours, and what none falls below.
+_USUAL_SHARE = 0.8
 _LEAST_SHARE = 0.4
 # Larger tensors of one layer would be driven out of the level 2 cache by those of its neighbours.
 _SMALL_BYTES = 256 << 10
@@ -101,6 +102,6 @@ def call_overhead_us(limit_us: float, together: Sequence[tuple[Sequence[float], 
         together: For each neighbourhood the times of its sequences in calls of their own, and that of one call.
     """
     saved = [(sum(alone) - one) / (len(alone) - 1) for alone, one in together]
-    if len(saved) < _FEWEST_NEIGHBOURHOODS:
-        return _USUAL_SHARE * limit_us
-    return min(limit_us, max(_LEAST_SHARE * limit_us, float(np.median(saved))))
+    usual = len(saved) < _FEWEST_NEIGHBOURHOODS
+    lower_us = _USUAL_SHARE * limit_us if usual else max(_LEAST_SHARE * limit_us, float(np.median(saved)))
+    return (min(limit_us, lower_us) + limit_us) / 2

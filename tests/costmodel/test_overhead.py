@@ -71,11 +71,13 @@ class TestNeighbours:
         limit=st.floats(0.1, 1e3),
         groups=st.lists(st.lists(layer_us, min_size=2, max_size=6), min_size=3, max_size=12),
     )
-    def test_what_they_save_is_the_call(self, share: float, limit: float, groups: list[list[float]]) -> None:
-        """Whatever the layers take: one call instead of four saves three times what a call costs."""
-        call = share * limit
-        together = [([call + layer for layer in layers], call + sum(layers)) for layers in groups]
-        assert call_overhead_us(limit, together) == pytest.approx(call, rel=1e-6, abs=1e-6)
+    def test_half_way_between_what_they_save_and_the_chains(
+        self, share: float, limit: float, groups: list[list[float]]
+    ) -> None:
+        """Whatever the layers take: one call instead of four saves three times what a call costs, at the least."""
+        saved = share * limit
+        together = [([saved + layer for layer in layers], saved + sum(layers)) for layers in groups]
+        assert call_overhead_us(limit, together) == pytest.approx((saved + limit) / 2, rel=1e-6, abs=1e-6)
 
     @given(
         limit=st.floats(0.0, 1e3),
