@@ -3,8 +3,8 @@
 There are two limits, and what it costs lies half-way. The lower one is what is saved when neighbours run in one call,
 (sum of their times) - (time of all together), for each call but one: in one call their inputs wait longer before they
 are read, which takes some of the saving away. The upper one comes from chains of tiny layers: a network of one and one
-of many differ by layers alone, and the line through their times meets zero layers at the cost of a call; but the chain's
-layers find their own code in the caches, and the call does not.
+of many differ by layers alone, and the line through their times meets zero layers at the cost of a call; but the layers
+of a chain find their own code in the caches, and the call does not.
 """
 
 from collections.abc import Sequence
