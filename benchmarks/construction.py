@@ -18,7 +18,7 @@ import numpy as np
 
 from costmodel.cache import lower_cached
 from costmodel.decomposition import Decomposition, decompose
-from costmodel.groups import weight_bytes
+from costmodel.groups import read_bytes
 from costmodel.home import find_home
 from costmodel.host import probe_host
 from costmodel.lock import measuring_lock
@@ -72,8 +72,8 @@ class Subject:
         self.runners = [runtime.open_sequence(sequence, SETTINGS) for sequence in self.sequences]
         self.reference = runtime.open_sequence(reference_sequence(), SETTINGS)
         self.empty = runtime.open_sequence(tiny_chain(1), SETTINGS)
-        footprint = sum(weight_bytes(piece.sequence) for piece in cut.pieces)
-        own = sum(map(weight_bytes, self.sequences))
+        footprint = sum(read_bytes(piece.sequence) for piece in cut.pieces)
+        own = sum(map(read_bytes, self.sequences))
         self.caches = 2 * (probe_host().l3_bytes or 32 << 20)
         self.missing_bytes = max(0, min(footprint, self.caches) - own)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from costmodel.capability import measure_capabilities
 from costmodel.errors import LoweringError, MeasurementError
-from costmodel.groups import Group, grouped, weight_bytes
+from costmodel.groups import Group, grouped, read_bytes, swept_bytes
 from costmodel.host import circumstances
 from costmodel.lock import measuring_lock
 from costmodel.measurement import (
@@ -41,8 +41,6 @@ __all__ = ["Bench", "BenchReport", "Progress"]
 
 # Pairs of networks that show what a call costs, spread over a group.
 _PROBES = 8
-# Where the host does not say: what a server's cores share at least.
-_USUAL_L3_BYTES = 32 << 20
 
 # Called with (done, total, what is next); seconds left are the caller's to compute and show.
 Progress = Callable[[int, int, str], None]
@@ -236,9 +234,7 @@ class Bench:
 
     def _sweep(self, group: Group, sequences: Iterable[LayerSequence]) -> Sweep:
         """What has to be read besides, so that the weights of these lie as far away as they do in the model."""
-        caches = 2 * ((self.system.host.l3_bytes if self.system.host else 0) or _USUAL_L3_BYTES)
-        wanted = caches if group.footprint_bytes is None else min(group.footprint_bytes, caches)
-        return Sweep(max(0, wanted - sum(map(weight_bytes, sequences))))
+        return Sweep(swept_bytes(group.footprint_bytes, sum(map(read_bytes, sequences)), self.system.host))
 
     def _timed(
         self,

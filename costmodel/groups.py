@@ -3,14 +3,22 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from costmodel.host import Host
 from costmodel.model import Model
 from costmodel.network import weight_indices
 from costmodel.sequence import LayerSequence
 
-__all__ = ["Group", "grouped", "weight_bytes"]
+__all__ = ["Group", "grouped", "read_bytes", "swept_bytes", "weight_bytes"]
 
 _MOST_LOADED = 256
 _MOST_BYTES = 2 << 30
+# Where the host does not say: what a server's cores share at least.
+_USUAL_L3_BYTES = 32 << 20
+# Inputs that are looked up.
+_TABLES = {
+    "Gather": (0,), "GatherElements": (0,), "GatherND": (0,), "GatherBlockQuantized": (0,),
+    "EmbedLayerNormalization": (2, 3, 4),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class Group:
         sequences: In the order of their model.
         whole: The model as one sequence, to be timed end to end in the same turns; None where it is not wanted.
         model: That model.
-        footprint_bytes: Weights of the whole model; None where there is no model, and caches are taken as cold.
+        footprint_bytes: Weights that the whole model reads; None where there is no model, and caches are taken as cold.
     """
 
     label: str
@@ -59,3 +67,28 @@ def grouped(
 def weight_bytes(sequence: LayerSequence) -> int:
     """Bytes of the weights of a sequence."""
     return sum(sequence.values[index].type.nbytes for index in weight_indices(sequence))
+
+
+def read_bytes(sequence: LayerSequence) -> int:
+    """Bytes of its weights that a run reads: all of them, but of a table that is looked up only what is found there."""
+    weights = set(weight_indices(sequence))
+    found = {
+        layer.inputs[slot]: sum(sequence.values[index].type.nbytes for index in layer.outputs if index >= 0)
+        for layer in sequence.layers
+        for slot in _TABLES.get(layer.op_type, ())
+    }
+    sizes = {index: sequence.values[index].type.nbytes for index in weights}
+    return sum(min(nbytes, found.get(index, nbytes)) for index, nbytes in sizes.items())
+
+
+def swept_bytes(footprint_bytes: int | None, loaded_bytes: int, host: Host | None) -> int:
+    """What has to be read in each circle, so that the weights in it lie as far away as they do in the model.
+
+    Args:
+        footprint_bytes: Weights that the model reads; None where there is none, and caches are taken as cold.
+        loaded_bytes: Weights that the sequences read which take turns.
+        host: Whose caches they are.
+    """
+    caches = 2 * ((host.l3_bytes if host else 0) or _USUAL_L3_BYTES)
+    wanted = caches if footprint_bytes is None else min(footprint_bytes, caches)
+    return max(0, wanted - loaded_bytes)

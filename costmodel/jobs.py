@@ -13,7 +13,7 @@ from costmodel.cache import lower_cached
 from costmodel.decomposition import Decomposition, decompose, whole_model
 from costmodel.errors import MeasurementError, ModelError
 from costmodel.graph import LayerGraph
-from costmodel.groups import Group, grouped, weight_bytes
+from costmodel.groups import Group, grouped, read_bytes
 from costmodel.model import Model, read_model
 from costmodel.runtimes import Runtime, lowering_key
 from costmodel.sampling import sample_around
@@ -57,6 +57,11 @@ class Decomposed:
     def cut(self, granularity: int) -> Decomposition:
         """Its sequences at another granularity."""
         return decompose(self.model.name, self.graph, granularity)
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Weights that all of its layers read."""
+        return sum(read_bytes(piece.sequence) for piece in self.decomposition.pieces)
 
 
 def decompose_models(
@@ -214,7 +219,7 @@ def _samples(
 
 def groups_of(item: Decomposed, granularities: Sequence[int]) -> Iterator[Group]:
     """The sequences of a model at each granularity, and with the first the model itself: what takes turns."""
-    footprint = sum(weight_bytes(piece.sequence) for piece in item.decomposition.pieces)
+    footprint = item.footprint_bytes
     for position, granularity in enumerate(granularities):
         yield Group(
             label=item.model.name,

@@ -1,12 +1,17 @@
 """Groups: what is loaded together."""
 
+from collections.abc import Callable
+
 import hypothesis.strategies as st
 from hypothesis import given
+from onnx import ModelProto
 
-from costmodel.graph import TensorType
-from costmodel.groups import grouped, weight_bytes
+from costmodel.decomposition import decompose
+from costmodel.graph import LayerGraph, TensorType
+from costmodel.groups import grouped, read_bytes, swept_bytes, weight_bytes
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from tests.fakes import elementwise
+from tests.synthetic import SYSTEM
 
 MOST_LOADED = 256
 MOST_BYTES = 2 << 30
@@ -41,6 +46,27 @@ def test_groups_of_no_model_say_what_they_begin_with() -> None:
     (group,) = grouped([product(1), elementwise(3)])
     assert (group.label, group.whole, group.model, group.footprint_bytes) == ("MatMul", None, None, None)
     assert grouped([]) == []
+
+
+def test_of_a_table_only_what_is_found_is_read(
+    parse: Callable[..., ModelProto], lower: Callable[..., LayerGraph]
+) -> None:
+    """An embedding of thousands of words leaves the caches to the layers behind it."""
+    text = "(int64[5] words) => (float[5,64] y) { e = Gather(table, words) y = MatMul(e, w) }"
+    graph = lower(parse(text, weights={"table": (3000, 64), "w": (64, 64)}))
+    look_up, product_ = decompose("m", graph).unique.values()
+    assert (weight_bytes(look_up), read_bytes(look_up)) == (4 * 3000 * 64, 4 * 5 * 64)
+    assert read_bytes(product_) == weight_bytes(product_) == 4 * 64 * 64
+
+
+def test_what_is_swept_makes_up_for_the_rest_of_the_model() -> None:
+    """Up to twice the cache that cores share, and that where there is no model; nothing where all of it is loaded."""
+    assert SYSTEM.host is not None
+    both = 2 * SYSTEM.host.l3_bytes
+    assert swept_bytes(1000, 400, SYSTEM.host) == 600
+    assert swept_bytes(400, 1000, SYSTEM.host) == 0
+    assert swept_bytes(both * 10, 0, SYSTEM.host) == swept_bytes(None, 0, SYSTEM.host) == both
+    assert swept_bytes(None, 0, None) > 0
 
 
 def test_weights_are_what_is_not_written_down() -> None:
