@@ -1,11 +1,13 @@
 """In-process queries: what `from costmodel import CostModel` gives."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from costmodel.cache import lower_cached
 from costmodel.decomposition import Decomposition, decompose
+from costmodel.granularity import AUTO, Granularity
 from costmodel.graph import LayerGraph
 from costmodel.home import Home, find_home
 from costmodel.model import Model, read_model
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from costmodel.composition import Cost
     from costmodel.estimate import Estimate
     from costmodel.sequence import LayerSequence
+    from costmodel.serving.planner import Planner
     from costmodel.serving.predictor import Predictor
 
 __all__ = ["CostModel"]
@@ -77,6 +80,12 @@ class CostModel:
         """What prices sequences."""
         return self._predictor
 
+    @cached_property
+    def _planner(self) -> "Planner":
+        from costmodel.serving.planner import Planner
+
+        return Planner(self._predictor)
+
     def lower(self, model: Model) -> LayerGraph:
         """The graph of layers that this system would execute.
 
@@ -99,7 +108,7 @@ class CostModel:
         *,
         batch: int | None = None,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
-        granularity: int = 1,
+        granularity: Granularity = 1,
         composition: str = "sequential",
         partial: bool = False,
         measured: bool = True,
@@ -110,7 +119,8 @@ class CostModel:
             model: Path of an ONNX file, a model in memory, or one that `read_model` gave.
             batch: Size of the batch, where it is symbolic.
             shapes: Full shape of inputs by name.
-            granularity: The most layers in a sequence.
+            granularity: The most layers in a sequence; "auto" for the best at which all sequences are measured (the
+                whole model is one), and 1 where there is none.
             composition: "sequential" or "parallel".
             partial: Answer even if layers have no cost.
             measured: Whether to use measurements; without them every cost is predicted.
@@ -124,12 +134,20 @@ class CostModel:
             model = read_model(model, batch=batch, shapes=shapes)
         elif batch is not None or shapes is not None:
             raise ValueError(f"{model.name} was read with its shapes fixed: give batch and shapes to read_model")
+        warnings, construction = list(model.warnings), None
+        if granularity == AUTO:
+            known = self._planner.best_known(model.name, self.lower(model), composition=composition, measured=measured)
+            decomposition, construction = known.decomposition, known.construction
+            warnings.append(known.reason)
+        else:
+            decomposition = self.decompose(model, granularity)
         return self._predictor.estimate(
-            self.decompose(model, granularity),
+            decomposition,
             composition=composition,
             partial=partial,
             measured=measured,
-            warnings=model.warnings,
+            construction=construction,
+            warnings=warnings,
         )
 
     def predict_many(self, models: "Iterable[str | Path | ModelProto | Model]") -> "list[Estimate]":

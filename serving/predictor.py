@@ -1,7 +1,7 @@
 """The predictor: prices sequences as measured or predicted, and composes them to estimates."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -132,6 +132,7 @@ class Predictor:
         composition: str = "sequential",
         partial: bool = False,
         measured: bool = True,
+        construction: float | None = None,
         warnings: Iterable[str] = (),
     ) -> Estimate:
         """What a decomposed model will cost.
@@ -141,6 +142,8 @@ class Predictor:
             composition: "sequential" or "parallel".
             partial: Answer even if sequences have no cost; they count as 0 and are named in a warning.
             measured: Whether to use measurements; without them every cost is predicted.
+            construction: Half-width, in log latency, of (sum of sequences) / (whole model), where more is known than
+                the calibration says.
             warnings: To pass on in the estimate.
 
         Raises:
@@ -163,6 +166,8 @@ class Predictor:
             notes.append(f"{extrapolated} of {len(costs)} sequences lie outside what the regressor was trained on")
         calibration = self.regression.bundle.calibration if self.regression else None
         uncertainty = calibration.uncertainty if calibration else Uncertainty()
+        if construction is not None:
+            uncertainty = replace(uncertainty, construction=construction)
         needs = [p.needs for p in pieces]
         latency, interval = compose(costs, needs, composition, uncertainty)
         on_path = set(counted(costs, needs, composition))

@@ -13,7 +13,7 @@ import costmodel
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("domain", "features", "training", "serving")  # each may import those before it
-ENTRY_POINTS = ("api.py", "jobs.py", "__init__.py", "__main__.py")
+ENTRY_POINTS = ("api.py", "budget.py", "jobs.py", "__init__.py", "__main__.py")
 HEAVY = (
     "onnxruntime", "torch", "transformers", "lightgbm", "mlflow", "sklearn", "matplotlib", "fastapi", "onnx",
 )  # fmt: skip

@@ -14,11 +14,15 @@ from costmodel.cli.options import (
     SystemOption,
     ThreadsOption,
     parse_budget_s,
+    parse_granularity,
 )
-from costmodel.cli.output import note, print_json, progress_bars, say
+from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
     from costmodel.bench import BenchReport
+    from costmodel.budget import Plan
+    from costmodel.runtimes import Runtime
+    from costmodel.systems import System
 
 __all__ = ["bench", "bench_document", "bench_line", "note_failures"]
 
@@ -31,7 +35,7 @@ def bench(
     corpus: Annotated[str, typer.Option(help="Name of a corpus, or a folder of models.")] = "light",
     system: SystemOption = None,
     budget: Annotated[str | None, typer.Option(help="Stop measuring after this long: 90s, 10m, 1h.")] = None,
-    granularity: GranularityOption = 1,
+    granularity: GranularityOption = "1",
     samples: Annotated[
         int, typer.Option(min=0, help="Also measure this many sequences of no model, sampled around these.")
     ] = 0,
@@ -48,30 +52,102 @@ def bench(
 
     Run it again to go on where it stopped.
     """
+    from costmodel.granularity import AUTO
     from costmodel.jobs import bench_target
 
     budget_s = parse_budget_s(budget)
+    most = parse_granularity(granularity)
     context = Context(store)
     runtime, here = context.here(system, threads, level=level, asserted=assert_system)
-    with progress_bars() as stage:
-        report = bench_target(
-            context.store,
-            here,
-            runtime,
-            target or corpus,
-            context.home.cache,
-            granularities=[granularity],
-            samples=samples,
-            budget_s=budget_s,
-            progress=stage,
-        )
+    document: dict[str, Any] = {"system": here.name}
+    if most == AUTO:
+        seconds = _to_share_s(budget_s, samples)
+        plan, report = _bench_auto(context, runtime, here, target or corpus, seconds, shown=not json)
+        document["plan"] = _plan_document(plan)
+    else:
+        with progress_bars() as stage:
+            report = bench_target(
+                context.store,
+                here,
+                runtime,
+                target or corpus,
+                context.home.cache,
+                granularities=[most],
+                samples=samples,
+                budget_s=budget_s,
+                progress=stage,
+            )
     note_failures(report)
     if json:
-        print_json({"system": here.name, **bench_document(report)})
+        print_json(document | bench_document(report))
         return
     say(f"{here.name}: {bench_line(report)}")
     if report.left:
         say("The budget is spent: run the same command again to go on.")
+
+
+def _to_share_s(budget_s: float | None, samples: int) -> float:
+    """The budget of models that are each measured as it allows.
+
+    Raises:
+        typer.BadParameter: There is none, or samples are asked for, which are taken around single layers.
+    """
+    if budget_s is None:
+        raise typer.BadParameter(
+            "auto shares a time among the models: say how much with --budget", param_hint="--granularity"
+        )
+    if samples:
+        raise typer.BadParameter(
+            "samples are taken around single layers: leave them out with --granularity auto", param_hint="--samples"
+        )
+    return budget_s
+
+
+def _bench_auto(
+    context: Context, runtime: "Runtime", here: "System", target: str, budget_s: float, *, shown: bool
+) -> "tuple[Plan, BenchReport]":
+    """Measure each model at the granularity that the budget allows it; show before which one that is."""
+    from costmodel.budget import bench_plan, plan_bench
+
+    with progress_bars() as stage:
+        plan = plan_bench(
+            context.store, here, runtime, target, context.home.cache, context.bundles, budget_s=budget_s, progress=stage
+        )
+    if shown:
+        _print_plan(plan)
+    for planned in plan.models:
+        if planned.option is None or not planned.option.measured:
+            note(
+                f"nothing of {planned.model} will be measured: it takes {planned.least_s:.1f} s at least, more than is "
+                "left of the budget"
+            )
+    with progress_bars() as stage:
+        return plan, bench_plan(context.store, here, runtime, plan, stage)
+
+
+def _print_plan(plan: "Plan") -> None:
+    rows = []
+    for planned in plan.models:
+        option = planned.option
+        if option is None:
+            rows.append((planned.model, "none", "no estimate", "0.0"))
+            continue
+        granularity = "whole" if planned.whole else str(option.granularity) if option.measured else "none"
+        rows.append((planned.model, granularity, f"{option.error:.1%}", f"{option.seconds:.1f}"))
+    print_table(("model", "granularity", "expected error", "seconds"), rows)
+
+
+def _plan_document(plan: "Plan") -> list[dict[str, Any]]:
+    return [
+        {
+            "model": planned.model,
+            "granularity": planned.option.granularity if planned.option and planned.option.measured else None,
+            "whole": planned.whole,
+            "expected_error": planned.option.error if planned.option else None,
+            "seconds": planned.option.seconds if planned.option else 0.0,
+        }
+        for planned in plan.models
+    ]
 
 
 def note_failures(report: "BenchReport") -> None:

@@ -15,6 +15,7 @@ from costmodel.cli.options import (
     LevelOption,
     ShapeOption,
     StoreOption,
+    parse_granularity,
     parse_shapes,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
@@ -30,7 +31,7 @@ _MOST_REPEATED = 6
 @app.command()
 def decompose(
     models: Annotated[str, typer.Argument(help="An ONNX file, a folder of them, or the name of a corpus.")],
-    granularity: GranularityOption = 1,
+    granularity: GranularityOption = "1",
     out: Annotated[Path | None, typer.Option(help="Write the benchmark suite to this new folder.")] = None,
     decoys: Annotated[int, typer.Option(min=0, help="Mix in this many sequences of no model; with --out.")] = 0,
     batch: BatchOption = None,
@@ -45,6 +46,7 @@ def decompose(
     """
     from costmodel.bricks import private_file, write_bricks
     from costmodel.decomposition import corpus_statistics, jaccard
+    from costmodel.granularity import AUTO
     from costmodel.jobs import decompose_models, put_models, runs_here
     from costmodel.runtimes import lowering_key
     from costmodel.sampling import sample_around
@@ -54,11 +56,16 @@ def decompose(
         raise typer.BadParameter(
             "decoys are mixed into a suite: say where to write it with --out", param_hint="--decoys"
         )
+    most = parse_granularity(granularity)
+    if most == AUTO:
+        raise typer.BadParameter(
+            "auto weighs time against error, and nothing is timed here: give a number", param_hint="--granularity"
+        )
     context = Context(store)
     runtime, here = context.here(None, 1, level=level)
     with progress_bars() as stage:
         items = decompose_models(
-            corpus_models(models), runtime, level, context.home.cache, granularity=granularity, batch=batch,
+            corpus_models(models), runtime, level, context.home.cache, granularity=most, batch=batch,
             shapes=parse_shapes(shape), progress=stage("lowering models"),
         )  # fmt: skip
     cut = [item.decomposition for item in items]
@@ -80,7 +87,7 @@ def decompose(
     if json:
         print_json(
             {
-                "granularity": granularity,
+                "granularity": most,
                 "total": statistics.total,
                 "unique": statistics.unique,
                 "unique_share": statistics.unique_share,
@@ -99,7 +106,7 @@ def decompose(
             }
         )
         return
-    _print(cut, statistics, granularity)
+    _print(cut, statistics, most)
     if out is not None:
         say(f"{written} bricks in {out}, {mixed} of them decoys.")
         say(f"Keep {private_file(out)} to yourself: it says what is whose.")

@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from costmodel.granularity import Granularity
     from costmodel.home import Home
     from costmodel.runtimes import Runtime
     from costmodel.store import Store
@@ -27,6 +28,7 @@ __all__ = [
     "ThreadsOption",
     "one_of",
     "parse_budget_s",
+    "parse_granularity",
     "parse_shapes",
 ]
 
@@ -67,7 +69,13 @@ LevelOption = Annotated[
     str,
     typer.Option("--level", callback=one_of(_levels), help="Optimisation level: none, basic, extended or all."),
 ]
-GranularityOption = Annotated[int, typer.Option("--granularity", "-G", min=1, help="The most layers in a sequence.")]
+GranularityOption = Annotated[
+    str,
+    typer.Option(
+        "--granularity", "-G", metavar="N|auto",
+        help="The most layers in a sequence; auto: chosen for each model by expected error.",
+    ),
+]  # fmt: skip
 BatchOption = Annotated[int | None, typer.Option("--batch", help="Size of the batch, where it is symbolic.")]
 ShapeOption = Annotated[
     list[str] | None,
@@ -149,3 +157,18 @@ def parse_budget_s(text: str | None) -> float | None:
         return None if text is None else parse_duration_s(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--budget") from error
+
+
+def parse_granularity(text: str) -> "Granularity":
+    """The number of `--granularity`, or "auto".
+
+    Raises:
+        typer.BadParameter: It is neither.
+    """
+    from costmodel.granularity import AUTO
+
+    if text == AUTO:
+        return AUTO
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise typer.BadParameter(f"{text!r} is neither a number from 1 on nor auto", param_hint="--granularity")
+    return int(text)

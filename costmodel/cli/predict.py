@@ -18,6 +18,7 @@ from costmodel.cli.options import (
     SystemOption,
     ThreadsOption,
     one_of,
+    parse_granularity,
     parse_shapes,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
@@ -39,7 +40,7 @@ def predict(
     system: SystemOption = None,
     batch: BatchOption = None,
     shape: ShapeOption = None,
-    granularity: GranularityOption = 1,
+    granularity: GranularityOption = "1",
     compose: Annotated[
         str, typer.Option(callback=one_of(lambda: COMPOSITIONS), help="sequential (sum) or parallel (critical path).")
     ] = "sequential",
@@ -61,6 +62,7 @@ def predict(
     from costmodel.model import read_model
 
     shapes = parse_shapes(shape)
+    sized = parse_granularity(granularity)
     context = Context(store)
     name = context.system_name(system, threads)
     read = {
@@ -69,7 +71,7 @@ def predict(
     cost_model = CostModel.load(name, store=store)
     estimates = {
         label: cost_model.predict(
-            model, granularity=granularity, composition=compose, partial=partial, measured=not predict_all
+            model, granularity=sized, composition=compose, partial=partial, measured=not predict_all
         )
         for label, model in read.items()
     }

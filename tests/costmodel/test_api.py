@@ -85,6 +85,18 @@ def test_granularity_and_composition_are_passed_on(cost_model: CostModel, light_
         cost_model.predict(path, granularity=0)
 
 
+def test_the_best_granularity_is_found(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
+    """A measured model is its own answer, with no error of construction in the interval; else single layers are."""
+    known = cost_model.predict(light_models["squeezenet"], granularity="auto")
+    assert known.granularity == len(cost_model.predict(light_models["squeezenet"]).layers)
+    assert (len(known.layers), known.coverage["measured"]) == (1, 1.0)
+    assert known.interval_us[1] / known.latency_us == pytest.approx(1.05)  # as of every made-up measurement
+    new = cost_model.predict(light_models["resnet50"], granularity="auto")
+    assert (new.granularity, new.latency_us) == (1, cost_model.predict(light_models["resnet50"]).latency_us)
+    for estimate in (known, new):
+        assert any("taken" in warning for warning in estimate.warnings)
+
+
 def test_measurements_can_be_left_out(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
     """To see what the regressor would say."""
     assert cost_model.predict(light_models["squeezenet"]).coverage["measured"] == 1

@@ -1,0 +1,158 @@
+"""The planner: for each way to cut a model the time that measuring takes, and the error to expect of its estimate."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+
+from costmodel.accuracy import (
+    ConstructionError,
+    construction_error,
+    expected_error,
+    half_width_of,
+    known_ratios,
+    noise_of,
+)
+from costmodel.composition import Cost, half_width
+from costmodel.decomposition import Decomposition
+from costmodel.duration import group_s
+from costmodel.features.bound import bound_us
+from costmodel.granularity import Option, candidates, is_whole
+from costmodel.graph import LayerGraph
+from costmodel.groups import read_bytes, swept_bytes
+from costmodel.measurement import Protocol
+from costmodel.serving.predictor import Predictor
+
+__all__ = ["Known", "Planner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The best that can be said of a model without measuring.
+
+    Attributes:
+        decomposition: The way to cut it.
+        construction: Half-width to expect of (sum of sequences) / (whole model) in log latency; None where the
+            calibration of the regressor says it.
+        reason: Why this and no other way, one sentence.
+    """
+
+    decomposition: Decomposition
+    construction: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What is known of a system, and what measuring more would bring.
+
+    Attributes:
+        predictor: Of the system; it says what is measured, and prices what is not.
+        protocol: How often is timed.
+    """
+
+    predictor: Predictor
+    protocol: Protocol = field(default_factory=Protocol)
+
+    @cached_property
+    def expected(self) -> ConstructionError:
+        """Error to expect of constructed latencies, by the models that are measured."""
+        store, system = self.predictor.store, self.predictor.system.name
+        models = store.models()
+        timings = store.timings(system, {model.whole for model in models})
+        ratios = known_ratios(models, store.latencies_us(system))
+        return construction_error(ratios, [noise_of(timing) for timing in timings.values()])
+
+    def error(self, cut: Decomposition) -> float:
+        """Expected |log(estimate / latency)| of a model with all sequences measured."""
+        return self.expected.whole if is_whole(cut) else self.expected.by_granularity[cut.granularity]
+
+    def options(self, model: str, graph: LayerGraph) -> list[Option]:
+        """What could be measured of a model; and the prediction of what is missing, if there is a regressor.
+
+        All sequences of a cut take turns as soon as one is missing, as they do in a bench. What other models lack too
+        is counted with each of them.
+
+        Args:
+            model: Its name.
+            graph: Its layers.
+        """
+        cuts = candidates(model, graph)
+        costs = self.predictor.costs(cuts[0].unique)
+        known = self._latencies_us(cuts)
+        layers_us = self._layers_us(cuts[0], costs)
+        footprint = sum(read_bytes(piece.sequence) for piece in cuts[0].pieces)
+        found = []
+        for cut in cuts:
+            complete = cut.unique.keys() <= known.keys()
+            seconds = 0.0 if complete else self._seconds(cut, known, layers_us, footprint)
+            found.append(Option(cut.granularity, self.error(cut), seconds))
+        regression = self.predictor.regression
+        if found[0].seconds and regression is not None:
+            calibration = regression.bundle.calibration
+            parts = replace(calibration.uncertainty, construction=0.0)
+            width = half_width([costs[piece.sequence.signature] for piece in cuts[0].pieces], parts)
+            error = math.hypot(expected_error(width, calibration.level), found[0].error)
+            found.append(Option(1, error, 0.0, measured=False))
+        return found
+
+    def best_known(
+        self, model: str, graph: LayerGraph, *, composition: str = "sequential", measured: bool = True
+    ) -> Known:
+        """The best that can be said of a model without measuring.
+
+        Of the ways to cut it of which all sequences are measured the one with the least expected error; the whole model
+        as one sequence is among them. Single layers where there is none, and for a critical path, made of these.
+
+        Args:
+            model: Its name.
+            graph: Its layers.
+            composition: As in `Predictor.estimate`.
+            measured: Whether measurements count.
+        """
+        cuts = candidates(model, graph)
+        if composition != "sequential":
+            return Known(cuts[0], None, "granularity 1 was taken: a critical path is one of single layers")
+        if not measured:
+            return Known(cuts[0], None, "granularity 1 was taken: all layers are to be predicted")
+        known = self._latencies_us(cuts)
+        complete = [cut for cut in cuts if cut.unique.keys() <= known.keys()]
+        if not complete:
+            return Known(cuts[0], None, "granularity 1 was taken: there is none at which all sequences are measured")
+        best = min(complete, key=lambda cut: (self.error(cut), -cut.granularity))
+        expected = f"{self.error(best):.1%} error is expected"
+        if is_whole(best):
+            return Known(best, 0.0, f"the model was taken as one sequence, which is measured: {expected}")
+        reason = f"granularity {best.granularity} was taken, all of its sequences are measured: {expected}"
+        return Known(best, half_width_of(self.error(best), self._level), reason)
+
+    @property
+    def _level(self) -> float:
+        regression = self.predictor.regression
+        return regression.bundle.calibration.level if regression else 0.9
+
+    def _latencies_us(self, cuts: Sequence[Decomposition]) -> dict[str, float]:
+        signatures = {signature for cut in cuts for signature in cut.unique}
+        return self.predictor.store.latencies_us(self.predictor.system.name, signatures)
+
+    def _layers_us(self, layers: Decomposition, costs: Mapping[str, Cost]) -> list[float]:
+        """Expected latency of each layer of a model: measured, predicted, or by its bound."""
+        unpriced = {s: sequence for s, sequence in layers.unique.items() if s not in costs}
+        prices = {s: bound_us(sequence, self.predictor.system) for s, sequence in unpriced.items()}
+        prices |= {signature: cost.latency_us for signature, cost in costs.items()}
+        return [prices[piece.sequence.signature] / len(piece.layers) for piece in layers.pieces for _ in piece.layers]
+
+    def _seconds(
+        self, cut: Decomposition, known: Mapping[str, float], layers_us: Sequence[float], footprint_bytes: int
+    ) -> float:
+        """About the time to measure a cut; a sequence that is not measured takes what its layers do."""
+        ends = list(accumulate(len(piece.layers) for piece in cut.pieces))
+        latencies_us = {
+            piece.sequence.signature: math.fsum(layers_us[end - len(piece.layers) : end])
+            for piece, end in zip(cut.pieces, ends, strict=True)
+        } | {signature: known[signature] for signature in cut.unique if signature in known}
+        loaded = sum(read_bytes(sequence) for sequence in cut.unique.values())
+        host = self.predictor.system.host
+        swept = 0 if is_whole(cut) else swept_bytes(footprint_bytes, loaded, host)
+        return group_s(list(latencies_us.values()), loaded, swept, self.protocol)
