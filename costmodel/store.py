@@ -1,7 +1,6 @@
 """The results store: systems, sequences, measurements and the models they came from."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 
@@ -11,42 +10,13 @@ from sqlalchemy.engine import Connection
 from costmodel import database
 from costmodel.database import Database
 from costmodel.decomposition import Decomposition
-from costmodel.errors import UnknownSystemError
+from costmodel.errors import StoreError, UnknownSystemError
 from costmodel.measurement import Measurement, Timing
+from costmodel.results import Added, Results, StoredModel, StoredPiece
 from costmodel.sequence import LayerSequence
 from costmodel.systems import System
 
 __all__ = ["Store", "StoredModel", "StoredPiece"]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPiece:
-    """One sequence at its place in a stored model; fields as in `costmodel.decomposition.Piece`."""
-
-    signature: str
-    layers: tuple[str, ...]
-    needs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredModel:
-    """A model of the corpus.
-
-    Attributes:
-        name: Of the model.
-        lowering: What made its graph of layers: runtime, version, level, vector width.
-        granularity: Of its decomposition.
-        family: Architecture lineage; never split across training and test.
-        whole: Signature of the model as one sequence.
-        pieces: Its decomposition.
-    """
-
-    name: str
-    lowering: str
-    granularity: int
-    family: str
-    whole: str
-    pieces: tuple[StoredPiece, ...]
 
 
 class Store:
@@ -130,19 +100,8 @@ class Store:
                     del key["granularity"]  # another model under that name: what was cut from the old one goes too
                 connection.execute(update(database.models).filter_by(**identity).values(values))
             connection.execute(database.pieces.delete().filter_by(**key))
-            rows = [
-                {
-                    "model": decomposition.model,
-                    "lowering": lowering,
-                    "granularity": decomposition.granularity,
-                    "position": position,
-                    "signature": piece.sequence.signature,
-                    "layers": list(piece.layers),
-                    "needs": list(piece.needs),
-                }
-                for position, piece in enumerate(decomposition.pieces)
-            ]
-            connection.execute(insert(database.pieces), rows)
+            pieces = [StoredPiece(p.sequence.signature, p.layers, p.needs) for p in decomposition.pieces]
+            _put_pieces(connection, decomposition.model, lowering, decomposition.granularity, pieces)
 
     def models(self) -> list[StoredModel]:
         """The models of the corpus: one entry for each lowering and granularity, by name."""
@@ -157,15 +116,9 @@ class Store:
             piece = StoredPiece(row.signature, tuple(row.layers), tuple(row.needs))
             grouped.setdefault((row.model, row.lowering, row.granularity), []).append(piece)
         return [
-            StoredModel(
-                name,
-                lowering,
-                granularity,
-                models[name, lowering].family,
-                models[name, lowering].whole,
-                tuple(of_model),
-            )
+            StoredModel(name, lowering, granularity, row.family, row.whole, tuple(of_model), row.digest)
             for (name, lowering, granularity), of_model in grouped.items()
+            for row in [models[name, lowering]]
         ]
 
     def put_samples(self, samples: Mapping[str, tuple[LayerSequence, LayerSequence]]) -> None:
@@ -197,29 +150,31 @@ class Store:
                 _put_sequences(connection, [sequence])
             _put_measurement(connection, system, measurement)
 
-    def put_measurements(
-        self, system: System, measured: Iterable[tuple[LayerSequence, Measurement]]
-    ) -> tuple[int, int]:
-        """Add what another machine measured, all or nothing; a record that is here already is left alone.
+    def put_results(self, results: Results) -> Added:
+        """Add what another machine measured, all or nothing; what is here already is left alone.
 
-        Returns:
-            How many were added, and how many were here already.
+        A measurement is here already if one of that signature, time and latency is. A model is if its name is, for
+        that lowering, and has the same layers: its family and digest stay, and only granularities are added.
+
+        Raises:
+            StoreError: The name of a model stands for other layers here.
         """
-        added = known = 0
-        records = list(measured)
+        system = results.system
+        new = 0
         with self._database.writing() as connection:
             database.add_if_new(connection, database.systems, {"name": system.name}, {"record": system.to_dict()})
-            _put_sequences(connection, (sequence for sequence, _ in records))
-            for _, measurement in records:
+            _put_sequences(connection, results.sequences.values())
+            models = frozenset(model.name for model in results.models if _added_model(connection, model))
+            for signature, origin in sorted(results.samples.items()):
+                database.add_if_new(connection, database.samples, {"signature": signature}, {"origin": origin})
+            for measurement in results.measurements:
                 same = select(database.measurements.c.id).filter_by(
                     system=system.name, signature=measurement.signature, measured_at=measurement.measured_at
                 )
-                if connection.scalar(same.filter_by(latency_us=measurement.latency_us)) is not None:
-                    known += 1
-                else:
+                if connection.scalar(same.filter_by(latency_us=measurement.latency_us)) is None:
                     _put_measurement(connection, system.name, measurement)
-                    added += 1
-        return added, known
+                    new += 1
+        return Added(new, len(results.measurements) - new, models)
 
     def latencies_us(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, float]:
         """Latency of every measured signature of a system, or of those asked for: the median of its measurements."""
@@ -277,6 +232,42 @@ def _put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -
         sequence = by_signature[signature]
         values = {"text": sequence.text, "layers": len(sequence.layers)}
         database.add_if_new(connection, database.sequences, {"signature": signature}, values)
+
+
+def _put_pieces(
+    connection: Connection, model: str, lowering: str, granularity: int, pieces: Iterable[StoredPiece]
+) -> None:
+    rows = [
+        {
+            "model": model,
+            "lowering": lowering,
+            "granularity": granularity,
+            "position": position,
+            "signature": piece.signature,
+            "layers": list(piece.layers),
+            "needs": list(piece.needs),
+        }
+        for position, piece in enumerate(pieces)
+    ]
+    connection.execute(insert(database.pieces), rows)
+
+
+def _added_model(connection: Connection, model: StoredModel) -> bool:
+    """Add a model, or one that is here at a granularity that is not; whether that was needed."""
+    identity = {"name": model.name, "lowering": model.lowering}
+    values = {"family": model.family, "digest": model.digest, "whole": model.whole}
+    if not database.add_if_new(connection, database.models, identity, values):
+        # The file may be another and the layers the same: what is measured of the one is true of the other.
+        if connection.scalar(select(database.models.c.whole).filter_by(**identity)) != model.whole:
+            raise StoreError(
+                f"the model {model.name} is here already and has other layers (both lowered by {model.lowering}), so "
+                "nothing was imported: import into a store of its own with --store"
+            )
+        cut = {"model": model.name, "lowering": model.lowering, "granularity": model.granularity}
+        if connection.scalar(select(func.count()).select_from(database.pieces).filter_by(**cut)):
+            return False
+    _put_pieces(connection, model.name, model.lowering, model.granularity, model.pieces)
+    return True
 
 
 def _put_measurement(connection: Connection, system: str, measurement: Measurement) -> None:

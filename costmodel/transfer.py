@@ -1,28 +1,33 @@
-"""Measurements as Parquet: how results travel between machines and into data sets.
+"""Results as Parquet: how they travel between machines and into data sets.
 
-One row for each measurement, complete in itself: the sequence, the raw times, the circumstances and the system.
-Which model a sequence came from is not in it. Format history (`FORMAT_VERSION`): 1, first format; 2, `overhead_us`,
-what of each time is the call.
+One file for one system, a row for each record. Usually these are measurements, complete in themselves: the sequence,
+the raw times, the circumstances. Which model a sequence came from is not in it, and whole models are not either. A
+file with models (`with_models`) has them too, with all that training, evaluation and reproduction need: names,
+families, decompositions, end-to-end measurements, and where samples came from; `costmodel.records` says how they are
+told apart.
+
+Format history (`FORMAT_VERSION`): 1, first format; 2, `overhead_us`, what of each time is the call. Who reads 2 and
+knows no models refuses a file with models, so those needed no number of their own.
 """
 
 import json
-import math
 import os
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from costmodel.errors import BrickError, MissingExtraError
-from costmodel.measurement import Measurement
-from costmodel.sequence import LayerSequence
+from costmodel.records import results_of, rows_of
+from costmodel.results import Added, Results
 from costmodel.store import Store
 from costmodel.systems import System, check_same, validate_name
 
-__all__ = ["FORMAT_VERSION", "export_measurements", "import_measurements"]
+__all__ = ["FORMAT_VERSION", "collect_results", "export_results", "import_results"]
 
 FORMAT_VERSION = 2
 _KEY = b"costmodel"
+# Of zstd: files are written once and kept for years; a second more makes them a quarter smaller.
+_COMPRESSION = 19
 
 
 def _parquet() -> tuple[Any, Any]:
@@ -34,10 +39,45 @@ def _parquet() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def export_measurements(store: Store, system_name: str, path: Path) -> int:
-    """Write the measured sequences of a system to a Parquet file, all of it or nothing; gives their number.
+def collect_results(store: Store, system_name: str, *, with_models: bool = False) -> Results:
+    """What a store knows of one system.
 
-    Whole models stay at home: what travels says nothing of them, and who imports it could not tell them from layers.
+    Without models, whole ones stay at home too: who imports them could not tell them from layers. With models, those
+    come along of which any sequence is measured on the system, and every sequence that they and their samples have.
+
+    Raises:
+        UnknownSystemError: Nothing is known under that name.
+    """
+    system = store.system(system_name)
+    measurements = tuple(store.measurements(system_name))
+    models = store.models()
+    if not with_models:
+        wholes = {model.whole for model in models if len(model.pieces) > 1}
+        measurements = tuple(m for m in measurements if m.signature not in wholes)
+        return Results(system, measurements, store.sequences(m.signature for m in measurements))
+    samples = store.samples()
+    wanted = {m.signature for m in measurements}
+    wanted |= {samples[signature] for signature in wanted & samples.keys()}
+    # Two names for one graph are one family to training: where the one goes, the other does.
+    wholes = {model.whole for model in models if not wanted.isdisjoint(model.signatures)}
+    models = [model for model in models if model.whole in wholes]
+    wanted = wanted.union(*(model.signatures for model in models))
+    samples = {signature: origin for signature, origin in samples.items() if not wanted.isdisjoint((signature, origin))}
+    wanted |= samples.keys() | samples.values()
+    return Results(system, measurements, store.sequences(wanted), tuple(models), samples)
+
+
+def export_results(store: Store, system_name: str, path: Path, *, with_models: bool = False) -> Results:
+    """Write what is known of a system to a Parquet file, all of it or nothing.
+
+    Args:
+        store: Where it is known.
+        system_name: Of the system.
+        path: The file, replaced if it is there.
+        with_models: As in `collect_results`.
+
+    Returns:
+        What was written.
 
     Raises:
         UnknownSystemError: Nothing is known under that name.
@@ -46,55 +86,38 @@ def export_measurements(store: Store, system_name: str, path: Path) -> int:
     pyarrow, parquet = _parquet()
     if not path.name:
         raise BrickError(f"{path} is a folder: give a file to write")
-    system = store.system(system_name)
-    wholes = {model.whole for model in store.models() if len(model.pieces) > 1}
-    measurements = [m for m in store.measurements(system_name) if m.signature not in wholes]
-    texts = {signature: s.text for signature, s in store.sequences(m.signature for m in measurements).items()}
-    table = pyarrow.table(
-        {
-            "signature": [m.signature for m in measurements],
-            "sequence": [texts[m.signature] for m in measurements],
-            "latency_us": [m.latency_us for m in measurements],
-            "rounds_us": pyarrow.array(
-                [m.rounds_us for m in measurements], type=pyarrow.list_(pyarrow.list_(pyarrow.float64()))
-            ),
-            "reference_us": pyarrow.array(
-                [m.reference_us for m in measurements], type=pyarrow.list_(pyarrow.float64())
-            ),
-            "overhead_us": [m.overhead_us for m in measurements],
-            "stable": [m.stable for m in measurements],
-            "data_dependent": [m.data_dependent for m in measurements],
-            "circumstances": [json.dumps(m.circumstances, sort_keys=True) for m in measurements],
-            "measured_at": [m.measured_at for m in measurements],
-        }
-    ).replace_schema_metadata({_KEY: json.dumps({"format": FORMAT_VERSION, "system": system.to_dict()})})
+    results = collect_results(store, system_name, with_models=with_models)
+    header = {_KEY: json.dumps({"format": FORMAT_VERSION, "system": results.system.to_dict()})}
+    schema = _schema(pyarrow, with_models).with_metadata(header)
+    table = pyarrow.Table.from_pylist(list(rows_of(results)), schema)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         try:
-            parquet.write_table(table, partial, compression="zstd")
+            parquet.write_table(table, partial, compression="zstd", compression_level=_COMPRESSION)
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise BrickError(f"{path} cannot be written ({error.strerror or error}): check its folder") from error
-    return len(measurements)
+    return results
 
 
-def import_measurements(store: Store, path: Path, system_name: str | None = None) -> tuple[str, int, int]:
-    """Add the measurements in a Parquet file to a store: all of them, or none if one is not sound.
+def import_results(store: Store, path: Path, system_name: str | None = None) -> tuple[Results, Added]:
+    """Add what is in a Parquet file to a store: all of it, or nothing if one record is not sound.
 
     Args:
-        store: Where they go.
-        path: What `export_measurements` wrote, on any machine.
-        system_name: Name to store them under; by default the one in the file.
+        store: Where it goes.
+        path: What `export_results` wrote, on any machine.
+        system_name: Name to store it under; by default the one in the file.
 
     Returns:
-        Name of the system, number of measurements added, number that were here already.
+        What is in the file, under that name, and what of it is new in the store.
 
     Raises:
-        BrickError: The file is not one of ours, is of a newer format, or a measurement in it is not sound.
+        BrickError: The file is not one of ours, is of another format, or a record in it is not sound.
         SystemNameError: The name has odd characters.
         SystemMismatchError: The name belongs to another machine here.
+        StoreError: The name of a model stands for other layers here.
     """
     pyarrow, parquet = _parquet()
     try:
@@ -121,41 +144,21 @@ def import_measurements(store: Store, path: Path, system_name: str | None = None
     known = store.systems().get(system.name)
     if known is not None and not system.asserted:
         check_same(known, system)
-    added, present = store.put_measurements(system, list(_rows(table, path)))
-    return system.name, added, present
+    results = results_of(table.to_pylist(), system, path)
+    return results, store.put_results(results)
 
 
-def _rows(table: Any, path: Path) -> Iterator[tuple[LayerSequence, Measurement]]:
-    for number, row in enumerate(table.to_pylist(), start=1):
-        try:
-            sequence = LayerSequence.from_text(row["sequence"])
-            measurement = _measurement(row)
-            times_us = [*measurement.times_us, *measurement.reference_us, row["latency_us"]]
-            sound = bool(measurement.times_us) and all(math.isfinite(t) and t > 0 for t in times_us)
-            sound = sound and math.isfinite(measurement.overhead_us) and measurement.overhead_us >= 0
-        except (LookupError, TypeError, ValueError) as error:
-            raise BrickError(f"{path}: row {number} is incomplete ({error}); nothing was imported") from error
-        if sequence.signature != measurement.signature:
-            raise BrickError(f"{path}: row {number} has a signature that is not its sequence's; nothing was imported")
-        if not sound:
-            raise BrickError(
-                f"{path}: row {number} has a time that is no positive number; nothing was imported, "
-                "measure it again and export anew"
-            )
-        yield sequence, measurement
-
-
-def _measurement(row: Mapping[str, Any]) -> Measurement:
-    absent = [name for name, value in row.items() if value is None]
-    if absent:
-        raise ValueError(f"no {', '.join(absent)}")
-    return Measurement(
-        signature=row["signature"],
-        rounds_us=tuple(tuple(times) for times in row["rounds_us"]),
-        reference_us=tuple(row["reference_us"]),
-        stable=bool(row["stable"]),
-        overhead_us=float(row["overhead_us"]),
-        data_dependent=bool(row["data_dependent"]),
-        circumstances=dict(json.loads(row["circumstances"])),
-        measured_at=str(row["measured_at"]),
-    )
+def _schema(pyarrow: Any, with_models: bool) -> Any:
+    text, time, times = pyarrow.string(), pyarrow.float64(), pyarrow.list_(pyarrow.float64())
+    columns = {
+        "signature": text, "sequence": text, "latency_us": time, "rounds_us": pyarrow.list_(times),
+        "reference_us": times, "overhead_us": time, "stable": pyarrow.bool_(), "data_dependent": pyarrow.bool_(),
+        "circumstances": text, "measured_at": text,
+    }  # fmt: skip
+    if with_models:
+        piece = {"signature": text, "layers": pyarrow.list_(text), "needs": pyarrow.list_(pyarrow.int32())}
+        columns = {
+            "record": text, **columns, "model": text, "family": text, "digest": text, "lowering": text,
+            "granularity": pyarrow.int64(), "pieces": pyarrow.list_(pyarrow.struct(piece.items())), "origin": text,
+        }  # fmt: skip
+    return pyarrow.schema(columns.items())

@@ -18,6 +18,7 @@ from costmodel.inference import infer_model
 from costmodel.measurement import Measurement, Protocol
 from costmodel.model import Model
 from costmodel.operators import since_version
+from costmodel.results import Results
 from costmodel.runtimes import RuntimeSettings
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.store import Store
@@ -33,6 +34,7 @@ __all__ = [
     "fake_bench",
     "fake_system",
     "measured",
+    "results",
 ]
 
 HOST = Host(
@@ -231,3 +233,9 @@ def measured(
         circumstances={"threads": 1, "before": {"load_1m": 0.5}},
         measured_at=at,
     )
+
+
+def results(system: System, records: Iterable[tuple[LayerSequence, Measurement]]) -> Results:
+    """What was measured on a system, of no models."""
+    records = list(records)
+    return Results(system, tuple(m for _, m in records), {sequence.signature: sequence for sequence, _ in records})

@@ -24,6 +24,7 @@ from costmodel.store import Store
 from costmodel.systems import System
 from costmodel.training.corpus import corpus_models
 from costmodel.training.train import train
+from tests.fakes import results
 
 # MLflow 3.17's own queries, as SQLAlchemy 2.1 sees them; for tests that record runs.
 MLFLOW_DEPRECATION = "The ``noload`` loader strategy"
@@ -124,7 +125,7 @@ def fill(store: Store, models: Iterable[Decomposed], *, system: System = SYSTEM,
         (s, replace(made_up_measurement(s.signature, 1.02 * made_up_us(s, system)), measured_at="2026-11-21"))
         for s in list(sequences.values())[:REPEATED]
     ]
-    store.put_measurements(system, measured)
+    store.put_results(results(system, measured))
 
 
 @cache

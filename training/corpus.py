@@ -11,7 +11,7 @@ from costmodel.errors import ModelReadError
 from costmodel.home import find_home
 from costmodel.training.corpora.registry import MADE, read_manifest, recipes_of
 
-__all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models"]
+__all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models", "corpus_names"]
 
 # The topologies that the onnx package carries, with the family of each: an architecture lineage, never split
 # across training and test.
@@ -84,6 +84,20 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
     if not files:
         raise ModelReadError(f"the folder {path} has no .onnx file in it: put the models there")
     return _named(path, files)
+
+
+def corpus_names(corpus: str) -> list[str]:
+    """Names of the models of a corpus, in order; a corpus that can be made need not be built.
+
+    Args:
+        corpus: As in `corpus_models`.
+
+    Raises:
+        ModelReadError: There is no such corpus, or no ONNX file is in it.
+    """
+    if corpus in MADE:
+        return sorted(recipe.name for recipe in recipes_of(corpus))
+    return [model.name for model in corpus_models(corpus)]
 
 
 def _made(corpus: str) -> list[CorpusModel]:

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,60 +26,139 @@ def reproduce(
     corpus: Annotated[
         list[str] | None, typer.Option(help="Corpora to take; by default dlbricks and modern.", show_default=False)
     ] = None,
-    threads: Annotated[str, typer.Option(help="Threads of the systems, such as 1,2.")] = "1,2",
-    level: Annotated[str, typer.Option(help="Optimisation levels of the systems, such as all,none.")] = "all",
+    threads: Annotated[
+        str | None,
+        typer.Option(
+            help="Threads of the systems, such as 1,2; by default 1,2 or, not measuring, any.", show_default=False
+        ),
+    ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            help="Optimisation levels of the systems, such as all,none; by default all or, not measuring, any.",
+            show_default=False,
+        ),
+    ] = None,
     granularity: Annotated[str, typer.Option("--granularity", "-G", help="Granularities, such as 1-10 or 1,2,4.")] = (
         "1-10"
     ),
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and summary.json.")] = Path("results"),
     measure: Annotated[
-        bool, typer.Option("--measure/--no-measure", help="Measure what is missing, or report on what is there.")
+        bool, typer.Option("--measure/--no-measure", help="Measure here what is missing, or report on what is stored.")
     ] = True,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--system",
+            metavar="NAME",
+            show_default=False,
+            help="With --no-measure, a system to report on, of whatever host; by default all that are stored.",
+        ),
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Draw a paper's figures, measured here; print its numbers.
 
-    Its models are measured end to end and in layers, in the same passes. Run it again to go on where it stopped.
+    Its models are measured end to end and in layers, in the same passes. Run it again to go on where it stopped. With
+    --no-measure it reports on what the store has, imported or measured; then no corpus has to be built.
     """
-    from costmodel.reproduction.collect import collect
     from costmodel.reproduction.figures import check_installed
     from costmodel.reproduction.report import summary_document, write_report
-    from costmodel.runtimes import LEVELS, lowering_key
-    from costmodel.training.corpus import corpus_models
+    from costmodel.runtimes import LEVELS
     from costmodel.units import parse_numbers
 
     if paper not in _PAPERS:
         raise typer.BadParameter(f"{paper!r} is not one of {', '.join(_PAPERS)}")
     try:
         granularities = parse_numbers(granularity)
-        systems = [(number, name) for name in level.split(",") for number in parse_numbers(threads)]
+        numbers = None if threads is None else parse_numbers(threads)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    if unknown := {name for _, name in systems} - set(LEVELS):
+    levels = None if level is None else level.split(",")
+    if unknown := {name for name in levels or () if name not in LEVELS}:
         raise typer.BadParameter(f"{', '.join(unknown)} is not one of {', '.join(LEVELS)}", param_hint="--level")
+    if measure and system:
+        raise typer.BadParameter("only this host can be measured: add --no-measure", param_hint="--system")
     check_installed()
-    corpora = {name: corpus_models(name) for name in corpus or ("dlbricks", "modern")}
+    corpora = list(dict.fromkeys(corpus or ("dlbricks", "modern")))
     results: list[CorpusResult] = []
-    for number, optimisation in systems:
-        for name in corpora:
-            if measure:
-                _in_a_process_of_its_own(store, name, number, optimisation, granularities)
-            context = Context(store, reads=not measure)
-            runtime, here = context.here(None, number, level=optimisation)
-            families = {model.name: model.family for model in corpora[name]}
-            found = collect(context.store, here.name, lowering_key(runtime, optimisation), name, families)
-            if found is None:
-                note(f"{here.name} has no model of {name} that is measured whole and in layers: leave out --no-measure")
-                continue
-            results.append(found)
-            write_report(out, results)
+    for result in (
+        _measured(store, corpora, numbers or [1, 2], levels or ["all"], granularities)
+        if measure
+        else _stored(store, corpora, system, numbers, levels)
+    ):
+        results.append(result)
+        write_report(out, results)
     if json:
         print_json(summary_document(results))
         return
     if results:
         _print(results)
         say(f"Figures, tables and summary.json are in {out}.")
+
+
+def _measured(
+    store: str | None,
+    corpora: Sequence[str],
+    threads: Sequence[int],
+    levels: Sequence[str],
+    granularities: Sequence[int],
+) -> "Iterator[CorpusResult]":
+    """What this host says of the corpora, as soon as it has measured one under one of its systems."""
+    from costmodel.reproduction.collect import collect
+    from costmodel.runtimes import lowering_key
+    from costmodel.training.corpus import corpus_models
+
+    names = {corpus: [model.name for model in corpus_models(corpus)] for corpus in corpora}  # before hours of measuring
+    for level in levels:
+        for number in threads:
+            for corpus in corpora:
+                _in_a_process_of_its_own(store, corpus, number, level, granularities)
+                context = Context(store)
+                runtime, here = context.here(None, number, level=level)
+                found = collect(context.store, here.name, lowering_key(runtime, level), corpus, names[corpus])
+                if found is None:
+                    note(f"{here.name} has no model of {corpus} that could be measured whole and in layers")
+                else:
+                    yield found
+
+
+def _stored(
+    store: str | None,
+    corpora: Sequence[str],
+    named: Sequence[str] | None,
+    threads: Sequence[int] | None,
+    levels: Sequence[str] | None,
+) -> "Iterator[CorpusResult]":
+    """What stored systems say of the corpora, wherever they were measured."""
+    from costmodel.reproduction.collect import collect
+    from costmodel.training.corpus import corpus_names
+
+    opened = Context(store, reads=True).store
+    names = {corpus: corpus_names(corpus) for corpus in corpora}
+    known = [opened.system(name) for name in dict.fromkeys(named)] if named else list(opened.systems().values())
+    systems = [
+        system
+        for system in sorted(known, key=lambda s: (s.settings.level != "all", s.settings.threads, s.name))
+        if (threads is None or system.settings.threads in threads)
+        and (levels is None or system.settings.level in levels)
+    ]
+    without: dict[str, list[str]] = {corpus: [] for corpus in corpora}
+    for system in systems:
+        for corpus in corpora:
+            found = collect(opened, system.name, None, corpus, names[corpus])
+            if found is None:
+                without[corpus].append(system.name)
+            else:
+                yield found
+    for corpus, missing in without.items():
+        if len(missing) == len(systems) or (named and missing):
+            where = ", ".join(missing) if named else ""
+            note(
+                f"no model of {corpus} is measured whole and in layers on {where or 'any system here'}: leave out "
+                "--no-measure, or import what `costmodel export --with-models` wrote elsewhere"
+            )
 
 
 def _in_a_process_of_its_own(

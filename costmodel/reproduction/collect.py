@@ -1,6 +1,6 @@
 """From a store to the results of the reproduction."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from costmodel.measurement import QUIET_QUANTILE, Protocol, Timing
@@ -11,19 +11,24 @@ from costmodel.store import Store
 __all__ = ["collect"]
 
 
-def collect(store: Store, system: str, lowering: str, corpus: str, families: Mapping[str, str]) -> CorpusResult | None:
+def collect(store: Store, system: str, lowering: str | None, corpus: str, names: Iterable[str]) -> CorpusResult | None:
     """What a system says of a corpus, or None where none of its models is measured.
 
     Args:
         store: Where the measurements are.
         system: Its name.
-        lowering: What `lowering_key` says of it.
+        lowering: What `lowering_key` says of it; None for the one of which most is measured, whatever host that was.
         corpus: Name of the corpus.
-        families: Family of each of its models.
+        names: Of its models.
     """
     timings = store.timings(system)
-    models = [model for model in store.models() if model.lowering == lowering]
-    found = constructions(models, timings, families)
+    of_corpus = set(names)
+    models = [model for model in store.models() if model.name in of_corpus and lowering in (None, model.lowering)]
+    by_lowering = (
+        constructions([model for model in models if model.lowering == key], timings, of_corpus)
+        for key in sorted({model.lowering for model in models})
+    )
+    found = max(by_lowering, key=len, default=[])
     if not found:
         return None
     layers = {signature for item in found if item.granularity == 1 for signature in item.signatures}
@@ -33,7 +38,7 @@ def collect(store: Store, system: str, lowering: str, corpus: str, families: Map
         found=found,
         summaries=summaries_of(found, timings),
         kinds={signature: sequence.kind for signature, sequence in store.sequences(layers).items()},
-        families=families,
+        families={model.name: model.family for model in models},
         circumstances=_circumstances(store, system, timings),
     )
 

@@ -24,10 +24,11 @@ from costmodel.errors import MissingExtraError, StoreError, UnknownSystemError
 from costmodel.graph import LayerGraph
 from costmodel.measurement import Measurement
 from costmodel.model import read_model
+from costmodel.results import Added
 from costmodel.runtimes import RuntimeSettings
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store, StoredPiece
-from tests.fakes import HOST, FakeRuntime, elementwise, fake_system, measured
+from tests.fakes import HOST, FakeRuntime, elementwise, fake_system, measured, results
 
 POSTGRES = os.environ.get("COSTMODEL_TEST_POSTGRES")
 ONE, OTHER = elementwise(1, 3), elementwise(1, 4)
@@ -132,7 +133,7 @@ class TestRoundTrips:
         assert len(found) == 24
 
     def test_models(self, store: Store, graph: LayerGraph) -> None:
-        """Name, lowering, granularity, family, whole and pieces; a second granularity is a second entry."""
+        """Name, lowering, granularity, family, digest, whole and pieces; a second granularity is a second entry."""
         one, two = decompose("m", graph, 1), decompose("m", graph, 2)
         put(store, two, graph)
         put(store, one, graph)
@@ -140,7 +141,8 @@ class TestRoundTrips:
         found = store.models()
         assert [(m.name, m.granularity) for m in found] == [("a", 1), ("m", 1), ("m", 2)]
         for stored, decomposition in zip(found[1:], (one, two), strict=True):
-            assert (stored.family, stored.lowering, stored.whole) == ("tiny", "ort-1", whole_model(graph).signature)
+            assert (stored.family, stored.digest, stored.lowering) == ("tiny", "d", "ort-1")
+            assert stored.whole == whole_model(graph).signature
             assert stored.pieces == tuple(
                 StoredPiece(p.sequence.signature, p.layers, p.needs) for p in decomposition.pieces
             )
@@ -254,22 +256,22 @@ class TestMeasurements:
         """A record that is here already is known by its time of measurement and its latency."""
         records = [(ONE, measured(ONE, [5.0])), (ONE, measured(ONE, [6.0])), (OTHER, measured(OTHER, [5.0]))]
         system = fake_system("far-1")
-        assert store.put_measurements(system, records[:2]) == (2, 0)
-        assert store.put_measurements(system, iter(records)) == (1, 2)
-        assert store.put_measurements(system, records) == (0, 3)
+        assert store.put_results(results(system, records[:2])) == Added(2, 0)
+        assert store.put_results(results(system, records)) == Added(1, 2)
+        assert store.put_results(results(system, records)) == Added(0, 3)
         assert store.system("far-1") == system
         assert [m.latency_us for m in store.measurements("far-1", [ONE.signature])] == [5.0, 6.0]
 
     def test_what_is_known_of_a_system_stays(self, store: Store) -> None:
         """Results that come in do not change what the system can do."""
-        store.put_measurements(fake_system(capabilities={"layer_us": 9.0}), [(ONE, measured(ONE))])
+        store.put_results(results(fake_system(capabilities={"layer_us": 9.0}), [(ONE, measured(ONE))]))
         assert store.system("fake-1").capabilities == {}
 
     def test_a_batch_is_all_or_nothing(self, store: Store) -> None:
         """A record that cannot be stored keeps the others out, and its system."""
         bad = replace(measured(OTHER), measured_at=None)  # type: ignore[arg-type]
         with pytest.raises(StoreError):
-            store.put_measurements(fake_system("far-1"), [(ONE, measured(ONE)), (OTHER, bad)])
+            store.put_results(results(fake_system("far-1"), [(ONE, measured(ONE)), (OTHER, bad)]))
         assert "far-1" not in store.systems()
         assert store.sequences() == {}
 

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from costmodel.errors import BrickError, MissingExtraError, SystemMismatchError, SystemNameError, UnknownSystemError
 from costmodel.measurement import Measurement
 from costmodel.store import Store
-from costmodel.transfer import FORMAT_VERSION, export_measurements, import_measurements
+from costmodel.transfer import FORMAT_VERSION, export_results, import_results
 from tests.fakes import HOST, elementwise, fake_system, measured
 
 SEQUENCES = [elementwise(1, size) for size in range(1, 4)]
@@ -59,7 +59,7 @@ def store(new_store: Stores) -> Store:
 def file(store: Store, tmp_path: Path) -> Path:
     """What that store exports."""
     path = tmp_path / "results.parquet"
-    export_measurements(store, "fake-1", path)
+    export_results(store, "fake-1", path)
     return path
 
 
@@ -75,6 +75,12 @@ def rewrite(path: Path, change: Callable[[Rows], object] | None = None, header: 
     parquet.write_table(pyarrow.Table.from_pylist(rows).replace_schema_metadata(metadata), path)
 
 
+def brought(store: Store, path: Path, name: str | None = None) -> tuple[str, int, int]:
+    """What importing a file did: name of the system, measurements that are new, and those that were here already."""
+    results, added = import_results(store, path, name)
+    return results.system.name, added.measurements, added.known
+
+
 def header_of(path: Path) -> dict[str, Any]:
     """What a file says of itself."""
     found: dict[str, Any] = json.loads(parquet.read_table(path).schema.metadata[b"costmodel"])
@@ -87,7 +93,7 @@ class TestThereAndBack:
     def test_a_system_arrives_whole(self, store: Store, file: Path, new_store: Stores) -> None:
         """Its facts, its sequences and its measurements, repeats in their order."""
         other = new_store()
-        assert import_measurements(other, file) == ("fake-1", 4, 0)
+        assert brought(other, file) == ("fake-1", 4, 0)
         assert other.systems() == store.systems()
         assert list(other.measurements("fake-1")) == list(store.measurements("fake-1"))
         assert {s: q.text for s, q in other.sequences().items()} == {s: q.text for s, q in store.sequences().items()}
@@ -105,33 +111,33 @@ class TestThereAndBack:
             at = f"2026-01-01T00:00:{number:02d}.000+00:00"
             measurement = measured(SEQUENCES[which], *times, at=at, stable=stable, overhead_us=overhead_us)
             here.put_measurement("fake-1", measurement, SEQUENCES[which])
-        assert export_measurements(here, "fake-1", tmp_path / "out.parquet") == len(records)
-        assert import_measurements(there, tmp_path / "out.parquet") == ("fake-1", len(records), 0)
+        assert len(export_results(here, "fake-1", tmp_path / "out.parquet").measurements) == len(records)
+        assert brought(there, tmp_path / "out.parquet") == ("fake-1", len(records), 0)
         assert list(there.measurements("fake-1")) == list(here.measurements("fake-1"))
-        export_measurements(there, "fake-1", tmp_path / "again.parquet")
+        export_results(there, "fake-1", tmp_path / "again.parquet")
         assert parquet.read_table(tmp_path / "again.parquet").equals(parquet.read_table(tmp_path / "out.parquet"))
 
     def test_importing_twice_adds_nothing(self, store: Store, file: Path, new_store: Stores) -> None:
         """Not into another store, and not into the one that it came from."""
         other = new_store()
-        import_measurements(other, file)
-        assert import_measurements(other, file) == ("fake-1", 0, 4)
-        assert import_measurements(store, file) == ("fake-1", 0, 4)
+        import_results(other, file)
+        assert brought(other, file) == ("fake-1", 0, 4)
+        assert brought(store, file) == ("fake-1", 0, 4)
         assert len(list(other.measurements("fake-1"))) == len(list(store.measurements("fake-1"))) == 4
 
     def test_what_is_new_in_a_later_export_is_added(self, store: Store, file: Path, new_store: Stores) -> None:
         """A machine that goes on measuring sends its results again."""
         other = new_store()
-        import_measurements(other, file)
+        import_results(other, file)
         more = elementwise(9, 9)
         store.put_measurement("fake-1", measured(more), more)
-        export_measurements(store, "fake-1", file)
-        assert import_measurements(other, file) == ("fake-1", 1, 4)
+        export_results(store, "fake-1", file)
+        assert brought(other, file) == ("fake-1", 1, 4)
 
     def test_another_name_may_be_given(self, file: Path, new_store: Stores) -> None:
         """The one who imports says what the machine is called here."""
         other = new_store()
-        assert import_measurements(other, file, "c5.xlarge") == ("c5.xlarge", 4, 0)
+        assert brought(other, file, "c5.xlarge") == ("c5.xlarge", 4, 0)
         assert list(other.systems()) == ["c5.xlarge"]
         assert other.system("c5.xlarge").capabilities == {"layer_us": 1.5}
 
@@ -139,8 +145,8 @@ class TestThereAndBack:
         """Nothing measured is no error."""
         here, there = new_store(), new_store()
         here.put_system(fake_system())
-        assert export_measurements(here, "fake-1", tmp_path / "none.parquet") == 0
-        assert import_measurements(there, tmp_path / "none.parquet") == ("fake-1", 0, 0)
+        assert export_results(here, "fake-1", tmp_path / "none.parquet").measurements == ()
+        assert brought(there, tmp_path / "none.parquet") == ("fake-1", 0, 0)
         assert there.systems() == here.systems()
 
     def test_the_file_does_not_say_which_models_were_measured(self, file: Path) -> None:
@@ -158,7 +164,7 @@ class TestExporting:
     def test_a_system_that_nobody_knows_is_not_exported(self, store: Store, tmp_path: Path) -> None:
         """No file is made for it."""
         with pytest.raises(UnknownSystemError, match="fake-2"):
-            export_measurements(store, "fake-2", tmp_path / "x.parquet")
+            export_results(store, "fake-2", tmp_path / "x.parquet")
         assert not (tmp_path / "x.parquet").exists()
 
     @pytest.mark.parametrize("where", ["absent/x.parquet", "folder", "file/x.parquet"])
@@ -168,13 +174,13 @@ class TestExporting:
         (tmp_path / "file").touch()
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(BrickError, match=re.escape(str(tmp_path / where)) + " cannot be written"):
-            export_measurements(store, "fake-1", tmp_path / where)
+            export_results(store, "fake-1", tmp_path / where)
         assert sorted(tmp_path.rglob("*")) == before
 
     def test_the_folder_at_hand_is_no_file(self, store: Store) -> None:
         """`costmodel export .` is a slip of the hand, not a crash."""
         with pytest.raises(BrickError, match="give a file"):
-            export_measurements(store, "fake-1", Path())
+            export_results(store, "fake-1", Path())
 
     def test_a_failed_export_leaves_the_older_file(
         self, store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
@@ -188,7 +194,7 @@ class TestExporting:
 
         monkeypatch.setattr(parquet, "write_table", full)
         with pytest.raises(BrickError, match="No space left on device"):
-            export_measurements(store, "fake-1", file)
+            export_results(store, "fake-1", file)
         assert file.read_bytes() == before
         assert not list(file.parent.glob(".*"))
 
@@ -196,9 +202,9 @@ class TestExporting:
         """Without it the error has the line that installs it."""
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         with pytest.raises(MissingExtraError, match=re.escape("costmodel[parquet]")):
-            export_measurements(store, "fake-1", tmp_path / "x.parquet")
+            export_results(store, "fake-1", tmp_path / "x.parquet")
         with pytest.raises(MissingExtraError, match=re.escape("costmodel[parquet]")):
-            import_measurements(store, tmp_path / "x.parquet")
+            import_results(store, tmp_path / "x.parquet")
 
 
 class TestUnsound:
@@ -221,13 +227,13 @@ class TestUnsound:
         rewrite(file, lambda rows: rows[2].update(overhead_us=value))
         self.refused(new_store(), file, "row 3 has .*nothing was imported")
         rewrite(file, lambda rows: rows[2].update(overhead_us=0.0))
-        assert import_measurements(new_store(), file) == ("fake-1", 4, 0)
+        assert brought(new_store(), file) == ("fake-1", 4, 0)
 
     @staticmethod
     def refused(store: Store, file: Path, pattern: str) -> None:
         """The import raises, and the store is as it was."""
         with pytest.raises(BrickError, match=pattern):
-            import_measurements(store, file)
+            import_results(store, file)
         assert (store.systems(), store.sequences()) == ({}, {})
 
     @pytest.mark.parametrize("times", [[], [[]], [[], []]])
@@ -292,30 +298,30 @@ class TestNotOurs:
         """Empty, truncated, or something else."""
         (tmp_path / "x.parquet").write_bytes(content)
         with pytest.raises(BrickError, match="not a file of costmodel measurements"):
-            import_measurements(store, tmp_path / "x.parquet")
+            import_results(store, tmp_path / "x.parquet")
 
     def test_a_truncated_file(self, store: Store, file: Path) -> None:
         """A copy that was cut short."""
         file.write_bytes(file.read_bytes()[:-100])
         with pytest.raises(BrickError, match="not a file of costmodel measurements"):
-            import_measurements(store, file)
+            import_results(store, file)
 
     def test_the_parquet_of_somebody_else(self, store: Store, tmp_path: Path) -> None:
         """Songs are no measurements."""
         parquet.write_table(pyarrow.table({"title": ["a", "b"]}), tmp_path / "songs.parquet")
         with pytest.raises(BrickError, match="not a file of costmodel measurements"):
-            import_measurements(store, tmp_path / "songs.parquet")
+            import_results(store, tmp_path / "songs.parquet")
 
     def test_a_folder(self, store: Store, tmp_path: Path) -> None:
         """A folder is not a file."""
         (tmp_path / "folder").mkdir()
         with pytest.raises(BrickError):
-            import_measurements(store, tmp_path / "folder")
+            import_results(store, tmp_path / "folder")
 
     def test_a_file_that_is_not_there(self, store: Store, tmp_path: Path) -> None:
         """The path is named."""
         with pytest.raises(BrickError, match=r"absent\.parquet does not exist"):
-            import_measurements(store, tmp_path / "absent.parquet")
+            import_results(store, tmp_path / "absent.parquet")
 
     def test_a_file_of_a_newer_format(self, new_store: Stores, file: Path) -> None:
         """Upgrade costmodel."""
@@ -346,13 +352,13 @@ class TestNotOurs:
         """Neither the file nor the user can give one: names become file names."""
         store = new_store()
         with pytest.raises(SystemNameError):
-            import_measurements(store, file, name)
+            import_results(store, file, name)
         header = header_of(file)
         rewrite(file, header={**header, "system": {**header["system"], "name": name}})
         with pytest.raises(SystemNameError):
-            import_measurements(store, file)
+            import_results(store, file)
         assert store.systems() == {}
-        assert import_measurements(store, file, "good-1") == ("good-1", 4, 0)
+        assert brought(store, file, "good-1") == ("good-1", 4, 0)
 
     def test_a_name_that_belongs_to_another_machine_here(self, file: Path, new_store: Stores) -> None:
         """Measurements of two machines do not mix, unless somebody vouched for it."""
@@ -360,11 +366,11 @@ class TestNotOurs:
         here = fake_system(host=replace(HOST, model_name="Imaginary 2"))
         store.put_system(here)
         with pytest.raises(SystemMismatchError, match="Imaginary"):
-            import_measurements(store, file)
+            import_results(store, file)
         assert store.latencies_us("fake-1") == {}
         header = header_of(file)
         rewrite(file, header={**header, "system": {**header["system"], "asserted": True}})
-        assert import_measurements(store, file) == ("fake-1", 4, 0)
+        assert brought(store, file) == ("fake-1", 4, 0)
         assert store.system("fake-1") == here
 
 
@@ -372,6 +378,6 @@ def test_an_imported_measurement_is_a_measurement(file: Path, new_store: Stores)
     """Its latency is computed from its raw times, as anywhere, not taken from the file."""
     store = new_store()
     rewrite(file, lambda rows: rows[0].update(latency_us=5.0))
-    import_measurements(store, file)
+    import_results(store, file)
     found: Measurement = next(store.measurements("fake-1"))
     assert store.latencies_us("fake-1")[found.signature] == found.latency_us != 5.0

@@ -12,6 +12,7 @@ from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
 from costmodel.estimate import PredictorId
 from costmodel.graph import Layer, LayerGraph, TensorType
 from costmodel.home import Home
+from costmodel.results import Results
 from costmodel.sampling import sample_around
 from costmodel.serving.predictor import Predictor, Regression
 from costmodel.store import Store
@@ -216,7 +217,7 @@ def test_a_machine_that_saw_bricks_only_has_jitter_too(tmp_path: Path, trained: 
     wholes = {model.whole for model in store.models()}
     measured = [m for m in store.measurements(SYSTEM.name, repeats=False) if m.signature not in wholes]
     sequences = store.sequences(m.signature for m in measured)
-    store.put_measurements(elsewhere, [(sequences[m.signature], m) for m in measured])
+    store.put_results(Results(elsewhere, tuple(measured), sequences))
     estimate = Predictor.load(store, tmp_path, "elsewhere").estimate(models["light_squeezenet"].decomposition)
     assert estimate.quantiles_us["p50"] == pytest.approx(estimate.latency_us)
 

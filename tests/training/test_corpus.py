@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from costmodel.errors import ModelReadError
-from costmodel.training.corpus import CORPORA, HELD_BACK, corpus_models
+from costmodel.training.corpus import CORPORA, HELD_BACK, corpus_models, corpus_names
 
 
 def _touch(folder: Path, *names: str) -> Path:
@@ -92,3 +92,14 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     """The message names the folder and says what to put there."""
     with pytest.raises(ModelReadError, match=rf"{tmp_path.name} has no \.onnx file in it: put the models there"):
         corpus_models(_touch(tmp_path, "notes.txt"))
+
+
+def test_names_are_known_without_the_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a corpus that can be made and is not; of others they are those of their models."""
+    monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path))
+    names = corpus_names("dlbricks")
+    assert len(set(names)) == 50
+    assert names == sorted(names)
+    assert corpus_names("light") == [model.name for model in corpus_models("light")]
+    with pytest.raises(ModelReadError, match="neither a corpus"):
+        corpus_names("no-such")

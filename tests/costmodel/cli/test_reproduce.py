@@ -13,7 +13,7 @@ from costmodel.runtimes import RuntimeSettings, get_runtime
 from costmodel.store import Store
 from costmodel.systems import this_system
 from tests.shell import Run
-from tests.synthetic import MEASURED, SYSTEM, corpus, fill
+from tests.synthetic import MEASURED, SYSTEM, copied, corpus, fill
 
 ONE = ("reproduce", "dlbricks", "--corpus", "light", "--threads", "1")
 REPORT = (*ONE, "--no-measure", "--out")
@@ -65,12 +65,13 @@ def test_people_read_our_numbers_below_the_papers(
     assert last == f"Figures, tables and summary.json are in {tmp_path / 'results'}."
 
 
-def test_nothing_measured_is_said(run: Run, here: str, tmp_path: Path) -> None:
-    """For each system and corpus, with what to do; no folder is made, and a program gets a document all the same."""
+def test_nothing_measured_is_said(run: Run, tmp_path: Path) -> None:
+    """For each corpus, with what to do; no folder is made, and a program gets a document all the same."""
     done = run(tmp_path / "new", *REPORT, tmp_path / "results")
     assert (done.code, done.out) == (0, "")
     assert done.err == (
-        f"note: {here} has no model of light that is measured whole and in layers: leave out --no-measure\n"
+        "note: no model of light is measured whole and in layers on any system here: leave out --no-measure, or import "
+        "what `costmodel export --with-models` wrote elsewhere\n"
     )
     assert not (tmp_path / "results").exists()
     assert run(tmp_path / "new", *REPORT, tmp_path / "results", "--json").document["results"] == []
@@ -79,6 +80,32 @@ def test_nothing_measured_is_said(run: Run, here: str, tmp_path: Path) -> None:
 def test_a_corpus_that_is_not_built_is_a_sentence(run: Run, tmp_path: Path) -> None:
     """Before anything is measured."""
     assert "run `costmodel corpus build dlbricks`" in run(tmp_path, "reproduce", "dlbricks").sentence
+
+
+def test_every_stored_system_is_reported_unless_some_are_named(
+    run: Run, measured: Home, here: str, tmp_path: Path
+) -> None:
+    """In the order of their threads, whatever host they are; --threads, --level and --system choose among them."""
+    home = copied(measured, tmp_path / "home")
+    store = Store(home.store_url)
+    models = [corpus(measured.cache)[name] for name in MEASURED[:2]]
+    for name, threads, level in (("far-4t", 4, "all"), ("far-2t", 2, "all"), ("far-1t-none", 1, "none")):
+        settings = RuntimeSettings(threads, level)
+        fill(store, models, system=replace(SYSTEM, name=name, settings=settings), samples=0)
+    store.close()
+    report = ("reproduce", "dlbricks", "--corpus", "light", "--no-measure", "--json", "--out", tmp_path / "results")
+
+    def systems(*options: object) -> list[str]:
+        results = run(home, *report, *options).document["results"]
+        return [result["system"] for result in results]
+
+    assert systems() == [here, "far-2t", "far-4t", "far-1t-none"]
+    assert systems("--level", "all", "--threads", "2-4") == ["far-2t", "far-4t"]
+    assert systems("--system", "far-1t-none", "--system", "far-4t") == ["far-4t", "far-1t-none"]
+    far = run(home, *report, "--system", "far-2t").document["results"][0]
+    assert [(s["granularity"], s["models"]) for s in far["granularities"]] == [(1, 2)]
+    done = run(home, *report, "--system", "far-2t", "--corpus", "dlbricks")
+    assert "no model of dlbricks is measured whole and in layers on far-2t: " in done.err
 
 
 def test_a_store_that_is_not_there_is_not_made(run: Run, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
         ["reproduce", "dlbricks", "--threads", "one"],
         ["reproduce", "dlbricks", "-G", "4-2"],
         ["reproduce", "dlbricks", "--level", "all,extreme"],
+        ["reproduce", "dlbricks", "--system", "c5.xlarge"],
     ],
     ids=" ".join,
 )
@@ -101,6 +102,7 @@ def test_wrong_usage_says_what_is_right(run: Run, tmp_path: Path) -> None:
         (["reproduce", "resnets"], "dlbricks"),
         (["reproduce", "dlbricks", "--threads", "0"], "1-4 or 1,2,8"),
         (["reproduce", "dlbricks", "--level", "extreme"], "none, basic, extended, all"),
+        (["reproduce", "dlbricks", "--system", "c5.xlarge"], "--no-measure"),
     ):
         assert hint in run(tmp_path, *arguments).err
 

@@ -50,3 +50,15 @@ def test_another_lowering_is_another_result(store: Store, layer_graphs: Graphs) 
     assert [(c.model, c.granularity) for c in other.found] == [("deep", 1)]
     signatures = {whole_model(layer_graphs["deep"]).signature, *decompose("deep", layer_graphs["deep"]).unique}
     assert set(other.kinds) <= signatures
+
+
+def test_a_system_of_another_host_was_lowered_there(store: Store, layer_graphs: Graphs) -> None:
+    """Where nobody says how, that lowering counts of which most is measured; families are those in the store."""
+    expected = collect(store, "fake-1", LOWERING, "tiny", FAMILIES)
+    for other in ("a", "z"):
+        put(store, "deep", layer_graphs["deep"], lowering=other)
+    found = collect(store, "fake-1", None, "tiny", ["wide", "deep", "unknown"])
+    assert found == expected
+    assert found is not None
+    assert found.families == FAMILIES
+    assert collect(store, "fake-1", None, "tiny", ["unknown"]) is None

@@ -1,0 +1,95 @@
+"""`costmodel export` and `costmodel import`, and what can be done where models were imported."""
+
+from pathlib import Path
+
+import pytest
+
+from costmodel.home import Home
+from costmodel.store import Store
+from tests.shell import Run
+from tests.synthetic import MEASURED, SYSTEM
+
+NAMED = ("--system", SYSTEM.name)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home where nothing is yet; what the first test of this file imports, the others use."""
+    return Home(tmp_path_factory.mktemp("transfer") / "elsewhere")
+
+
+@pytest.fixture
+def imported(run: Run, ready: Home, elsewhere: Home, tmp_path: Path) -> Home:
+    """That home, once it has what the home that measured exports."""
+    if not elsewhere.root.exists():
+        path = tmp_path / "results.parquet"
+        document = run(ready, "export", path, *NAMED, "--with-models", "--json").document
+        count = len(list(Store(ready.store_url).measurements(SYSTEM.name)))
+        assert document == {"system": SYSTEM.name, "path": str(path), "measurements": count, "models": len(MEASURED)}
+        first = run(elsewhere, "import", path, "--json").document
+        models = {"added": len(MEASURED), "known": 0}
+        assert first == {"system": SYSTEM.name, "added": count, "known": 0, "models": models}
+        again = run(elsewhere, "import", path, "--json").document
+        models = {"added": 0, "known": len(MEASURED)}
+        assert again == {"system": SYSTEM.name, "added": 0, "known": count, "models": models}
+    return elsewhere
+
+
+def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> None:
+    """A line each; of models only where there are any."""
+    path = tmp_path / "results.parquet"
+    exported = run(ready, "export", path, *NAMED, "--with-models").out
+    assert exported.endswith(f" measurements of {SYSTEM.name} and its {len(MEASURED)} models in {path}\n")
+    home = tmp_path / "new"
+    assert run(home, "import", path).out.endswith(" were here already; 6 models added, 0 were here already\n")
+    assert "models" not in run(ready, "export", path, *NAMED).out
+    assert run(home, "import", path).out.startswith(f"{SYSTEM.name}: 0 measurements added, ")
+    assert "models" not in run(tmp_path / "newer", "import", path).out
+
+
+def test_evaluation_elsewhere_sees_the_same(run: Run, ready: Home, imported: Home) -> None:
+    """The held-out errors of every predictor, to the last digit."""
+    there = run(imported, "evaluate", *NAMED, "--seeds", "1", "--json").document
+    assert there == run(ready, "evaluate", *NAMED, "--seeds", "1", "--json").document
+
+
+def test_training_elsewhere_needs_nothing_else(run: Run, imported: Home) -> None:
+    """And what is trained there answers there."""
+    document = run(imported, "train", *NAMED, "--seeds", "1", "--no-tracking", "--json").document
+    predicted = run(imported, "predict", "light_resnet50", *NAMED, "--json").document
+    assert predicted["predictor"]["version"] == document["predictor"]["version"]
+
+
+def test_the_reproduction_elsewhere_needs_no_corpus(run: Run, ready: Home, imported: Home, tmp_path: Path) -> None:
+    """What the store knows is reported, on a host that is none of its systems."""
+    report = ("reproduce", "dlbricks", "--corpus", "light", "--no-measure", "--json", "--out")
+    there = run(imported, *report, tmp_path / "there").document
+    (result,) = there["results"]
+    assert (result["system"], result["granularities"][0]["models"]) == (SYSTEM.name, len(MEASURED))
+    assert there == run(ready, *report, tmp_path / "here").document
+    assert (tmp_path / "there" / "light" / f"figure03-{SYSTEM.name}.svg").exists()
+
+
+def test_a_corpus_that_is_not_built_can_be_reported_on(run: Run, imported: Home, tmp_path: Path) -> None:
+    """Its recipes say what is in it; here none of it is measured, and that is said."""
+    done = run(imported, "reproduce", "dlbricks", "--no-measure", "--out", tmp_path / "results")
+    assert (done.code, done.out) == (0, "")
+    assert [line.split(" is measured ")[0] for line in done.err.splitlines()] == [
+        "note: no model of dlbricks", "note: no model of modern",
+    ]  # fmt: skip
+
+
+def test_a_system_that_nobody_knows_is_a_sentence(run: Run, imported: Home, tmp_path: Path) -> None:
+    """To be exported or reported on."""
+    unknown = ("--system", "nobody")
+    said = "nothing is measured for the system nobody"
+    assert said in run(imported, "export", tmp_path / "x.parquet", *unknown, "--with-models").sentence
+    assert said in run(imported, "reproduce", "dlbricks", "--no-measure", *unknown, "--out", tmp_path / "r").sentence
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_what_is_no_file_of_results_is_a_sentence(run: Run, tmp_path: Path) -> None:
+    """Cut short, say; nothing is imported."""
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    assert "is not a file of costmodel measurements" in run(tmp_path, "import", tmp_path / "x.parquet").sentence
+    assert run(tmp_path, "systems", "--json").document["systems"] == []

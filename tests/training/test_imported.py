@@ -1,0 +1,28 @@
+"""A data set that was measured elsewhere is the data set."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from costmodel.store import Store
+from costmodel.training.dataset import Dataset, load_dataset
+from costmodel.transfer import export_results, import_results
+from tests.synthetic import SYSTEM
+
+
+def test_an_imported_data_set_is_the_same(store: Store, dataset: Dataset, tmp_path: Path) -> None:
+    """Rows, families, samples, models, repeats, fingerprint: all that training and evaluation see."""
+    export_results(store, SYSTEM.name, tmp_path / "results.parquet", with_models=True)
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}")
+    import_results(other, tmp_path / "results.parquet")
+    there = load_dataset(other, SYSTEM.name)
+    assert there.fingerprint == dataset.fingerprint
+    for field in fields(Dataset):
+        if field.name != "models":
+            assert np.array_equal(getattr(there, field.name), getattr(dataset, field.name)), field.name
+    assert len(there.models) == len(dataset.models) > 0
+    for one, two in zip(there.models, dataset.models, strict=True):
+        assert (one.name, one.family, one.latency_us) == (two.name, two.family, two.latency_us)
+        assert np.array_equal(one.rows, two.rows)
+    other.close()
