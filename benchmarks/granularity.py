@@ -112,7 +112,7 @@ def seconds_of(world: World, signatures: Iterable[str], latencies_us: Mapping[st
     """About the time that these take in turn, as the planner estimates it."""
     unique = list(dict.fromkeys(signatures))
     loaded = sum(world.weights[signature] for signature in unique)
-    swept = swept_bytes(footprint, loaded, world.system.host) if len(unique) > 1 else 0
+    swept = swept_bytes(footprint, loaded, world.system.host)
     return group_s([latencies_us[signature] for signature in unique], loaded, swept, Protocol())
 
 

@@ -1,5 +1,6 @@
 """Benchmarking within a budget: which sequences of which model, chosen by what is to be expected of them."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,15 +127,26 @@ def bench_plan(
 ) -> BenchReport:
     """Measure what is planned, and nothing else.
 
+    Each model has the time that was planned for it and what those before it left over: where times agree slowly, its
+    passes end then, and not at the expense of the models behind it.
+
     Args:
         store: Where results go.
         system: This host, under its name.
         runtime: What runs the networks.
-        plan: As `plan_bench` gave it; where it takes longer than was to be expected, its budget ends it.
+        plan: As `plan_bench` gave it.
         progress: Gives what to tell about the stage of that name.
     """
-    groups = [planned.group for planned in plan.models if planned.group is not None]
+    tell = progress("measuring") if progress is not None else lambda done, total, what: None
+    groups = [(m.group, m.option.seconds) for m in plan.models if m.group is not None and m.option is not None]
+    spare_s = plan.budget_s - math.fsum(seconds for _, seconds in groups)
+    report = BenchReport()
     with Bench(store, system, runtime) as bench:
-        report = bench.run(groups, budget_s=plan.budget_s, progress=progress("measuring") if progress else None)
+        for done, (group, seconds) in enumerate(groups):
+            tell(done, len(groups), group.label)
+            of_group = bench.run([group], budget_s=max(0.0, seconds + spare_s))
+            spare_s += seconds - of_group.seconds
+            report += of_group
+    tell(len(groups), len(groups), "")
     report.failed = {**plan.refused, **report.failed}
     return report

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -127,6 +128,21 @@ def test_a_slow_model_of_equal_layers_is_measured_in_layers(
     assert new == {chain.whole, slow.pieces[0].signature}
     assert (slow.granularity, len(slow.pieces)) == (1, 4)
     assert "slow" not in runtime.opened
+
+
+def test_a_model_that_takes_long_leaves_the_others_their_time(
+    plan: Callable[[float], Plan], runtime: FakeRuntime, store: Store, folder: Path, parse: Callable[..., ModelProto]
+) -> None:
+    """Its passes end when its share is used up, though its times do not agree yet."""
+    (folder / "chain.onnx").unlink()
+    onnx.save(parse(SLOW.replace("30000", "30001")), folder / "slower.onnx")
+    found = plan(PLENTY_S)
+    shares = [replace(m, option=replace(m.option, seconds=1.4)) for m in found.models if m.option]
+    runtime.noise = lambda run: 1.0 + 0.5 * (run % 2)  # so that each would take 3 seconds
+    report = bench_plan(
+        store, fake_system(runtime=runtime), runtime, replace(found, models=tuple(shares), budget_s=2.8)
+    )
+    assert (report.measured, report.unstable, report.left) == (2, 2, 0)
 
 
 def test_one_bad_model_does_not_stop_the_others(
