@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from costmodel.cache import lower_cached
-from costmodel.decomposition import Decomposition, decompose
+from costmodel.decomposition import CHEAPEST, COVERS, FIXED, Decomposition, decompose
 from costmodel.granularity import AUTO, Granularity
 from costmodel.graph import LayerGraph
 from costmodel.home import Home, find_home
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from costmodel.composition import Cost
     from costmodel.estimate import Estimate
+    from costmodel.rules import Rule
     from costmodel.sequence import LayerSequence
     from costmodel.serving.planner import Planner
     from costmodel.serving.predictor import Predictor
@@ -109,7 +110,8 @@ class CostModel:
         batch: int | None = None,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
         granularity: Granularity = 1,
-        composition: str = "sequential",
+        cover: str = FIXED,
+        composition: "str | Rule" = "sequential",
         partial: bool = False,
         measured: bool = True,
     ) -> "Estimate":
@@ -121,24 +123,38 @@ class CostModel:
             shapes: Full shape of inputs by name.
             granularity: The most layers in a sequence; "auto" for the best at which all sequences are measured (the
                 whole model is one), and 1 where there is none.
-            composition: "sequential" or "parallel".
+            cover: How sequences are chosen: "fixed" cuts where the DLBricks paper does, "cheapest" takes those that are
+                measured wherever they fit.
+            composition: "sequential" (the sum), "parallel" (the critical path), "workers:N" (as N workers get through),
+                or a rule of the user's own: "module:function", or the function itself; see `costmodel.rules`.
             partial: Answer even if layers have no cost.
             measured: Whether to use measurements; without them every cost is predicted.
 
         Raises:
             ModelError: The model cannot be read or lowered.
             HoleError: Layers have no cost and `partial` was not asked for.
-            ValueError: The model was read before, with its shapes, and others are given now.
+            RuleError: There is no such rule, or it is the user's own and failed.
+            ValueError: The model was read before, with its shapes, and others are given now; or there is no such
+                granularity or cover.
         """
         if not isinstance(model, Model):
             model = read_model(model, batch=batch, shapes=shapes)
         elif batch is not None or shapes is not None:
             raise ValueError(f"{model.name} was read with its shapes fixed: give batch and shapes to read_model")
+        if cover not in COVERS:
+            raise ValueError(f"cover must be one of {', '.join(COVERS)}, not {cover!r}")
+        if cover != FIXED and granularity == AUTO:
+            raise ValueError("auto chooses among fixed cuts: give the most layers in a sequence as a number")
         warnings, construction = list(model.warnings), None
         if granularity == AUTO:
             known = self._planner.best_known(model.name, self.lower(model), composition=composition, measured=measured)
             decomposition, construction = known.decomposition, known.construction
             warnings.append(known.reason)
+        elif cover == CHEAPEST:
+            from costmodel.serving.covering import cover_of
+
+            graph = self.lower(model)
+            decomposition = cover_of(self._predictor, model.name, graph, granularity, measured=measured)
         else:
             decomposition = self.decompose(model, granularity)
         return self._predictor.estimate(

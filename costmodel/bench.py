@@ -129,7 +129,7 @@ class Bench:
             self.system = replace(self.system, capabilities=known.capabilities)
         with ExitStack() as stack:
             stack.enter_context(self._lock())
-            self._cpus = stack.enter_context(pinned(self.system.settings.threads))
+            self._cpus = stack.enter_context(pinned(self.system.settings.cpus))
             if not self.system.capabilities:
                 found = measure_capabilities(self._runtime, self.system.settings, self._clock_ns)
                 self.system = replace(self.system, capabilities=found)
@@ -303,6 +303,7 @@ class Bench:
             "runtime": f"{self.system.runtime} {self._runtime.version}",
             "level": self.system.settings.level,
             "threads": self.system.settings.threads,
+            "inter_threads": self.system.settings.inter_threads,
             "spinning": self.system.settings.spinning,
             "cpus": list(self._cpus),
             "asserted": self.system.asserted,

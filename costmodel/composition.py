@@ -2,21 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = [
-    "COMPOSITIONS",
-    "SOURCES",
-    "TYPICAL_CONSTRUCTION",
-    "Cost",
-    "Uncertainty",
-    "compose",
-    "counted",
-    "critical_path",
-    "half_width",
-]
+__all__ = ["SOURCES", "TYPICAL_CONSTRUCTION", "Cost", "Uncertainty", "compose", "half_width"]
 
-COMPOSITIONS = ("sequential", "parallel")
 SOURCES = ("measured", "predicted", "extrapolated", "unpriced")
 # Where no model was measured whole: of 29 models, 90% lay within a tenth of the sum of their layers.
 TYPICAL_CONSTRUCTION = 0.1
@@ -38,6 +27,11 @@ class Cost:
     source: str
     kind: str
 
+    def scaled(self, factor: float) -> "Cost":
+        """As much of it; `factor` is 0 or more."""
+        low, high = self.interval_us
+        return replace(self, latency_us=factor * self.latency_us, interval_us=(factor * low, factor * high))
+
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
@@ -52,63 +46,22 @@ class Uncertainty:
     construction: float = TYPICAL_CONSTRUCTION
 
 
-def critical_path(latencies_us: Sequence[float], needs: Sequence[Sequence[int]]) -> list[int]:
-    """Positions along the dearest chain of sequences, in execution order.
-
-    Args:
-        latencies_us: Cost of each sequence, in execution order.
-        needs: For each sequence the positions of those that it reads from, all earlier ones.
-    """
-    if not latencies_us:
-        return []
-    finish: list[float] = []
-    before: list[int | None] = []
-    for latency, needed in zip(latencies_us, needs, strict=True):
-        last = max(needed, key=finish.__getitem__, default=None)
-        before.append(last)
-        finish.append(latency + (finish[last] if last is not None else 0.0))
-    position: int | None = max(range(len(finish)), key=finish.__getitem__)
-    path = []
-    while position is not None:
-        path.append(position)
-        position = before[position]
-    return path[::-1]
-
-
-def counted(costs: Sequence[Cost], needs: Sequence[Sequence[int]], composition: str) -> list[int]:
-    """Positions of the sequences whose costs add up to the latency, in execution order.
-
-    Args:
-        costs: Of all sequences, in execution order.
-        needs: For each sequence the positions of those that it reads from.
-        composition: "sequential" counts every sequence, "parallel" those along the critical path.
-    """
-    if composition not in COMPOSITIONS:
-        raise ValueError(f"composition must be one of {', '.join(COMPOSITIONS)}, not {composition!r}")
-    if composition == "parallel":
-        return critical_path([cost.latency_us for cost in costs], needs)
-    return list(range(len(costs)))
-
-
 def compose(
-    costs: Sequence[Cost],
-    needs: Sequence[Sequence[int]],
-    composition: str = "sequential",
-    uncertainty: Uncertainty | None = None,
+    costs: Sequence[Cost], shares: Sequence[float] | None = None, uncertainty: Uncertainty | None = None
 ) -> tuple[float, tuple[float, float]]:
     """The latency of a model and its interval, in microseconds.
 
     Args:
-        costs: Of its sequences, in execution order.
-        needs: For each sequence the positions of those that it reads from.
-        composition: One of `COMPOSITIONS`; see `counted`.
+        costs: Of its sequences.
+        shares: Of the latency of each, how much the latency of the model includes, as `costmodel.rules.shares` gives
+            them; None for all of it.
         uncertainty: Errors beyond those of the parts.
     """
-    chosen = [costs[position] for position in counted(costs, needs, composition)]
-    latency = sum(cost.latency_us for cost in chosen)
+    included = costs if shares is None else [cost.scaled(share) for cost, share in zip(costs, shares, strict=True)]
+    latency = sum(cost.latency_us for cost in included)
     if latency <= 0:
         return latency, (latency, latency)
-    width = half_width(chosen, uncertainty or Uncertainty())
+    width = half_width(included, uncertainty or Uncertainty())
     return latency, (latency * math.exp(-width), latency * math.exp(width))
 
 

@@ -1,25 +1,31 @@
 """Decomposition of a model into layer sequences: Algorithms 1 and 2 of the DLBricks paper (Li et al., 2019)."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
+from costmodel.cutter import Cutter, Window
 from costmodel.graph import LayerGraph
-from costmodel.inseparable import inseparable
-from costmodel.particular import must_be_fed
 from costmodel.sequence import LayerSequence, build_sequence
 
 __all__ = [
+    "CHEAPEST",
+    "COVERS",
+    "FIXED",
     "CorpusStatistics",
     "Decomposition",
     "Piece",
     "corpus_statistics",
     "decompose",
+    "decomposition_of",
+    "fixed_cut",
     "jaccard",
     "whole_model",
 ]
+
+FIXED, CHEAPEST = "fixed", "cheapest"
+COVERS = (FIXED, CHEAPEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +51,13 @@ class Decomposition:
         model: Name of the model.
         granularity: The most layers that a sequence has, unless they can only run together.
         pieces: Together they hold every layer of the model exactly once.
+        cover: How they were chosen: "fixed", as `decompose` cuts, or "cheapest", as `costmodel.cover` does.
     """
 
     model: str
     granularity: int
     pieces: tuple[Piece, ...]
+    cover: str = FIXED
 
     @cached_property
     def unique(self) -> dict[str, LayerSequence]:
@@ -68,7 +76,19 @@ class Decomposition:
 
 
 def decompose(model: str, graph: LayerGraph, granularity: int = 1) -> Decomposition:
-    """Cut a graph into runnable sequences of at most `granularity` layers.
+    """Cut a graph into runnable sequences of at most `granularity` layers, at fixed places.
+
+    Args:
+        model: Name, for the result.
+        graph: Layers in execution order.
+        granularity: G, at least 1.
+    """
+    cutter = Cutter(graph)
+    return decomposition_of(model, granularity, cutter, fixed_cut(cutter, granularity))
+
+
+def fixed_cut(cutter: Cutter, granularity: int) -> list[Window]:
+    """Where the paper cuts.
 
     Algorithm 1: from the first layer that is not covered, take the next G layers in execution order, split them
     into runnable sequences, go on behind them. Algorithm 2: a slice that is not runnable becomes its first layer
@@ -76,101 +96,50 @@ def decompose(model: str, graph: LayerGraph, granularity: int = 1) -> Decomposit
     are, and may so be more than G.
 
     Args:
-        model: Name, for the result.
-        graph: Layers in execution order.
+        cutter: Of the model.
         granularity: G, at least 1.
     """
     if granularity < 1:
         raise ValueError(f"granularity must be at least 1, not {granularity}")
-    units = inseparable(graph)
-    graph = replace(graph, layers=tuple(layer for unit in units for layer in unit))
-    cutter = _Cutter(graph)
-    bounds: list[tuple[int, int]] = []
-    for slice_ in _slices([len(unit) for unit in units], granularity):
-        bounds.extend(cutter.split(slice_))
-    owner = {position: piece for piece, (first, last) in enumerate(bounds) for position in range(first, last)}
+    windows: list[Window] = []
+    first = 0
+    while first < cutter.units:
+        last = cutter.within(first, granularity)
+        while cutter.reach(first, last) < last:
+            windows.append((first, first + 1))
+            first += 1
+        windows.append((first, last))
+        first = last
+    return windows
+
+
+def decomposition_of(
+    model: str, granularity: int, cutter: Cutter, windows: Sequence[Window], cover: str = FIXED
+) -> Decomposition:
+    """A model cut into windows.
+
+    Args:
+        model: Name, for the result.
+        granularity: The most layers that a window may have.
+        cutter: Of the model.
+        windows: In execution order, each unit in exactly one of them.
+        cover: How they were chosen, one of `COVERS`.
+    """
+    owner = {unit: piece for piece, window in enumerate(windows) for unit in range(*window)}
     pieces = tuple(
         Piece(
-            sequence=cutter.sequence(first, last),
-            layers=tuple(layer.name for layer in graph.layers[first:last]),
-            needs=tuple(sorted({owner[p] for p in cutter.producers(first, last)} - {piece})),
+            sequence=cutter.sequence(window),
+            layers=tuple(layer.name for layer in cutter.layers(window)),
+            needs=tuple(sorted({owner[unit] for unit in cutter.read_units(window)} - {piece})),
         )
-        for piece, (first, last) in enumerate(bounds)
+        for piece, window in enumerate(windows)
     )
-    return Decomposition(model, granularity, pieces)
+    return Decomposition(model, granularity, pieces, cover)
 
 
 def whole_model(graph: LayerGraph) -> LayerSequence:
     """The model as one sequence: its signature is the identity of the whole graph of layers."""
-    return _Cutter(graph).sequence(0, len(graph.layers))
-
-
-def _slices(lengths: Sequence[int], granularity: int) -> Iterator[list[int]]:
-    """Where the units of each slice begin, and where the last ends: as many as have `granularity` layers, or one."""
-    starts = [0]
-    for length in lengths:
-        if len(starts) > 1 and starts[-1] + length - starts[0] > granularity:
-            yield starts
-            starts = starts[-1:]
-        starts.append(starts[-1] + length)
-    if len(starts) > 1:
-        yield starts
-
-
-class _Cutter:
-    def __init__(self, graph: LayerGraph) -> None:
-        self._graph = graph
-        self._producer = {
-            name: position for position, layer in enumerate(graph.layers) for name in layer.outputs if name
-        }
-        self._last_reader: dict[str, int] = {}
-        for position, layer in enumerate(graph.layers):
-            for name in layer.inputs:
-                self._last_reader[name] = position
-        for name in graph.outputs:
-            self._last_reader[name] = len(graph.layers)
-
-    def split(self, starts: Sequence[int]) -> list[tuple[int, int]]:
-        """Algorithm 2, as a loop: its recursion would be as deep as the granularity is large.
-
-        Args:
-            starts: Where the units of the slice begin, and where the last ends.
-        """
-        bounds = []
-        end = starts[-1]
-        for begin, second in pairwise(starts):
-            if self._is_chain(begin, second, end):
-                bounds.append((begin, end))
-                break
-            bounds.append((begin, second))
-        return bounds
-
-    def _is_chain(self, begin: int, second: int, end: int) -> bool:
-        """Whether every layer behind the first unit reads a layer of the slice, and none an index or a shape of one.
-
-        A layer that reads none is the start of another branch: its data input is missing from the slice. An index
-        or a shape that the slice computes from what it is fed would be any number; fed itself, it is made to fit.
-        """
-        for position in range(second, end):
-            layer = self._graph.layers[position]
-            made = [slot for slot, name in enumerate(layer.inputs) if begin <= self._producer.get(name, -1) < position]
-            if not made or any(must_be_fed(layer.op_type, slot) for slot in made):
-                return False
-        return True
-
-    def producers(self, begin: int, end: int) -> Iterable[int]:
-        """Positions of the layers that make what the slice reads."""
-        return (
-            self._producer[name]
-            for layer in self._graph.layers[begin:end]
-            for name in layer.inputs
-            if name in self._producer
-        )
-
-    def sequence(self, begin: int, end: int) -> LayerSequence:
-        layers = self._graph.layers[begin:end]
-        outside = [name for layer in layers for name in layer.outputs if self._last_reader.get(name, -1) >= end]
-        return build_sequence(layers, self._graph.types, self._graph.constants, outside)
+    return build_sequence(graph.layers, graph.types, graph.constants, graph.outputs)
 
 
 @dataclass(frozen=True, slots=True)

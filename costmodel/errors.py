@@ -16,6 +16,7 @@ The tree, and when each happens::
     ├── BrickError             a folder of bricks or a results file is incomplete or inconsistent
     ├── ArtefactError          a trained regressor cannot be loaded here, or has another feature schema
     ├── TrainingError          there is not enough data to train on
+    ├── RuleError              a composition rule of the user's own is not there, or does not do what a rule does
     ├── HoleError              layers that are neither measured nor predictable: there is no estimate
     └── MissingExtraError      an optional dependency is not installed
 
@@ -37,6 +38,7 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "ModelReadError",
+    "RuleError",
     "ShapeError",
     "StoreError",
     "SystemMismatchError",
@@ -111,6 +113,10 @@ class ArtefactError(CostModelError):
 
 class TrainingError(CostModelError):
     """There is not enough data to train on."""
+
+
+class RuleError(CostModelError):
+    """A composition rule of the user's own is not there, or does not do what a rule does."""
 
 
 class HoleError(CostModelError):

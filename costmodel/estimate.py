@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodel.composition import SOURCES, Cost
+from costmodel.decomposition import FIXED
 
 __all__ = ["Estimate", "LayerEstimate", "PredictorId"]
 
@@ -26,14 +27,14 @@ class LayerEstimate:
         op_type: Their operators.
         signature: Identity of the sequence.
         cost: What it takes.
-        counted: Whether the latency of the model includes it; a branch off the critical path is not.
+        share: How much of that the latency of the model includes: nothing of a branch off the critical path.
     """
 
     name: str
     op_type: str
     signature: str
     cost: Cost
-    counted: bool = True
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,12 @@ class Estimate:
         interval_us: Where `latency_us` lies with probability `interval_level`.
         interval_level: For example 0.9.
         jitter: Factor from the quiet latency to each quantile that users see: "p50", "p90", "p99".
-        composition: "sequential" or "parallel".
+        composition: Name of the rule by which their costs make up the latency; see `costmodel.rules`.
         granularity: The most layers in a sequence.
         layers: The sequences in execution order.
         predictor: Which regressor answered for those not measured.
         warnings: What the reader should know, one sentence each.
+        cover: How the sequences were chosen, one of `costmodel.decomposition.COVERS`.
     """
 
     model: str
@@ -65,6 +67,7 @@ class Estimate:
     layers: Sequence[LayerEstimate]
     predictor: PredictorId
     warnings: Sequence[str] = ()
+    cover: str = FIXED
 
     @property
     def quantiles_us(self) -> dict[str, float]:
@@ -76,8 +79,8 @@ class Estimate:
         """Share of the latency by source; they add up to 1, unless nothing at all has a cost."""
         by_source = {source: 0.0 for source in SOURCES if source != "unpriced"}
         for layer in self.layers:
-            if layer.counted and layer.cost.source in by_source:
-                by_source[layer.cost.source] += layer.cost.latency_us
+            if layer.cost.source in by_source:
+                by_source[layer.cost.source] += layer.share * layer.cost.latency_us
         total = sum(by_source.values())
         return {source: latency_us / total if total else 0.0 for source, latency_us in by_source.items()}
 
@@ -97,6 +100,7 @@ class Estimate:
             "quantiles_us": self.quantiles_us,
             "composition": self.composition,
             "granularity": self.granularity,
+            "cover": self.cover,
             "coverage": self.coverage,
             "layers": [
                 {
@@ -106,6 +110,7 @@ class Estimate:
                     "latency_us": layer.cost.latency_us,
                     "interval_us": list(layer.cost.interval_us),
                     "source": layer.cost.source,
+                    "share": layer.share,
                 }
                 for layer in self.layers
             ],

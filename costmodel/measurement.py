@@ -30,6 +30,7 @@ __all__ = [
     "capability_latency_us",
     "is_data_dependent",
     "jitter",
+    "mean_latency_us",
     "now",
     "pinned",
     "quiet_latency_us",
@@ -37,8 +38,10 @@ __all__ = [
     "timed_us",
 ]
 
-# The typical run (docs/adr/0005).
+# The typical run of a model. That of a sum of many layers, each of which is late at times, is the sum of their means
+# (docs/adr/0005): a layer's cost is its mean run, without those in which something else had the processor.
 QUIET_QUANTILE = 0.5
+_INTERRUPTED = 2.0  # times the median
 
 # Nothing that a runtime executes takes less, and the clock would not see it.
 LEAST_US = 0.5
@@ -85,6 +88,7 @@ class Measurement:
         reference_us: Latest time of the reference kernel before each of these.
         stable: Whether they agree.
         overhead_us: What of each time is the call and not the layers; 0 for a whole model, whose user pays for it.
+            Decides what is typical: the median run of a whole model, the mean run of what is a part of one.
         data_dependent: Whether the time depends on the values fed, which were synthetic.
         circumstances: Host, runtime and load at the time; JSON-able.
         measured_at: UTC, ISO 8601.
@@ -106,17 +110,23 @@ class Measurement:
 
     @property
     def latency_us(self) -> float:
-        """What the layers take of a typical run; a model's is that of back-to-back runs."""
-        return self._of_layers(quiet_latency_us(self.times_us))
+        """What a typical run takes of a whole model, and what layers add to that of theirs."""
+        if not self.overhead_us:
+            return quiet_latency_us(self.times_us)
+        return self._of_layers(mean_latency_us(self.times_us))
 
     @property
     def interval_us(self) -> tuple[float, float]:
-        """Distribution-free 90% interval of `latency_us`: the order statistics around the quantile."""
+        """90% interval of `latency_us`: the order statistics around a median, the standard error of a mean."""
         times = sorted(self.times_us)
+        if self.overhead_us:
+            kept = _uninterrupted(times)
+            mean, error = float(np.mean(kept)), 1.645 * float(np.std(kept)) / math.sqrt(len(kept))
+            return self._of_layers(max(times[0], mean - error)), self._of_layers(min(times[-1], mean + error))
         spread = 1.645 * math.sqrt(len(times) * QUIET_QUANTILE * (1 - QUIET_QUANTILE))
         centre = len(times) * QUIET_QUANTILE
-        low = self._of_layers(times[max(0, math.floor(centre - spread))])
-        high = self._of_layers(times[min(len(times) - 1, math.ceil(centre + spread))])
+        low = times[max(0, math.floor(centre - spread))]
+        high = times[min(len(times) - 1, math.ceil(centre + spread))]
         return min(low, self.latency_us), max(high, self.latency_us)
 
     def _of_layers(self, time_us: float) -> float:
@@ -153,8 +163,18 @@ class Timing:
 
 
 def quiet_latency_us(times_us: Sequence[float]) -> float:
-    """The quantile that stands for all runs; the same one for layers, sequences and models."""
+    """The quantile that stands for all runs of a model."""
     return float(np.quantile(np.asarray(times_us), QUIET_QUANTILE))
+
+
+def mean_latency_us(times_us: Sequence[float]) -> float:
+    """The mean of all runs of a layer but those that were interrupted."""
+    return float(np.mean(_uninterrupted(times_us)))
+
+
+def _uninterrupted(times_us: Sequence[float]) -> np.ndarray:
+    times = np.asarray(times_us)
+    return np.asarray(times[times <= _INTERRUPTED * np.median(times)])
 
 
 def is_data_dependent(sequence: LayerSequence) -> bool:
@@ -173,8 +193,8 @@ def reference_sequence(size: int = 256) -> LayerSequence:
 
 
 @contextmanager
-def pinned(threads: int) -> Iterator[tuple[int, ...]]:
-    """Keep this process on as many CPUs as a layer has threads; gives their numbers, () where it cannot be done.
+def pinned(cpus: int) -> Iterator[tuple[int, ...]]:
+    """Keep this process on as many CPUs as can be busy at a time; gives their numbers, () where it cannot be done.
 
     The last CPUs are taken, because interrupts are served by the first.
     """
@@ -182,7 +202,7 @@ def pinned(threads: int) -> Iterator[tuple[int, ...]]:
         yield ()
         return
     before = os.sched_getaffinity(0)
-    chosen = tuple(sorted(before)[-threads:])
+    chosen = tuple(sorted(before)[-cpus:])
     os.sched_setaffinity(0, chosen)
     try:
         yield chosen

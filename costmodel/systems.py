@@ -167,6 +167,8 @@ def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettin
     design = host.microarchitecture or (f"f{host.family}m{host.model}" if host.family else "")
     engine = _slug(_RUNTIMES.get(runtime, runtime))[:12] + _major_minor(version)
     parts = [_slug(design), f"{host.effective_cpus}c", engine, f"{settings.threads}t"]
+    if settings.inter_threads > 1:
+        parts.append(f"{settings.inter_threads}inter")
     if settings.level != "all":
         parts.append(_slug(settings.level))
     if not settings.spinning:
@@ -256,6 +258,7 @@ def _settings(settings: RuntimeSettings) -> dict[str, object]:
     """The settings by the words for them."""
     return {
         "threads": settings.threads,
+        "threads between layers": settings.inter_threads,
         "optimisation level": settings.level,
         "spinning": "on" if settings.spinning else "off",
     }

@@ -22,6 +22,7 @@ from costmodel.granularity import Option, candidates, is_whole
 from costmodel.graph import LayerGraph
 from costmodel.groups import read_bytes, swept_bytes
 from costmodel.measurement import Protocol
+from costmodel.rules import Rule
 from costmodel.serving.predictor import Predictor
 
 __all__ = ["Known", "Planner"]
@@ -98,7 +99,7 @@ class Planner:
         return found
 
     def best_known(
-        self, model: str, graph: LayerGraph, *, composition: str = "sequential", measured: bool = True
+        self, model: str, graph: LayerGraph, *, composition: str | Rule = "sequential", measured: bool = True
     ) -> Known:
         """The best that can be said of a model without measuring.
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodel.composition import Cost, Uncertainty, compose, counted
+from costmodel.composition import Cost, Uncertainty, compose
 from costmodel.decomposition import Decomposition
 from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import encode_all
 from costmodel.measurement import jitter
+from costmodel.rules import Rule, find_rule, rule_name, shares
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort_session import open_session
 from costmodel.sequence import LayerSequence
@@ -129,7 +130,7 @@ class Predictor:
         self,
         decomposition: Decomposition,
         *,
-        composition: str = "sequential",
+        composition: str | Rule = "sequential",
         partial: bool = False,
         measured: bool = True,
         construction: float | None = None,
@@ -139,7 +140,7 @@ class Predictor:
 
         Args:
             decomposition: The model's sequences.
-            composition: "sequential" or "parallel".
+            composition: A rule, or the name of one; see `costmodel.rules.find_rule`.
             partial: Answer even if sequences have no cost; they count as 0 and are named in a warning.
             measured: Whether to use measurements; without them every cost is predicted.
             construction: Half-width, in log latency, of (sum of sequences) / (whole model), where more is known than
@@ -148,7 +149,9 @@ class Predictor:
 
         Raises:
             HoleError: A sequence has no cost and `partial` was not asked for.
+            RuleError: There is no such rule, or it is the user's own and failed.
         """
+        rule = find_rule(composition) if isinstance(composition, str) else composition
         priced = self.costs(decomposition.unique, measured=measured)
         pieces = decomposition.pieces
         holes = [name for p in pieces if p.sequence.signature not in priced for name in p.layers]
@@ -168,9 +171,8 @@ class Predictor:
         uncertainty = calibration.uncertainty if calibration else Uncertainty()
         if construction is not None:
             uncertainty = replace(uncertainty, construction=construction)
-        needs = [p.needs for p in pieces]
-        latency, interval = compose(costs, needs, composition, uncertainty)
-        on_path = set(counted(costs, needs, composition))
+        included = shares(rule, costs, [p.needs for p in pieces])
+        latency, interval = compose(costs, included, uncertainty)
         used = any(c.source in ("predicted", "extrapolated") for c in costs)
         return Estimate(
             model=decomposition.model,
@@ -179,12 +181,13 @@ class Predictor:
             interval_us=interval,
             interval_level=calibration.level if calibration else 0.9,
             jitter=self._jitter,
-            composition=composition,
+            composition=composition if isinstance(composition, str) else rule_name(rule),
             granularity=decomposition.granularity,
             layers=tuple(
-                LayerEstimate("+".join(p.layers), p.sequence.kind, p.sequence.signature, cost, position in on_path)
-                for position, (p, cost) in enumerate(zip(pieces, costs, strict=True))
+                LayerEstimate("+".join(p.layers), p.sequence.kind, p.sequence.signature, cost, share)
+                for p, cost, share in zip(pieces, costs, included, strict=True)
             ),
             predictor=self.regression.id if used and self.regression else PredictorId(),
             warnings=tuple(notes),
+            cover=decomposition.cover,
         )

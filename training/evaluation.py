@@ -226,6 +226,6 @@ def _coverage(dataset: Dataset, run: _HeldOut, families: Sequence[str], level: f
         calibration = _calibrate(dataset, run, level, family)
         for i, model in own:
             costs = _costs(dataset, i, run, calibration)
-            _, (low, high) = compose(costs, [()] * len(costs), uncertainty=calibration.uncertainty)
+            _, (low, high) = compose(costs, uncertainty=calibration.uncertainty)
             inside.append(low <= model.latency_us <= high)
     return float(np.mean(inside)) if inside else None

@@ -40,6 +40,9 @@ def bench(
         int, typer.Option(min=0, help="Also measure this many sequences of no model, sampled around these.")
     ] = 0,
     threads: ThreadsOption = 1,
+    inter_threads: Annotated[
+        int, typer.Option("--inter-threads", min=1, help="Layers of a model that may run at the same time.")
+    ] = 1,
     level: LevelOption = "all",
     assert_system: Annotated[
         bool,
@@ -58,7 +61,7 @@ def bench(
     budget_s = parse_budget_s(budget)
     most = parse_granularity(granularity)
     context = Context(store)
-    runtime, here = context.here(system, threads, level=level, asserted=assert_system)
+    runtime, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
     document: dict[str, Any] = {"system": here.name}
     if most == AUTO:
         seconds = _to_share_s(budget_s, samples)

@@ -115,14 +115,15 @@ class Context:
         return Store(self.store_url or self.home.store_url, create=not (self.reads and self.store_url))
 
     def here(
-        self, name: str | None, threads: int, *, level: str = "all", asserted: bool = False
+        self, name: str | None, threads: int, *, level: str = "all", inter_threads: int = 1, asserted: bool = False
     ) -> "tuple[Runtime, System]":
         """This host's runtime, and this host as a system under `name`."""
         from costmodel.runtimes import RuntimeSettings, get_runtime
         from costmodel.systems import this_system
 
         runtime = get_runtime()
-        return runtime, this_system(runtime, RuntimeSettings(threads, level), name, asserted=asserted)
+        settings = RuntimeSettings(threads, level, inter_threads=inter_threads)
+        return runtime, this_system(runtime, settings, name, asserted=asserted)
 
     def system_name(self, name: str | None, threads: int) -> str:
         """`name`, or what this host is called."""

@@ -22,7 +22,6 @@ from costmodel.cli.options import (
     parse_shapes,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
-from costmodel.composition import COMPOSITIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +33,23 @@ __all__ = ["predict", "print_estimate"]
 _DEAREST = 8
 
 
+def _covers() -> tuple[str, ...]:
+    from costmodel.decomposition import COVERS
+
+    return COVERS
+
+
+def _is_a_rule(text: str) -> str:
+    from costmodel.errors import RuleError
+    from costmodel.rules import find_rule
+
+    try:
+        find_rule(text)
+    except RuleError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
+
+
 @app.command()
 def predict(
     models: Annotated[list[str], typer.Argument(help="ONNX files, folders of them, or the name of a corpus.")],
@@ -41,8 +57,20 @@ def predict(
     batch: BatchOption = None,
     shape: ShapeOption = None,
     granularity: GranularityOption = "1",
+    cover: Annotated[
+        str,
+        typer.Option(
+            callback=one_of(_covers),
+            help="fixed: cut every so many layers; cheapest: take sequences that are measured wherever they fit.",
+        ),
+    ] = "fixed",
     compose: Annotated[
-        str, typer.Option(callback=one_of(lambda: COMPOSITIONS), help="sequential (sum) or parallel (critical path).")
+        str,
+        typer.Option(
+            callback=_is_a_rule,
+            metavar="RULE",
+            help="sequential (sum), parallel (critical path), workers:N, or module:function, a rule of your own.",
+        ),
     ] = "sequential",
     partial: Annotated[bool, typer.Option("--partial", help="Answer even if layers have no cost.")] = False,
     predict_all: Annotated[
@@ -57,12 +85,15 @@ def predict(
 ) -> None:
     """What a model will cost: in total, and layer by layer."""
     from costmodel.api import CostModel
-    from costmodel.decomposition import whole_model
+    from costmodel.decomposition import FIXED, whole_model
+    from costmodel.granularity import AUTO
     from costmodel.jobs import measure_models
     from costmodel.model import read_model
 
     shapes = parse_shapes(shape)
     sized = parse_granularity(granularity)
+    if sized == AUTO and cover != FIXED:
+        raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
     context = Context(store)
     name = context.system_name(system, threads)
     read = {
@@ -71,7 +102,7 @@ def predict(
     cost_model = CostModel.load(name, store=store)
     estimates = {
         label: cost_model.predict(
-            model, granularity=sized, composition=compose, partial=partial, measured=not predict_all
+            model, granularity=sized, cover=cover, composition=compose, partial=partial, measured=not predict_all
         )
         for label, model in read.items()
     }
@@ -79,7 +110,9 @@ def predict(
     if measure:
         settings = cost_model.predictor.system.settings
         vouched = cost_model.predictor.system.asserted
-        runtime, here = context.here(system, settings.threads, level=settings.level, asserted=vouched)
+        runtime, here = context.here(
+            system, settings.threads, level=settings.level, inter_threads=settings.inter_threads, asserted=vouched
+        )
         wholes = {label: (whole_model(cost_model.lower(model)), model) for label, model in read.items()}
         with progress_bars() as stage:
             measured = measure_models(context.store, here, runtime, wholes, stage("running models"))
@@ -127,6 +160,7 @@ def _geometric_mean_ratio(estimates: "dict[str, Estimate]", measured: dict[str, 
 
 def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> None:
     """One estimate: the total, where it comes from, and its dearest layers."""
+    from costmodel.decomposition import FIXED
     from costmodel.units import format_us
 
     low, high = estimate.interval_us
@@ -145,15 +179,18 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
     say("  users see " + ", ".join(f"{q} {format_us(us)}" for q, us in estimate.quantiles_us.items()))
     shares = ", ".join(f"{share:.0%} {source}" for source, share in estimate.coverage.items() if share)
     say(f"  made of   {shares or 'nothing that has a cost'}")
-    say(f"  over      {len(estimate.layers)} sequences, granularity {estimate.granularity}, {estimate.composition}")
+    cover = "" if estimate.cover == FIXED else f"{estimate.cover} cover, "
+    how = f"granularity {estimate.granularity}, {cover}{estimate.composition}"
+    say(f"  over      {len(estimate.layers)} sequences, {how}")
     say()
-    dearest = sorted((one for one in estimate.layers if one.counted), key=lambda one: -one.cost.latency_us)[:_DEAREST]
+    included = {one: one.share * one.cost.latency_us for one in estimate.layers if one.share}
+    dearest = sorted(included, key=lambda one: -included[one])[:_DEAREST]
     print_table(
         ("dearest layers", "operator", "source", "latency", "share"),
         [
             (
                 layer.name, layer.op_type, layer.cost.source, format_us(layer.cost.latency_us),
-                f"{layer.cost.latency_us / (estimate.latency_us or 1.0):.1%}",
+                f"{included[layer] / (estimate.latency_us or 1.0):.1%}",
             )
             for layer in dearest
         ],

@@ -51,7 +51,7 @@ def _circumstances(store: Store, system: str, timings: Mapping[str, Timing]) -> 
         "runtime": f"{known.runtime} {known.runtime_version}",
         "threads": known.settings.threads,
         "level": known.settings.level,
-        "statistic": f"quantile {QUIET_QUANTILE} of all runs",
+        "statistic": f"models: quantile {QUIET_QUANTILE} of all runs; layers: mean of uninterrupted runs",
         "protocol": Protocol().version,
         "measured_from": min(timing.measured_at[0] for timing in timings.values()),
         "measured_to": max(timing.measured_at[1] for timing in timings.values()),

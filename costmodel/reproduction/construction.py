@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.composition import critical_path
 from costmodel.measurement import Timing
+from costmodel.rules import critical_path
 from costmodel.store import StoredModel
 
 __all__ = ["Construction", "Summary", "constructions", "summarise"]

@@ -27,11 +27,18 @@ class RuntimeSettings:
         threads: Threads that one layer may use.
         level: How far the runtime optimises the graph, one of `LEVELS`.
         spinning: Whether idle worker threads spin between layers.
+        inter_threads: Layers of a model that may run at the same time; a layer by itself knows nothing of it.
     """
 
     threads: int = 1
     level: str = "all"
     spinning: bool = True
+    inter_threads: int = 1
+
+    @property
+    def cpus(self) -> int:
+        """How many can be busy at a time."""
+        return self.threads * self.inter_threads
 
 
 class Runner(Protocol):

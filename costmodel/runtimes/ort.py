@@ -92,15 +92,15 @@ class OnnxRuntime:
 
     def _model_session(self, model: Model, settings: RuntimeSettings) -> tuple[Any, object]:
         """A session, and what has to live as long as it does."""
-        options = session_options(settings, timed=True)
+        options = session_options(settings, timed=True, concurrent=True)
         if model.weights_missing:
             proto, weights = _with_values(model.proto)
-            return open_session(proto.SerializeToString(), settings, weights, timed=True), weights
+            return open_session(proto.SerializeToString(), settings, weights, timed=True, concurrent=True), weights
         if model.reshaped:
             declared = ModelProto()
             declared.CopyFrom(model.original or onnx.load(str(model.path)))
             _rewrite_inputs(declared, model)
-            return open_session(declared.SerializeToString(), settings, timed=True), None
+            return open_session(declared.SerializeToString(), settings, timed=True, concurrent=True), None
         for symbol, size in model.symbols.items():
             options.add_free_dimension_override_by_name(symbol, size)
         content = str(model.path) if model.original is None else model.original.SerializeToString()

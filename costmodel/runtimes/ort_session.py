@@ -44,11 +44,11 @@ _QUIET = 4  # fatal only: what went wrong reaches the user as our exception
 ort.set_default_logger_severity(_QUIET)
 
 
-_pool_sizes: list[int] = []
+_pool_sizes: list[tuple[int, int]] = []
 
 
-def session_options(settings: RuntimeSettings, *, timed: bool = False) -> ort.SessionOptions:
-    """Options for a session that runs one layer after another.
+def session_options(settings: RuntimeSettings, *, timed: bool = False, concurrent: bool = False) -> ort.SessionOptions:
+    """Options for a session.
 
     All sessions of a process share one pool of threads as soon as one is timed on several: threads of its own would
     go on spinning after a run, against those of the network that runs next.
@@ -56,6 +56,7 @@ def session_options(settings: RuntimeSettings, *, timed: bool = False) -> ort.Se
     Args:
         settings: Threads, level, spinning.
         timed: Whether the number of threads must be as it says.
+        concurrent: Whether layers may run at the same time, as many as the settings say; otherwise it is one by one.
 
     Raises:
         MeasurementError: It is to be timed, and this process runs on another number of threads.
@@ -64,19 +65,23 @@ def session_options(settings: RuntimeSettings, *, timed: bool = False) -> ort.Se
     options.graph_optimization_level = LEVELS[settings.level]
     options.log_severity_level = _QUIET
     if timed and settings.threads > 1 and settings.spinning and not _pool_sizes:
-        ort.set_global_thread_pool_sizes(settings.threads, 1)
-        _pool_sizes.append(settings.threads)
+        _pool_sizes.append((settings.threads, settings.inter_threads))
+        ort.set_global_thread_pool_sizes(*_pool_sizes[0])
+    concurrent = concurrent and settings.inter_threads > 1
+    if concurrent:
+        options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
     if _pool_sizes:
-        if timed and (_pool_sizes[0] != settings.threads or not settings.spinning):
+        if timed and (_pool_sizes[0] != (settings.threads, settings.inter_threads) or not settings.spinning):
             raise MeasurementError(
-                f"this process runs networks on {_pool_sizes[0]} spinning threads and cannot change: "
+                f"this process runs networks on {_pool_sizes[0][0]} spinning threads and cannot change: "
                 "start another one for a system with other settings"
             )
         options.use_per_session_threads = False
         return options
     options.intra_op_num_threads = settings.threads
-    options.inter_op_num_threads = 1
+    options.inter_op_num_threads = settings.inter_threads if concurrent else 1
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(settings.spinning)))
+    options.add_session_config_entry("session.inter_op.allow_spinning", str(int(settings.spinning)))
     return options
 
 
@@ -93,6 +98,7 @@ def open_session(
     weights: Mapping[str, np.ndarray] | None = None,
     *,
     timed: bool = False,
+    concurrent: bool = False,
 ) -> Any:
     """An `onnxruntime.InferenceSession` on the CPU.
 
@@ -101,8 +107,9 @@ def open_session(
         settings: Threads, level, spinning.
         weights: Values for the initialisers that the model declares as external; must live as long as the session.
         timed: As in `session_options`.
+        concurrent: As in `session_options`.
     """
-    options = session_options(settings, timed=timed)
+    options = session_options(settings, timed=timed, concurrent=concurrent)
     if weights:
         values = [ort_value(array) for array in weights.values()]
         options.add_external_initializers(list(weights), values)

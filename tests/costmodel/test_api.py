@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto
 
 from costmodel import CostModel, CostModelError, Estimate, read_model
-from costmodel.errors import HoleError, ModelReadError, ShapeError, UnknownSystemError
+from costmodel.errors import HoleError, ModelReadError, RuleError, ShapeError, UnknownSystemError
 from costmodel.home import Home
 from costmodel.store import Store
 from tests.fakes import elementwise
@@ -79,7 +79,7 @@ def test_granularity_and_composition_are_passed_on(cost_model: CostModel, light_
     assert len(coarse.layers) < len(cost_model.predict(path).layers)
     parallel = cost_model.predict(path, composition="parallel")
     assert parallel.latency_us < cost_model.predict(path).latency_us
-    with pytest.raises(ValueError, match="composition must be one of"):
+    with pytest.raises(RuleError, match="no composition rule"):
         cost_model.predict(path, composition="fastest")
     with pytest.raises(ValueError, match="granularity must be at least 1"):
         cost_model.predict(path, granularity=0)
@@ -95,6 +95,19 @@ def test_the_best_granularity_is_found(cost_model: CostModel, light_models: Mapp
     assert (new.granularity, new.latency_us) == (1, cost_model.predict(light_models["resnet50"]).latency_us)
     for estimate in (known, new):
         assert any("taken" in warning for warning in estimate.warnings)
+
+
+def test_the_cover_is_passed_on(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
+    """It is in the estimate; where single layers are measured, and nothing longer, these are taken."""
+    path = light_models["squeezenet"]
+    fixed, cheapest = (cost_model.predict(path, granularity=3, cover=cover) for cover in ("fixed", "cheapest"))
+    assert (fixed.cover, cheapest.cover) == ("fixed", "cheapest")
+    assert fixed.coverage["measured"] < cheapest.coverage["measured"] == 1
+    assert cheapest.layers == cost_model.predict(path).layers
+    with pytest.raises(ValueError, match="cover must be one of fixed, cheapest"):
+        cost_model.predict(path, cover="widest")
+    with pytest.raises(ValueError, match="auto chooses among fixed cuts"):
+        cost_model.predict(path, granularity="auto", cover="cheapest")
 
 
 def test_measurements_can_be_left_out(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:

@@ -1,33 +1,19 @@
 """Composition: from the costs of sequences to the latency of a model."""
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.composition import COMPOSITIONS, Cost, Uncertainty, compose, counted, critical_path, half_width
+from costmodel.composition import Cost, Uncertainty, compose, half_width
 
-Needs = list[tuple[int, ...]]
 EXACT = Uncertainty(1.0, 0.0)
 
 
 def cost(latency_us: float, width: float = 0.1, source: str = "predicted", kind: str = "Conv") -> Cost:
     """A cost with a half-width in log latency."""
     return Cost(latency_us, (latency_us * math.exp(-width), latency_us * math.exp(width)), source, kind)
-
-
-@st.composite
-def dags(draw: st.DrawFn) -> tuple[list[float], Needs]:
-    """Latencies of up to 9 sequences, each reading from some earlier ones."""
-    latencies = draw(st.lists(st.floats(0.1, 1e4), min_size=1, max_size=9))
-    needs = [
-        tuple(sorted(draw(st.sets(st.integers(0, position - 1), max_size=3)))) if position else ()
-        for position in range(len(latencies))
-    ]
-    return latencies, needs
 
 
 costs = st.lists(
@@ -44,50 +30,12 @@ costs = st.lists(
 uncertainties = st.builds(Uncertainty, st.floats(1, 3), st.floats(0, 0.3))
 
 
-def _dearest_chain(latencies: Sequence[float], needs: Needs) -> float:
-    """By trying every chain."""
-
-    def ending_at(position: int) -> float:
-        return latencies[position] + max((ending_at(before) for before in needs[position]), default=0.0)
-
-    return max(ending_at(position) for position in range(len(latencies)))
-
-
-@given(dags())
-def test_sequential_is_the_sum(dag: tuple[list[float], Needs]) -> None:
-    """Whatever reads from whatever, one thing happens after another."""
-    latencies, needs = dag
-    latency, _ = compose([cost(us) for us in latencies], needs)
-    assert latency == pytest.approx(sum(latencies))
-
-
-@given(dags())
-def test_parallel_lies_between_the_dearest_sequence_and_the_sum(dag: tuple[list[float], Needs]) -> None:
-    """Branches may overlap; no sequence can be skipped."""
-    latencies, needs = dag
-    latency, _ = compose([cost(us) for us in latencies], needs, "parallel")
-    assert max(latencies) * (1 - 1e-12) <= latency <= sum(latencies) * (1 + 1e-12)
-
-
-@given(dags())
-def test_the_critical_path_is_the_dearest_chain(dag: tuple[list[float], Needs]) -> None:
-    """It is a chain, and no other chain costs more."""
-    latencies, needs = dag
-    path = critical_path(latencies, needs)
-    assert all(before in needs[after] for before, after in pairwise(path))
-    assert sum(latencies[position] for position in path) == pytest.approx(_dearest_chain(latencies, needs))
-
-
-def test_the_critical_path_of_two_branches() -> None:
-    """Of a stem, a short and a long branch and their join, the short branch is left out."""
-    assert critical_path([1, 2, 3, 1], [(), (0,), (0,), (1, 2)]) == [0, 2, 3]
-    assert critical_path([], []) == []
-
-
-@given(costs, uncertainties, st.sampled_from(COMPOSITIONS))
-def test_the_interval_contains_the_latency(parts: list[Cost], uncertainty: Uncertainty, composition: str) -> None:
-    """And it is a factor either way, so that it never reaches zero."""
-    latency, (low, high) = compose(parts, [()] * len(parts), composition, uncertainty)
+@given(costs, uncertainties, st.data())
+def test_the_interval_contains_the_latency(parts: list[Cost], uncertainty: Uncertainty, data: st.DataObject) -> None:
+    """And it is a factor either way, so that it never reaches zero; however much of each part counts."""
+    shares = data.draw(st.lists(st.floats(0.1, 2), min_size=len(parts), max_size=len(parts)))
+    latency, (low, high) = compose(parts, shares, uncertainty)
+    assert latency == pytest.approx(sum(share * part.latency_us for share, part in zip(shares, parts, strict=True)))
     assert 0 < low <= latency <= high
     assert low * high == pytest.approx(latency**2)
 
@@ -122,21 +70,14 @@ def test_the_scale_is_for_predictions_only() -> None:
 def test_what_has_no_cost_counts_as_zero() -> None:
     """In a partial estimate, and without a width; of nothing but holes, the latency is 0."""
     hole = Cost(0.0, (0.0, 0.0), "unpriced", "")
-    assert compose([cost(10), hole], [(), (0,)], "sequential", EXACT)[0] == 10
-    assert compose([hole], [()]) == (0.0, (0.0, 0.0))
-    assert compose([], []) == (0, (0, 0))
+    assert compose([cost(10), hole], uncertainty=EXACT)[0] == 10
+    assert compose([hole]) == (0.0, (0.0, 0.0))
+    assert compose([]) == (0, (0, 0))
 
 
-@given(dags(), st.sampled_from(COMPOSITIONS))
-def test_what_counts_adds_up_to_the_latency(dag: tuple[list[float], Needs], composition: str) -> None:
-    """No more and no less."""
-    latencies, needs = dag
-    costs = [cost(us) for us in latencies]
-    latency, _ = compose(costs, needs, composition)
-    assert sum(latencies[position] for position in counted(costs, needs, composition)) == pytest.approx(latency)
-
-
-def test_an_unknown_composition_is_refused() -> None:
-    """The message lists those there are."""
-    with pytest.raises(ValueError, match="one of sequential, parallel, not 'fastest'"):
-        compose([cost(1)], [()], "fastest")
+@given(costs, uncertainties)
+def test_what_does_not_count_does_not_widen(parts: list[Cost], uncertainty: Uncertainty) -> None:
+    """A branch that nobody waits for may be as uncertain as it likes."""
+    hidden = cost(1e6, 1.0)
+    alone = compose(parts, uncertainty=uncertainty)
+    assert compose([*parts, hidden], [*(1.0 for _ in parts), 0.0], uncertainty) == alone

@@ -50,7 +50,7 @@ def test_holes_are_named_and_take_no_share() -> None:
 def test_what_is_off_the_critical_path_takes_no_share() -> None:
     """Shares are of the latency, which does not include it."""
     estimate = estimate_of([(10.0, "measured"), (30.0, "predicted")])
-    off = replace(estimate, layers=[estimate.layers[0], replace(estimate.layers[1], counted=False)])
+    off = replace(estimate, layers=[estimate.layers[0], replace(estimate.layers[1], share=0.0)])
     assert off.coverage == {"measured": 1.0, "predicted": 0.0, "extrapolated": 0.0}
 
 
@@ -64,7 +64,7 @@ def test_the_document_has_exactly_the_keys_of_the_contract() -> None:
     document = json.loads(json.dumps(estimate_of([(10.0, "measured"), (5.0, "predicted")]).to_dict(), allow_nan=False))
     assert list(document) == [
         "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
-        "coverage", "layers", "predictor", "warnings",
+        "cover", "coverage", "layers", "predictor", "warnings",
     ]  # fmt: skip
     assert list(document["quantiles_us"]) == ["p50", "p90", "p99"]
     assert list(document["coverage"]) == ["measured", "predicted", "extrapolated"]
@@ -72,5 +72,5 @@ def test_the_document_has_exactly_the_keys_of_the_contract() -> None:
     assert document["warnings"] == ["a warning"]
     assert document["interval_us"] == [13.5, 16.5]
     for layer in document["layers"]:
-        assert list(layer) == ["name", "op_type", "signature", "latency_us", "interval_us", "source"]
+        assert list(layer) == ["name", "op_type", "signature", "latency_us", "interval_us", "source", "share"]
         assert len(layer["interval_us"]) == 2

@@ -51,7 +51,11 @@ hosts = st.builds(
     cpu_quota=st.none() | st.floats(0.01, 5000),
 )
 runtime_settings = st.builds(
-    RuntimeSettings, threads=st.integers(1, 4096), level=st.sampled_from(LEVELS), spinning=st.booleans()
+    RuntimeSettings,
+    threads=st.integers(1, 4096),
+    level=st.sampled_from(LEVELS),
+    spinning=st.booleans(),
+    inter_threads=st.integers(1, 64),
 )
 systems = st.builds(
     System,
@@ -101,6 +105,7 @@ def test_a_name_is_either_refused_or_safe_everywhere(name: str) -> None:
     [
         (EPYC, DEFAULTS, "amd-epyc-zen5-2c-ort1.31-1t"),
         (EPYC, RuntimeSettings(2, "basic", spinning=False), "amd-epyc-zen5-2c-ort1.31-2t-basic-nospin"),
+        (EPYC, RuntimeSettings(inter_threads=2), "amd-epyc-zen5-2c-ort1.31-1t-2inter"),
         (dataclasses.replace(EPYC, microarchitecture=""), DEFAULTS, "amd-epyc-f26m2-2c-ort1.31-1t"),
         (C5_XLARGE, DEFAULTS, "intel-xeon-platinum-8124m-skylake-x-4c-ort1.31-1t"),
         (dataclasses.replace(EPYC, cpu_quota=1.5), DEFAULTS, "amd-epyc-zen5-1c-ort1.31-1t"),
@@ -270,6 +275,7 @@ def test_another_host_under_the_same_name_is_refused(change: dict[str, Any], dif
         ({"settings": RuntimeSettings(threads=2)}, "threads 1 there, 2 here"),
         ({"settings": RuntimeSettings(level="basic")}, "optimisation level all there, basic here"),
         ({"settings": RuntimeSettings(spinning=False)}, "spinning on there, off here"),
+        ({"settings": RuntimeSettings(inter_threads=2)}, "threads between layers 1 there, 2 here"),
     ],
 )
 def test_another_runtime_or_setting_is_refused(change: dict[str, Any], difference: str) -> None:

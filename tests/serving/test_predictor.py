@@ -173,8 +173,8 @@ def test_the_parallel_composition_is_no_dearer(predictor: Predictor, trained: Ho
         parallel = predictor.estimate(cut(trained, name), composition="parallel")
         assert parallel.composition == "parallel"
         assert len(parallel.layers) == len(sequential.layers)
-        assert all(layer.counted for layer in parallel.layers) == (not branches)
-        along = sum(layer.cost.latency_us for layer in parallel.layers if layer.counted)
+        assert all(layer.share == 1 for layer in parallel.layers) == (not branches)
+        along = sum(layer.share * layer.cost.latency_us for layer in parallel.layers)
         assert parallel.latency_us == pytest.approx(along)
         assert (parallel.latency_us < 0.99 * sequential.latency_us) == branches
 

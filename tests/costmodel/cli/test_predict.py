@@ -17,7 +17,7 @@ from tests.synthetic import SYSTEM
 
 KEYS = [
     "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
-    "coverage", "layers", "predictor", "warnings",
+    "cover", "coverage", "layers", "predictor", "warnings",
 ]  # fmt: skip
 
 
@@ -72,6 +72,26 @@ def test_options_reach_the_estimate(predict: Run, resnet: Path) -> None:
     assert coarse["coverage"]["measured"] == 0
     predicted = predict(resnet, "--predict-all", "--json").document
     assert plain["coverage"]["measured"] > predicted["coverage"]["measured"] == 0
+
+
+def test_the_rule_of_the_documentation(
+    predict: Run, light_models: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's own rule, as docs/rules.md writes it: what moves behind a convolution costs less or nothing."""
+    text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    (tmp_path / "overlap.py").write_text(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
+    monkeypatch.chdir(tmp_path)
+    plain = predict(light_models["shufflenet"], "--json").document
+    hidden = predict(light_models["shufflenet"], "--compose", "overlap:hidden_moves", "--json").document
+    assert hidden["composition"] == "overlap:hidden_moves"
+    assert hidden["latency_us"] == pytest.approx(sum(one["share"] * one["latency_us"] for one in hidden["layers"]))
+    assert hidden["latency_us"] < plain["latency_us"]
+    assert {one["op_type"] for one in hidden["layers"] if one["share"] < 1} <= {
+        "Transpose",
+        "Concat",
+        "Reshape",
+        "Slice",
+    }
 
 
 def test_batch_and_shape(predict: Run, parse: Callable[..., ModelProto], tmp_path: Path) -> None:

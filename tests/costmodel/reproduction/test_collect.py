@@ -28,7 +28,7 @@ def test_numbers_come_with_what_they_belong_to(store: Store) -> None:
     told = json.loads(json.dumps(result.circumstances))
     assert told["processor"] == HOST.model_name
     assert (told["runtime"], told["threads"], told["level"]) == ("fake 1.0", 1, "all")
-    assert told["statistic"] == "quantile 0.5 of all runs"
+    assert told["statistic"] == "models: quantile 0.5 of all runs; layers: mean of uninterrupted runs"
     assert told["measured_from"] == told["measured_to"] == "2026-01-01T00:00:00.000+00:00"
 
 

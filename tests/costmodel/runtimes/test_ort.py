@@ -448,6 +448,26 @@ class TestRunning:
         for source in (path, onnx.load(path)):
             runtime.open_model(read_model(source), settings).run()
 
+    @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted as Linux lists them")
+    def test_layers_may_run_at_the_same_time(
+        self, light_models: MappingProxyType[str, Path], runtime: OnnxRuntime
+    ) -> None:
+        """In a whole model, which has threads of its own for that; a layer by itself has none."""
+
+        def threads() -> int:
+            return len(list(Path("/proc/self/task").iterdir()))
+
+        settings = RuntimeSettings(inter_threads=3, spinning=False)
+        model = read_model(light_models["squeezenet"])
+        (sequence, *_) = decompose("m", runtime.lower(model, "all")).unique.values()
+        before = threads()
+        held = [runtime.open_sequence(sequence, settings)]
+        assert threads() == before
+        held.append(runtime.open_model(model, settings))
+        assert threads() > before
+        for runner in held:
+            runner.run()
+
     @pytest.mark.parametrize("where", ["file", "memory"])
     @pytest.mark.parametrize(
         "given", [{}, {"batch": 3}, {"shapes": {"x": (2, 5, 8, 8)}}, {"batch": 2, "shapes": {"z": (2, 7)}}]

@@ -1,0 +1,254 @@
+"""Covers: laws that hold for every one, and the best there is on graphs small enough to try all."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from hashlib import sha256
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+from onnx import ModelProto
+
+from costmodel.cover import Price, cheapest_cover, corpus_cover
+from costmodel.decomposition import CHEAPEST, Decomposition, decompose, whole_model
+from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.sequence import LayerSequence
+
+Graphs = Callable[..., st.SearchStrategy[LayerGraph]]
+Lowered = Callable[..., LayerGraph]
+
+granularities = st.integers(1, 5)
+seeds = st.integers(0, 1 << 16)
+
+
+def chance(seed: int) -> Price:
+    """Prices from 0 to 3, by signature: a quarter of all sequences is measured."""
+
+    def price(windows: Mapping[str, LayerSequence]) -> dict[str, float]:
+        return {signature: float(sha256(f"{seed} {signature}".encode()).digest()[0] % 4) for signature in windows}
+
+    return price
+
+
+def equal(price_of_each: float) -> Price:
+    """The same price for whatever is asked."""
+    return lambda windows: dict.fromkeys(windows, price_of_each)
+
+
+def cost(cover: Decomposition, price: Price) -> tuple[float, int]:
+    """New benchmarking time of the different sequences, and how many sequences there are."""
+    return sum(price(cover.unique).values()), len(cover.pieces)
+
+
+def distinct(graph: LayerGraph) -> LayerGraph:
+    """The graph with layers of which no two are alike."""
+    layers = tuple(replace(layer, attributes={"axis": {"i": i}}) for i, layer in enumerate(graph.layers))
+    return replace(graph, layers=layers)
+
+
+def window_of(graph: LayerGraph, begin: int, end: int) -> LayerSequence | None:
+    """The layers from `begin` up to `end` as a sequence, or None where one of them reads none before it."""
+    layers = graph.layers[begin:end]
+    for position in range(1, len(layers)):
+        if not any(set(before.outputs).intersection(layers[position].inputs) for before in layers[:position]):
+            return None
+    read_elsewhere = {name for layer in graph.layers[end:] for name in layer.inputs}
+    leaving = read_elsewhere.union(graph.outputs)
+    outputs = tuple(name for layer in layers for name in layer.outputs if name in leaving)
+    return whole_model(replace(graph, layers=layers, outputs=outputs))
+
+
+def windows_of(graph: LayerGraph, granularity: int) -> dict[tuple[int, int], LayerSequence]:
+    """Every window of at most `granularity` layers, by where it begins and ends."""
+    count = len(graph.layers)
+    runs = [(i, j) for i in range(count) for j in range(i + 1, min(i + granularity, count) + 1)]
+    return {run: window for run in runs if (window := window_of(graph, *run)) is not None}
+
+
+def least_cost(graph: LayerGraph, granularity: int, price: Price) -> tuple[float, int]:
+    """Of all covers, by trying each."""
+    windows = {run: window.signature for run, window in windows_of(graph, granularity).items()}
+    prices = price({window.signature: window for window in windows_of(graph, granularity).values()})
+
+    def covers(begin: int) -> Iterator[list[str]]:
+        if begin == len(graph.layers):
+            yield []
+        for (start, end), signature in windows.items():
+            if start == begin:
+                yield from ([signature, *rest] for rest in covers(end))
+
+    return min((sum(prices[signature] for signature in set(cover)), len(cover)) for cover in covers(0))
+
+
+def chain(*operators: str) -> LayerGraph:
+    """Layers of which each reads the one before it, all on the same shape."""
+    names = [f"v{i}" for i in range(len(operators) + 1)]
+    layers = tuple(Layer(f"l{i}", op, "", 6, {}, (names[i],), (names[i + 1],)) for i, op in enumerate(operators))
+    return LayerGraph(layers, dict.fromkeys(names, TensorType("float32", (4,))), {}, ("v0",), (names[-1],), 17)
+
+
+def kinds(cover: Decomposition) -> list[str]:
+    """The operators of each piece."""
+    return [piece.sequence.kind for piece in cover.pieces]
+
+
+@given(data=st.data(), granularity=granularities, seed=seeds)
+def test_a_cover_is_a_decomposition(data: st.DataObject, granularity: int, seed: int, graphs: Graphs) -> None:
+    """Every layer once and in order, no piece with more than allowed, each reading only from those before it."""
+    graph = data.draw(graphs())
+    cover = cheapest_cover("m", graph, granularity, chance(seed))
+    assert (cover.model, cover.granularity, cover.cover) == ("m", granularity, CHEAPEST)
+    assert [name for piece in cover.pieces for name in piece.layers] == [layer.name for layer in graph.layers]
+    begin = 0
+    for position, piece in enumerate(cover.pieces):
+        assert 1 <= len(piece.layers) <= granularity
+        window = window_of(graph, begin, begin + len(piece.layers))
+        assert window is not None
+        assert piece.sequence == window
+        assert all(needed < position for needed in piece.needs)
+        begin += len(piece.layers)
+
+
+@given(data=st.data(), granularity=granularities)
+def test_every_window_is_priced_once(data: st.DataObject, granularity: int, graphs: Graphs) -> None:
+    """Each runnable run of layers is offered, under its own signature, and nothing else is."""
+    graph = data.draw(graphs())
+    asked: list[Mapping[str, LayerSequence]] = []
+
+    def price(windows: Mapping[str, LayerSequence]) -> dict[str, float]:
+        asked.append(windows)
+        return dict.fromkeys(windows, 1.0)
+
+    cheapest_cover("m", graph, granularity, price)
+    (windows,) = asked
+    assert dict(windows) == {window.signature: window for window in windows_of(graph, granularity).values()}
+
+
+@given(data=st.data(), granularity=granularities, seed=seeds)
+def test_a_cover_is_never_dearer_than_the_fixed_cut(
+    data: st.DataObject, granularity: int, seed: int, graphs: Graphs
+) -> None:
+    """It needs no more new time, and where it needs the same, no more sequences."""
+    graph = data.draw(graphs())
+    price = chance(seed)
+    cover = cheapest_cover("m", graph, granularity, price)
+    assert cost(cover, price) <= cost(decompose("m", graph, granularity), price)
+
+
+@given(data=st.data(), granularity=granularities, seed=seeds)
+def test_without_repeats_a_cover_is_the_best_there_is(
+    data: st.DataObject, granularity: int, seed: int, graphs: Graphs
+) -> None:
+    """The least new time of all covers, and of those the fewest sequences."""
+    graph = distinct(data.draw(graphs(most_layers=8)))
+    price = chance(seed)
+    cover = cheapest_cover("m", graph, granularity, price)
+    assert cost(cover, price) == least_cost(graph, granularity, price)
+
+
+@given(data=st.data(), granularity=granularities)
+def test_where_all_is_known_a_cover_has_the_fewest_sequences(
+    data: st.DataObject, granularity: int, graphs: Graphs
+) -> None:
+    """Repeats or not: time is no matter any more."""
+    graph = data.draw(graphs(most_layers=8))
+    assert cost(cheapest_cover("m", graph, granularity, equal(0.0)), equal(0.0)) == least_cost(
+        graph, granularity, equal(0.0)
+    )
+
+
+@given(data=st.data(), granularity=granularities)
+def test_where_nothing_is_known_and_all_cost_the_same_a_cover_has_the_fewest_sequences(
+    data: st.DataObject, granularity: int, graphs: Graphs
+) -> None:
+    """If none repeats; of those that repeat the fewest different ones are sought."""
+    graph = distinct(data.draw(graphs(most_layers=8)))
+    cover = cheapest_cover("m", graph, granularity, equal(1.0))
+    assert len(cover.pieces) == least_cost(graph, granularity, equal(1.0))[1]
+
+
+@given(data=st.data(), seed=seeds)
+def test_single_layers_can_be_covered_in_one_way(data: st.DataObject, seed: int, graphs: Graphs) -> None:
+    """As they are cut."""
+    graph = data.draw(graphs())
+    assert cheapest_cover("m", graph, 1, chance(seed)).pieces == decompose("m", graph, 1).pieces
+
+
+def test_what_is_measured_is_found_where_it_lies() -> None:
+    """Across the places where the model would be cut."""
+    graph = chain("Relu", "Tanh", "Exp", "Neg")
+    known = {piece.sequence.signature for piece in decompose("n", chain("Tanh", "Exp"), 2).pieces}
+    assert kinds(decompose("m", graph, 2)) == ["Relu+Tanh", "Exp+Neg"]
+
+    def price(windows: Mapping[str, LayerSequence]) -> dict[str, float]:
+        return {s: 0.0 if s in known else float(len(sequence.layers)) for s, sequence in windows.items()}
+
+    assert kinds(cheapest_cover("m", graph, 2, price)) == ["Relu", "Tanh+Exp", "Neg"]
+
+
+def test_what_repeats_is_benchmarked_once() -> None:
+    """So the same pair twice is cheaper than three layers and one."""
+    assert kinds(cheapest_cover("m", chain("Relu", "Tanh", "Relu", "Tanh"), 3, equal(1.0))) == ["Relu+Tanh"] * 2
+
+
+def test_layers_that_can_only_run_together_stay_together() -> None:
+    """Also where they are more than allowed, and whatever stands between them in the graph."""
+    layers = (("a", "x", "s"), ("b", "x", "t"), ("c", "s", "u"), ("d", "ut", "y"))
+    made = tuple(Layer(name, "Op", "", 1, {}, tuple(reads), tuple(makes)) for name, reads, makes in layers)
+    types = {name: TensorType("float32", (2,)) for name in "xtuy"} | {"s": TensorType("sequence", ())}
+    graph = LayerGraph(made, types, {}, ("x",), ("y",), 17)
+    covers = {g: ["".join(p.layers) for p in cheapest_cover("m", graph, g, equal(1.0)).pieces] for g in (1, 2, 3)}
+    assert covers == {1: ["ac", "b", "d"], 2: ["ac", "bd"], 3: ["ac", "bd"]}
+
+
+def test_what_a_layer_must_be_fed_is_not_computed_in_its_window(
+    parse: Callable[..., ModelProto], lower: Callable[..., LayerGraph]
+) -> None:
+    """A shape from other layers' results is cut off from the Reshape that reads it, however cheap both together are."""
+    model = parse(
+        """(float[2,6,4] x) => (float[n,m] y)
+        <int64 zero = {0}, int64[1] first = {0}, int64[1] rest = {-1}>
+        { s = Shape(x) b = Gather(s, zero) u = Unsqueeze(b, first) to = Concat<axis = 0>(u, rest)
+          r = Relu(x) y = Reshape(r, to) }"""
+    )
+    found = kinds(cheapest_cover("m", lower(model, "none"), 10, equal(1.0)))
+    assert not any("Concat" in kind and "Reshape" in kind for kind in found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_piece_of_a_cover_runs(
+    lowered_light: Lowered, run_alone: Callable[[LayerSequence], None], seed: int
+) -> None:
+    """By itself, wherever the cover happens to cut a real model."""
+    for sequence in cheapest_cover("m", lowered_light("squeezenet"), 5, chance(seed)).unique.values():
+        run_alone(sequence)
+
+
+def test_a_granularity_below_one_is_refused() -> None:
+    """As by the fixed cut."""
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        cheapest_cover("m", chain("Relu"), 0, equal(1.0))
+
+
+class TestCorpus:
+    """Models that are benchmarked one after the other."""
+
+    @given(data=st.data(), granularity=granularities, seed=seeds)
+    def test_a_second_copy_needs_nothing_new(
+        self, data: st.DataObject, granularity: int, seed: int, graphs: Graphs
+    ) -> None:
+        """All that it needs was chosen for the first."""
+        graph = data.draw(graphs())
+        first, second = corpus_cover({"one": graph, "two": graph}, granularity, chance(seed))
+        assert [first.model, second.model] == ["one", "two"]
+        assert first == cheapest_cover("one", graph, granularity, chance(seed))
+        new = second.unique.keys() - first.unique.keys()
+        assert sum(chance(seed)({signature: second.unique[signature] for signature in new}).values()) == 0
+
+    def test_a_model_is_cut_as_those_before_it(self) -> None:
+        """A layer in front shifts all fixed cuts; here it is by itself, and the rest is known."""
+        graphs = {"short": chain("Relu", "Tanh", "Exp", "Neg"), "long": chain("Abs", "Relu", "Tanh", "Exp", "Neg")}
+        covers = corpus_cover(graphs, 2, equal(1.0))
+        assert [kinds(cover) for cover in covers] == [["Relu+Tanh", "Exp+Neg"], ["Abs", "Relu+Tanh", "Exp+Neg"]]
+        fixed = [decompose(name, graph, 2) for name, graph in graphs.items()]
+        assert [len(set().union(*(cut.unique for cut in cuts))) for cuts in (covers, fixed)] == [3, 5]
