@@ -133,10 +133,13 @@ def held_out(world: World, granularity: int) -> dict[str, list[Outcome]]:
 def row_of(found: Sequence[Outcome], comparable: Sequence[bool]) -> str:
     """Means over models; errors are those of the models that are `comparable`."""
     ratios = np.log([o.ratio for o, used in zip(found, comparable, strict=True) if used and o.ratio is not None])
-    errors = f"{np.exp(ratios.mean()):8.3f} {abs(ratios).mean():7.1%} {np.mean(abs(ratios) <= math.log(1.05)):7.0%}"
+    errors = ""
+    if len(ratios):
+        off = abs(ratios)
+        errors = f"{np.exp(ratios.mean()):8.3f} {off.mean():7.1%} {np.mean(off <= math.log(1.05)):7.0%}"
     return (
         f"{np.mean([o.shared for o in found]):10.0%} {np.mean([o.sequences for o in found]):10.1f} "
-        f"{np.mean([o.seconds for o in found]):8.2f} {errors if len(ratios) else '':24} {len(ratios):7}"
+        f"{np.mean([o.seconds for o in found]):8.2f} {errors:24} {len(ratios):7}"
     )
 
 
