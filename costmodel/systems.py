@@ -209,7 +209,7 @@ def this_system(
     ):
         raise SystemMismatchError(
             f"{name} is what a host of other hardware or settings is called, and this one is {own}: leave out --system "
-            "and set --threads and --level instead"
+            "and set --threads, --inter-threads and --level instead"
         )
     entry = catalogue().get(validate_name(name))
     if entry is not None and not asserted and (found := entry.differences(host)):

@@ -8,6 +8,7 @@ from costmodel.cli import app
 from costmodel.cli.options import (
     Context,
     GranularityOption,
+    InterThreadsOption,
     JsonOption,
     LevelOption,
     StoreOption,
@@ -40,9 +41,7 @@ def bench(
         int, typer.Option(min=0, help="Also measure this many sequences of no model, sampled around these.")
     ] = 0,
     threads: ThreadsOption = 1,
-    inter_threads: Annotated[
-        int, typer.Option("--inter-threads", min=1, help="Layers of a model that may run at the same time.")
-    ] = 1,
+    inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
     assert_system: Annotated[
         bool,

@@ -20,6 +20,7 @@ __all__ = [
     "BatchOption",
     "Context",
     "GranularityOption",
+    "InterThreadsOption",
     "JsonOption",
     "LevelOption",
     "ShapeOption",
@@ -64,6 +65,9 @@ StoreOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 ThreadsOption = Annotated[
     int, typer.Option("--threads", min=1, help="Threads a layer may use, for this host's own system.")
+]
+InterThreadsOption = Annotated[
+    int, typer.Option("--inter-threads", min=1, help="Layers of a model that may run at the same time.")
 ]
 LevelOption = Annotated[
     str,
@@ -125,11 +129,13 @@ class Context:
         settings = RuntimeSettings(threads, level, inter_threads=inter_threads)
         return runtime, this_system(runtime, settings, name, asserted=asserted)
 
-    def system_name(self, name: str | None, threads: int) -> str:
+    def system_name(self, name: str | None, threads: int, inter_threads: int = 1) -> str:
         """`name`, or what this host is called."""
         from costmodel.systems import validate_name
 
-        return validate_name(name) if name is not None else self.here(None, threads)[1].name
+        if name is not None:
+            return validate_name(name)
+        return self.here(None, threads, inter_threads=inter_threads)[1].name
 
 
 def parse_shapes(given: list[str] | None) -> Mapping[str, tuple[int, ...]]:

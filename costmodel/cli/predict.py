@@ -12,6 +12,7 @@ from costmodel.cli.options import (
     BatchOption,
     Context,
     GranularityOption,
+    InterThreadsOption,
     JsonOption,
     ShapeOption,
     StoreOption,
@@ -81,6 +82,7 @@ def predict(
     ] = False,
     threads: ThreadsOption = 1,
     store: StoreOption = None,
+    inter_threads: InterThreadsOption = 1,
     json: JsonOption = False,
 ) -> None:
     """What a model will cost: in total, and layer by layer."""
@@ -95,7 +97,7 @@ def predict(
     if sized == AUTO and cover != FIXED:
         raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
     context = Context(store)
-    name = context.system_name(system, threads)
+    name = context.system_name(system, threads, inter_threads)
     read = {
         label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in _labelled(models).items()
     }

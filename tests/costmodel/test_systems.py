@@ -137,6 +137,13 @@ def test_a_system_survives_json(system: System) -> None:
     assert System.from_dict(json.loads(json.dumps(system.to_dict()))) == system
 
 
+def test_a_record_from_before_layers_could_overlap_is_of_one_at_a_time() -> None:
+    """Stores and exports of then say nothing of it, and are read all the same."""
+    data = STORED.to_dict()
+    del data["settings"]["inter_threads"]
+    assert System.from_dict(data) == STORED
+
+
 def test_the_catalogue_begins_with_the_paper() -> None:
     """The four systems of the paper, with its prices."""
     known = catalogue()

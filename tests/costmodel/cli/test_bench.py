@@ -137,6 +137,17 @@ def test_a_model_is_run_as_its_system_runs_it(run: Run, benched: Home) -> None:
     assert {layer["source"] for layer in document["layers"]} == {"unpriced"}
 
 
+def test_a_system_may_run_layers_at_the_same_time(run: Run, benched: Home) -> None:
+    """Its own name says so; without one, `predict` finds it by the same option, and runs models as it does."""
+    twice = ("--inter-threads", "2")
+    name = run(benched, "bench", MODEL, *twice, "--budget", "0s", "--json").document["system"]
+    assert name.endswith("-1t-2inter")
+    assert Store(benched.store_url).system(name).settings.inter_threads == 2
+    document = run(benched, "predict", MODEL, *twice, "--partial", "--measure", "--json").document
+    assert document["system"] == name
+    assert document["measured_us"] > 0
+
+
 def test_bricks_are_measured_without_their_model(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
     """A folder of bricks is a target too; what is known is reused."""
     run(benched, "decompose", MODEL, "--out", tmp_path / "bricks")

@@ -19,6 +19,7 @@ from costmodel.graph import LayerGraph
 from costmodel.model import read_model
 from costmodel.runtimes import LEVELS, RuntimeSettings
 from costmodel.runtimes.ort import OnnxRuntime
+from costmodel.runtimes.ort_session import open_session
 from costmodel.sequence import LayerSequence
 
 Parse = Callable[..., ModelProto]
@@ -467,6 +468,19 @@ class TestRunning:
         assert threads() > before
         for runner in held:
             runner.run()
+
+    def test_two_inter_threads_give_the_same_outputs(self, parse: Parse) -> None:
+        """Whatever the runtime makes of them, and however often it is run."""
+        text = """(float[1,3,8,8] x) => (float[1,16,6,6] y, float[1,16,6,6] z)
+            { s = Conv(x, w) a = Conv(s, v) b = Sigmoid(s) c = Exp(s) y = Mul(a, b) z = Add(a, c) }"""
+        model = parse(text, weights={"w": (16, 3, 3, 3), "v": (16, 16, 1, 1)}).SerializeToString()
+        modes = (RuntimeSettings(spinning=False), RuntimeSettings(inter_threads=2, spinning=False))
+        one, two = (open_session(model, mode, timed=True, concurrent=True) for mode in modes)
+        x = np.random.default_rng(0).uniform(-1, 1, (1, 3, 8, 8)).astype(np.float32)
+        expected = one.run(None, {"x": x})
+        assert len(np.unique(expected[0])) > 1
+        for _ in range(20):
+            np.testing.assert_array_equal(two.run(None, {"x": x}), expected)
 
     @pytest.mark.parametrize("where", ["file", "memory"])
     @pytest.mark.parametrize(
