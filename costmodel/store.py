@@ -153,7 +153,7 @@ class Store:
     def put_results(self, results: Results) -> Added:
         """Add what another machine measured, all or nothing; what is here already is left alone.
 
-        A measurement is here already if one of that signature, time and latency is. A model is if its name is, for
+        A measurement is here already if one of that signature, date and raw times is. A model is if its name is, for
         that lowering, and has the same layers: its family and digest stay, and only granularities are added.
 
         Raises:
@@ -168,10 +168,11 @@ class Store:
             for signature, origin in sorted(results.samples.items()):
                 database.add_if_new(connection, database.samples, {"signature": signature}, {"origin": origin})
             for measurement in results.measurements:
-                same = select(database.measurements.c.id).filter_by(
+                same = select(database.measurements.c.rounds_us).filter_by(
                     system=system.name, signature=measurement.signature, measured_at=measurement.measured_at
                 )
-                if connection.scalar(same.filter_by(latency_us=measurement.latency_us)) is None:
+                # Raw times: another release may make another latency of them.
+                if [list(times) for times in measurement.rounds_us] not in connection.scalars(same).all():
                     _put_measurement(connection, system.name, measurement)
                     new += 1
         return Added(new, len(results.measurements) - new, models)

@@ -12,13 +12,14 @@ knows no models refuses a file with models, so those needed no number of their o
 
 import json
 import os
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from costmodel.errors import BrickError, MissingExtraError
 from costmodel.records import results_of, rows_of
-from costmodel.results import Added, Results
+from costmodel.results import Added, Results, StoredModel
 from costmodel.store import Store
 from costmodel.systems import System, check_same, validate_name
 
@@ -26,7 +27,7 @@ __all__ = ["FORMAT_VERSION", "collect_results", "export_results", "import_result
 
 FORMAT_VERSION = 2
 _KEY = b"costmodel"
-# Of zstd: files are written once and kept for years; a second more makes them a quarter smaller.
+# Of zstd: files are written once and kept for years; a few seconds more make them a third smaller.
 _COMPRESSION = 19
 
 
@@ -43,7 +44,8 @@ def collect_results(store: Store, system_name: str, *, with_models: bool = False
     """What a store knows of one system.
 
     Without models, whole ones stay at home too: who imports them could not tell them from layers. With models, those
-    come along of which any sequence is measured on the system, and every sequence that they and their samples have.
+    come along that are measured on the system, if only a layer of them is, and every sequence that they and their
+    samples have.
 
     Raises:
         UnknownSystemError: Nothing is known under that name.
@@ -58,13 +60,21 @@ def collect_results(store: Store, system_name: str, *, with_models: bool = False
     samples = store.samples()
     wanted = {m.signature for m in measurements}
     wanted |= {samples[signature] for signature in wanted & samples.keys()}
-    # Two names for one graph are one family to training: where the one goes, the other does.
-    wholes = {model.whole for model in models if not wanted.isdisjoint(model.signatures)}
-    models = [model for model in models if model.whole in wholes]
+    models = list(_about(models, wanted))
     wanted = wanted.union(*(model.signatures for model in models))
     samples = {signature: origin for signature, origin in samples.items() if not wanted.isdisjoint((signature, origin))}
     wanted |= samples.keys() | samples.values()
     return Results(system, measurements, store.sequences(wanted), tuple(models), samples)
+
+
+def _about(models: Iterable[StoredModel], wanted: Set[str]) -> Iterator[StoredModel]:
+    """Those of the models, finer cuts first, that consist of what is wanted or have some that no finer cut has."""
+    had: dict[tuple[str, str], set[str]] = {}
+    for model in models:
+        finer = had.setdefault((model.name, model.lowering), set())
+        if not wanted.isdisjoint(model.signatures - finer) or wanted >= {piece.signature for piece in model.pieces}:
+            yield model
+        finer |= model.signatures
 
 
 def export_results(store: Store, system_name: str, path: Path, *, with_models: bool = False) -> Results:

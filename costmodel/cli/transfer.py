@@ -38,7 +38,7 @@ def export_results(
     line = f"{count} measurements of {name}"
     if with_models:
         document["models"] = len({model.name for model in results.models})
-        line += f" and its {document['models']} models"
+        line += f" and {document['models']} models"
     if json:
         print_json(document)
     else:

@@ -253,7 +253,7 @@ class TestMeasurements:
         assert store.sequences() == {}
 
     def test_what_another_machine_measured_is_added_once(self, store: Store) -> None:
-        """A record that is here already is known by its time of measurement and its latency."""
+        """A record that is here already is known by its time of measurement and its raw times."""
         records = [(ONE, measured(ONE, [5.0])), (ONE, measured(ONE, [6.0])), (OTHER, measured(OTHER, [5.0]))]
         system = fake_system("far-1")
         assert store.put_results(results(system, records[:2])) == Added(2, 0)

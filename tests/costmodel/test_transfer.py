@@ -2,8 +2,10 @@
 
 import json
 import re
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,13 @@ class TestThereAndBack:
         assert brought(other, file) == ("fake-1", 0, 4)
         assert brought(store, file) == ("fake-1", 0, 4)
         assert len(list(other.measurements("fake-1"))) == len(list(store.measurements("fake-1"))) == 4
+
+    def test_what_another_release_stored_is_known_too(self, store: Store, file: Path) -> None:
+        """It made another latency of the same raw times."""
+        with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as database, database:
+            database.execute("UPDATE measurements SET latency_us = latency_us + 1")
+        assert brought(store, file) == ("fake-1", 0, 4)
+
 
     def test_what_is_new_in_a_later_export_is_added(self, store: Store, file: Path, new_store: Stores) -> None:
         """A machine that goes on measuring sends its results again."""

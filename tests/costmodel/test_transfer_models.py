@@ -105,6 +105,14 @@ def contents(store: Store) -> tuple[object, ...]:
     )
 
 
+def owners(store: Store, signatures: set[str]) -> dict[str, set[tuple[str, str, str]]]:
+    """The models in which each signature occurs, at whatever granularity."""
+    return {
+        signature: {(m.name, m.lowering, m.family) for m in store.models() if signature in m.signatures}
+        for signature in signatures
+    }
+
+
 class TestThereAndBack:
     """Who imports a file with models is as well off as who measured it."""
 
@@ -148,7 +156,14 @@ class TestThereAndBack:
                 here.put_measurement("fake-1", measured(sequence, [time_us], at=at, overhead_us=0.25), sequence)
         export_results(here, "fake-1", tmp_path / "out.parquet", with_models=True)
         import_results(there, tmp_path / "out.parquet")
-        assert contents(there) == contents(here)
+        assert there.systems() == here.systems()
+        assert list(there.measurements("fake-1")) == list(here.measurements("fake-1"))
+        timed = {m.signature for m in here.measurements("fake-1")}
+        assert owners(there, timed) == owners(here, timed)
+        assert {s: o for s, o in there.samples().items() if s in timed} == {
+            s: o for s, o in here.samples().items() if s in timed
+        }
+        assert set(there.models()) <= set(here.models())
         built = [constructions(store.models(), store.timings("fake-1"), "abc") for store in (here, there)]
         assert built[0] == built[1]
         export_results(there, "fake-1", tmp_path / "again.parquet", with_models=True)
@@ -276,15 +291,25 @@ class TestWhatTravels:
         assert {model.name for model in results.models} == {"apart", "deep", "wide"}
         assert results.samples[sample.signature] == whole_model(graph).signature
 
-    def test_twins_travel_together(self, layer_graphs: Graphs, new_store: Stores) -> None:
-        """Two names for one graph are one family to training, also where nothing else says that they are twins."""
+    def test_a_cut_of_which_nothing_is_measured_stays(self, layer_graphs: Graphs, new_store: Stores) -> None:
+        """If a finer one has the same; with a sequence of its own, or with all of them measured, it travels."""
         store = new_store()
         store.put_system(fake_system())
-        put(store, "wide", layer_graphs["wide"])
-        put(store, "twin", layer_graphs["wide"], 3)
-        exp = next(sequence for sequence in store.sequences().values() if sequence.kind == "Exp")
-        put_time(store, exp, 30.0)
-        assert [m.name for m in collect_results(store, "fake-1", with_models=True).models] == ["twin", "wide"]
+        for name, graph in layer_graphs.items():
+            for granularity in (1, 2):
+                put(store, name, graph, granularity)
+        by_kind = {sequence.kind: sequence for sequence in store.sequences().values()}
+
+        def after(*kinds: str) -> list[tuple[str, int]]:
+            for kind in kinds:
+                put_time(store, by_kind[kind], 1.0)
+            return [(m.name, m.granularity) for m in collect_results(store, "fake-1", with_models=True).models]
+
+        assert after() == []
+        assert after("Exp") == [("wide", 1)]
+        assert after("Relu", "Tanh") == [("deep", 1), ("wide", 1)]
+        assert after("Relu+Relu") == [("deep", 1), ("deep", 2), ("wide", 1)]
+        assert after("Add") == [("deep", 1), ("deep", 2), ("wide", 1), ("wide", 2)]
 
     def test_one_row_for_each_record(self, store: Store, file: Path) -> None:
         """Of four kinds, so that pandas can open the file and take what it wants."""

@@ -39,7 +39,7 @@ def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> No
     """A line each; of models only where there are any."""
     path = tmp_path / "results.parquet"
     exported = run(ready, "export", path, *NAMED, "--with-models").out
-    assert exported.endswith(f" measurements of {SYSTEM.name} and its {len(MEASURED)} models in {path}\n")
+    assert exported.endswith(f" measurements of {SYSTEM.name} and {len(MEASURED)} models in {path}\n")
     home = tmp_path / "new"
     assert run(home, "import", path).out.endswith(" were here already; 6 models added, 0 were here already\n")
     assert "models" not in run(ready, "export", path, *NAMED).out
