@@ -8,9 +8,9 @@ other models of the corpus have; what is measured of whole models is not. For bo
 layers in sequences that others have, how many sequences there are, the seconds that measuring the missing ones would
 take as the planner estimates it, and the error of the constructed latency by what is measured, known or not.
 
-Second table: a corpus of which nothing is measured, cut at fixed places, and covered model after model with what those
-before need. How many sequences, how many different ones, the seconds that one run of each of these would take by its
-bound, and the seconds that this program took to find them.
+Second table: a corpus of which nothing is measured, cut at fixed places, and covered in as little time as possible for
+all models together. How many sequences, how many different ones, the seconds that one run of each of these would take
+by its bound, and the seconds that this program took to find them.
 """
 
 import math
@@ -167,6 +167,8 @@ def print_corpus(world: World, granularity: int) -> None:
 def main(system: str, corpus: str = "dlbricks") -> None:
     """Print both tables."""
     world = load(Store(find_home().store_url, create=False), system, corpus)
+    if not world.graphs:
+        raise SystemExit(f"{system} has measured no model of {corpus} end to end")
     print(f"{system}, {corpus}: {len(world.graphs)} models, each in turn taken as new\n")
     errors = f"{'geomean':>8} {'error':>7} {'in 5%':>7} {'models':>7}"
     print(f"{'G':>3} {'cover':9} {'of others':>10} {'sequences':>10} {'seconds':>8} {errors}")

@@ -1,4 +1,4 @@
-"""The cheapest cover: a model as sequences that need the least new benchmarking time, wherever they begin and end.
+"""The cheapest cover: models as sequences that need the least new benchmarking time, wherever they begin and end.
 
 DLBricks cuts at fixed places, and names sequences that may overlap as future work. A sequence that another model has is
 then missed when it lies across a cut. Here every window is a candidate: a run of consecutive layers that is runnable by
@@ -21,11 +21,7 @@ Price = Callable[[Mapping[str, LayerSequence]], Mapping[str, float]]
 
 
 def cheapest_cover(model: str, graph: LayerGraph, granularity: int, price: Price) -> Decomposition:
-    """The cover that needs the least new benchmarking time, and among such the fewest sequences.
-
-    Time is that of the different sequences, each is benchmarked once. For a model without repeats the cover is optimal
-    (dynamic programming over its layers). With repeats that is a hard problem: prices are shared among the uses of a
-    sequence, as often as that brings the time down. It is never more than at the paper's fixed places.
+    """The cover of one model that needs the least new benchmarking time, and among such the fewest sequences.
 
     Args:
         model: Name, for the result.
@@ -33,23 +29,65 @@ def cheapest_cover(model: str, graph: LayerGraph, granularity: int, price: Price
         granularity: The most layers in a window, unless they can only run together; at least 1.
         price: Asked once, for all windows.
     """
-    cutter = Cutter(graph)
-    fixed = fixed_cut(cutter, granularity)
-    sequences = {window: cutter.sequence(window) for window in cutter.windows(granularity)}
+    (cover,) = corpus_cover({model: graph}, granularity, price)
+    return cover
+
+
+def corpus_cover(graphs: Mapping[str, LayerGraph], granularity: int, price: Price) -> list[Decomposition]:
+    """The covers of several models that together need the least new benchmarking time, then the fewest sequences.
+
+    Time is that of the different sequences, each is benchmarked once. Where none is needed twice the covers are optimal
+    (dynamic programming over the layers). With repeats that is a hard problem: the price of a sequence is shared among
+    its uses, and what is used anyway is free to be used again, as often as that is better. It is never more time than
+    at the paper's fixed places, or for single layers.
+
+    Args:
+        graphs: Layers of each model, by its name.
+        granularity: As in `cheapest_cover`.
+        price: Asked once, for all windows of all models.
+    """
+    cutters = {model: Cutter(graph) for model, graph in graphs.items()}
+    fixed: list[Window] = []
+    single: list[Window] = []
+    sequences: dict[Window, LayerSequence] = {}
+    units = 0  # one model behind the other, and no window across
+    for cutter in cutters.values():
+        fixed += _moved(fixed_cut(cutter, granularity), units)
+        single += _moved(fixed_cut(cutter, 1), units)
+        windows = list(cutter.windows(granularity))
+        sequences.update(zip(_moved(windows, units), map(cutter.sequence, windows), strict=True))
+        units += cutter.units
     signatures = {window: sequence.signature for window, sequence in sequences.items()}
     prices = price({sequence.signature: sequence for sequence in sequences.values()})
 
     def cost(windows: list[Window]) -> tuple[float, int]:
         return math.fsum(prices[signature] for signature in {signatures[w] for w in windows}), len(windows)
 
-    def shared_among(uses: Counter[str]) -> list[Window]:
-        shared = {signature: prices[signature] / max(1, uses[signature]) for signature in prices}
-        return _shortest_path(cutter.units, {window: shared[signature] for window, signature in signatures.items()})
+    def cheapest(price_of: Callable[[str], float]) -> list[Window]:
+        found = {signature: price_of(signature) for signature in prices}
+        return _shortest_path(units, {window: found[signature] for window, signature in signatures.items()})
 
-    best = min(fixed, shared_among(Counter()), shared_among(Counter(signatures.values())), key=cost)
-    while cost(better := shared_among(Counter(signatures[window] for window in best))) < cost(best):
-        best = better
-    return decomposition_of(model, granularity, cutter, best, CHEAPEST)
+    def shared_among(uses: Counter[str]) -> list[Window]:
+        return cheapest(lambda signature: prices[signature] / max(1, uses[signature]))
+
+    def improved(windows: list[Window]) -> list[Window]:
+        uses = Counter(signatures[window] for window in windows)
+        once_more = cheapest(lambda signature: 0.0 if signature in uses else prices[signature])
+        better = min(shared_among(uses), once_more, key=cost)
+        return improved(better) if cost(better) < cost(windows) else windows
+
+    starts = (fixed, single, shared_among(Counter()), shared_among(Counter(signatures.values())))
+    best = min(map(improved, starts), key=cost)
+    covers, begin = [], 0
+    for model, cutter in cutters.items():
+        own = _moved([window for window in best if begin <= window[0] < begin + cutter.units], -begin)
+        covers.append(decomposition_of(model, granularity, cutter, own, CHEAPEST))
+        begin += cutter.units
+    return covers
+
+
+def _moved(windows: list[Window], units: int) -> list[Window]:
+    return [(first + units, last + units) for first, last in windows]
 
 
 def _shortest_path(units: int, prices: Mapping[Window, float]) -> list[Window]:
@@ -71,24 +109,3 @@ def _shortest_path(units: int, prices: Mapping[Window, float]) -> list[Window]:
         path.append((first, last))
         last = first
     return path[::-1]
-
-
-def corpus_cover(graphs: Mapping[str, LayerGraph], granularity: int, price: Price) -> list[Decomposition]:
-    """Covers of several models that are benchmarked one after the other: what those before need costs no more time.
-
-    Args:
-        graphs: Layers of each model, by its name.
-        granularity: As in `cheapest_cover`.
-        price: Asked once for each model.
-    """
-    chosen: set[str] = set()
-
-    def more(windows: Mapping[str, LayerSequence]) -> dict[str, float]:
-        return {signature: 0.0 if signature in chosen else time for signature, time in price(windows).items()}
-
-    covers = []
-    for model, graph in graphs.items():
-        cover = cheapest_cover(model, graph, granularity, more)
-        chosen.update(cover.unique)
-        covers.append(cover)
-    return covers
