@@ -20,7 +20,7 @@ from costmodel.duration import group_s
 from costmodel.features.bound import bound_us
 from costmodel.granularity import Option, candidates, is_whole
 from costmodel.graph import LayerGraph
-from costmodel.groups import read_bytes, swept_bytes
+from costmodel.groups import read_bytes, swept_bytes, weight_bytes
 from costmodel.measurement import Protocol
 from costmodel.rules import Rule
 from costmodel.serving.predictor import Predictor
@@ -104,7 +104,7 @@ class Planner:
         """The best that can be said of a model without measuring.
 
         Of the ways to cut it of which all sequences are measured the one with the least expected error; the whole model
-        as one sequence is among them. Single layers where there is none, and for a critical path, made of these.
+        as one sequence is among them. Single layers where there is none, and where a rule is to tell which ones count.
 
         Args:
             model: Its name.
@@ -114,7 +114,7 @@ class Planner:
         """
         cuts = candidates(model, graph)
         if composition != "sequential":
-            return Known(cuts[0], None, "granularity 1 was taken: a critical path is one of single layers")
+            return Known(cuts[0], None, "granularity 1 was taken: the rule is one for single layers")
         if not measured:
             return Known(cuts[0], None, "granularity 1 was taken: all layers are to be predicted")
         known = self._latencies_us(cuts)
@@ -153,7 +153,6 @@ class Planner:
             piece.sequence.signature: math.fsum(layers_us[end - len(piece.layers) : end])
             for piece, end in zip(cut.pieces, ends, strict=True)
         } | {signature: known[signature] for signature in cut.unique if signature in known}
-        loaded = sum(read_bytes(sequence) for sequence in cut.unique.values())
-        host = self.predictor.system.host
-        swept = 0 if is_whole(cut) else swept_bytes(footprint_bytes, loaded, host)
-        return group_s(list(latencies_us.values()), loaded, swept, self.protocol)
+        read, weights = (sum(map(nbytes, cut.unique.values())) for nbytes in (read_bytes, weight_bytes))
+        swept = 0 if is_whole(cut) else swept_bytes(footprint_bytes, read, self.predictor.system.host)
+        return group_s(list(latencies_us.values()), weights, swept, self.protocol)

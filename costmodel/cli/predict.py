@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["predict", "print_estimate"]
 
 _DEAREST = 8
+_MOST_NAMES = 3
 
 
 def _covers() -> tuple[str, ...]:
@@ -81,8 +82,8 @@ def predict(
         bool, typer.Option("--measure", help="Also run the models here, and print both latencies.")
     ] = False,
     threads: ThreadsOption = 1,
-    store: StoreOption = None,
     inter_threads: InterThreadsOption = 1,
+    store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """What a model will cost: in total, and layer by layer."""
@@ -191,13 +192,19 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
         ("dearest layers", "operator", "source", "latency", "share"),
         [
             (
-                layer.name, layer.op_type, layer.cost.source, format_us(layer.cost.latency_us),
+                _short(layer.name), _short(layer.op_type), layer.cost.source, format_us(layer.cost.latency_us),
                 f"{included[layer] / (estimate.latency_us or 1.0):.1%}",
             )
             for layer in dearest
         ],
         left=3,
     )  # fmt: skip
+
+
+def _short(names: str) -> str:
+    """The first and the last of the layers of a sequence, where it has more than a few."""
+    parts = names.split("+")
+    return names if len(parts) <= _MOST_NAMES else f"{parts[0]}+{len(parts) - 2} more+{parts[-1]}"
 
 
 def _print_many(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> None:

@@ -133,7 +133,6 @@ class TestThereAndBack:
             database.execute("UPDATE measurements SET latency_us = latency_us + 1")
         assert brought(store, file) == ("fake-1", 0, 4)
 
-
     def test_what_is_new_in_a_later_export_is_added(self, store: Store, file: Path, new_store: Stores) -> None:
         """A machine that goes on measuring sends its results again."""
         other = new_store()

@@ -115,11 +115,11 @@ class TestBestKnown:
         assert own.best_known(NEW, corpus(trained.cache)[NEW].graph).decomposition == fine
 
     def test_otherwise_it_is_single_layers(self, planner: Planner, trained: Home) -> None:
-        """Where something is missing, where measurements do not count, and for a critical path."""
+        """Where something is missing, where measurements do not count, and for a rule that is not the sum."""
         for name, options, reason in (
             (NEW, {}, "there is none at which all sequences are measured"),
             (KNOWN, {"measured": False}, "all layers are to be predicted"),
-            (KNOWN, {"composition": "parallel"}, "a critical path"),
+            (KNOWN, {"composition": "parallel"}, "the rule is one for single layers"),
         ):
             known = planner.best_known(name, corpus(trained.cache)[name].graph, **options)
             assert (known.decomposition.granularity, known.construction) == (1, None)

@@ -85,7 +85,7 @@ def test_predictions_take_the_coarsest_that_is_measured(run: Run, chain: Path, t
         home, "predict", chain, *NAMED, "-G", "auto", "--compose", "parallel", "--partial", "--json"
     ).document
     assert parallel["granularity"] == 1
-    assert any("critical path" in warning for warning in parallel["warnings"])
+    assert any("the rule is one for single layers" in warning for warning in parallel["warnings"])
 
 
 @pytest.mark.parametrize(
