@@ -42,7 +42,7 @@ class Decomposed:
 
     Attributes:
         model: As read.
-        family: Architecture lineage.
+        family: Architecture lineage; empty for what is no model of anybody's, and is not measured whole.
         graph: Its layers.
         decomposition: Its sequences.
         whole: The model as one sequence.
@@ -218,13 +218,13 @@ def _samples(
 
 
 def groups_of(item: Decomposed, granularities: Sequence[int]) -> Iterator[Group]:
-    """The sequences of a model at each granularity, and with the first the model itself: what takes turns."""
+    """The sequences of a model at each granularity, and it itself with the first if it is anybody's: all take turns."""
     footprint = item.footprint_bytes
     for position, granularity in enumerate(granularities):
         yield Group(
             label=item.model.name,
             sequences=tuple(item.cut(granularity).unique.values()),
-            whole=None if position else item.whole,
+            whole=item.whole if item.family and not position else None,
             model=item.model,
             footprint_bytes=footprint,
         )

@@ -15,7 +15,7 @@ from onnx.defs import OpSchema
 from costmodel.attributes import encode
 from costmodel.graph import Attributes
 
-__all__ = ["COMMON_OPSET", "canonical_attributes", "opset_for", "since_version"]
+__all__ = ["COMMON_OPSET", "attribute_of", "canonical_attributes", "opset_for", "since_version"]
 
 # For networks of no operator of ONNX's own: the newest that every supported runtime release runs.
 COMMON_OPSET = 21
@@ -128,6 +128,11 @@ def _explicit_window(
     if op_type in ("MaxPool", "AveragePool", "LpPool") and dilations == [1] * rank:
         del window["dilations"]  # older versions of the pools do not know the attribute
     return {**attributes, **{name: {"ints": list(values)} for name, values in window.items()}}
+
+
+def attribute_of(op_type: str, domain: str, since: int, attributes: Attributes, name: str) -> Mapping[str, Any] | None:
+    """An attribute in canonical form, its default where it was left out; None if it has neither."""
+    return attributes.get(name) or _defaults(op_type, domain, since).get(name)
 
 
 def opset_for(layers: Sequence[tuple[str, str, int]]) -> int:

@@ -28,17 +28,25 @@ OPERATORS = (
 
 _WORK = (
     "log_bound_us", "log_multiply_flops", "log_other_flops", "log_scalar_calls", "log_input_bytes", "log_weight_bytes",
-    "log_output_bytes", "log_moved_bytes", "log_intensity", "memory_share", "layers", "log_layer_bound_max_us",
+    "log_output_bytes", "log_moved_bytes", "log_intensity", "memory_share",
 )  # fmt: skip
 _SHAPE = (
-    "log_batch", "log_rows", "log_columns", "log_depth", "columns_misalignment", "depth_misalignment", "rank",
-    "log_in_channels", "log_out_channels", "log_in_positions", "log_out_positions", "log_inner_axis",
-    "kernel_area", "kernel_width", "stride", "dilation", "padding", "log_group", "depthwise", "inputs",
-    "item_bytes", "blocked", "fused_activation", "fused_sum", "last_axis_kept", "inner_run",
+    "log_batch", "log_rows", "log_columns", "log_depth", "rows_waste", "columns_waste", "columns_tile_waste",
+    "depth_waste", "rank", "log_in_channels", "log_out_channels", "log_in_positions", "log_out_positions",
+    "log_out_width", "width_waste", "log_inner_axis", "inputs", "item_bytes", "floating", "blocked_input",
+    "blocked_output", "since",
+)  # fmt: skip
+_WINDOW = (
+    "log_kernel_area", "kernel_width", "stride", "dilation", "padding_share", "log_group", "depthwise", "pointwise",
+    "fused_activation", "fused_sum",
+)  # fmt: skip
+_LAYOUT = (
+    "last_axis_kept", "log_inner_run", "log_axis_size", "log_other_operand", "other_operand_inner", "constant_operand",
+    "interpolation", "log_scaled",
 )  # fmt: skip
 _SYSTEM = (
     "threads", "log_gemm_gflops", "log_memory_gbps", "layer_us", "vector_bits", "work_over_l1", "work_over_l2",
-    "work_over_l3", "weights_over_l2", "log_grain_per_thread",
+    "work_over_l3", "weights_over_l2", "footprint_over_l2", "footprint_over_l3", "log_grain_per_thread",
 )  # fmt: skip
 
 
@@ -72,4 +80,4 @@ class Schema:
             )
 
 
-SCHEMA = Schema(1, (*_WORK, *_SHAPE, *_SYSTEM, *(f"op_{name}" for name in OPERATORS), "op_other"))
+SCHEMA = Schema(2, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_SYSTEM, *(f"op_{name}" for name in OPERATORS), "op_other"))

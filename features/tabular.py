@@ -1,89 +1,204 @@
-"""Tabular encoding: one row of numbers for a sequence on a system.
+"""Tabular encoding: one row of numbers for each layer of a sequence on a system.
 
-Sizes are logarithms, because costs span six orders of magnitude. Shapes are those of the layer with the largest
-bound, the one that decides; amounts of work are sums over the sequence. An operator's column holds its share of
-the bound, so that a single layer has a plain one-hot code and a longer sequence a mixture.
+Sizes are logarithms, because costs span six orders of magnitude. The cost of a sequence is the sum of what a regressor
+says of its layers, so that one trained on single layers answers for chains of any length (docs/adr/0006).
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from costmodel.features.bound import layer_bound_us
+from costmodel.features.layout import walk_of
 from costmodel.features.schema import OPERATORS, SCHEMA
-from costmodel.features.work import Work, layer_work
+from costmodel.features.work import Work, layer_work, window_area
 from costmodel.graph import ITEM_BYTES, TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer
 from costmodel.systems import System
 
-__all__ = ["encode", "encode_all"]
+__all__ = ["Encoded", "encode_all", "encode_sequence"]
 
 _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
-_LANES = 16  # float32 numbers in the widest vector, and channels in the widest block
+# Rows of a matrix product, and positions along a row of an image, that the kernels of ONNX Runtime's MLAS compute at
+# once; what is left over costs as much as a whole tile.
+_PRODUCT_TILE = 12
+_IMAGE_TILE = 6
+_VECTORS_IN_TILE = 4
+_USUAL_L3_BYTES = 32 << 20
+_CACHES = 2  # weights that fill the last cache this often come from memory, all of them
 
 
-def encode_all(sequences: Iterable[LayerSequence], system: System) -> tuple[np.ndarray, np.ndarray]:
-    """Feature matrix and bounds.
+@dataclass(frozen=True)
+class Encoded:
+    """Sequences as rows of features, one for each layer, those of a sequence together.
 
-    Returns:
-        Features, float32, shape [num_sequences, num_features]; bounds in microseconds, float64,
-        shape [num_sequences].
+    Attributes:
+        features: float32, shape [num_layers, num_features], columns as in `SCHEMA`.
+        bounds_us: Analytical bounds of the layers, shape [num_layers].
+        starts: First row of each sequence, and the number of rows at the end; shape [num_sequences + 1].
+        edges: Rows of a layer that makes a tensor and of one that reads it, shape [2, num_edges].
     """
-    rows = [encode(sequence, system) for sequence in sequences]
-    features = np.array([row for row, _ in rows], dtype=np.float32).reshape(len(rows), len(SCHEMA.names))
-    return features, np.array([bound for _, bound in rows], dtype=np.float64)
+
+    features: np.ndarray
+    bounds_us: np.ndarray
+    starts: np.ndarray
+    edges: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of sequences."""
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Layers of each sequence, shape [num_sequences]."""
+        return np.diff(self.starts)
+
+    def totals(self, of_layers: np.ndarray) -> np.ndarray:
+        """Sums over the layers of each sequence, shape [num_sequences]."""
+        return np.add.reduceat(of_layers, self.starts[:-1]) if len(self) else np.zeros(0)
+
+    def take(self, sequences: np.ndarray) -> "Encoded":
+        """Some of the sequences, by position or as a mask."""
+        chosen = np.flatnonzero(sequences) if sequences.dtype == bool else sequences
+        lengths = self.lengths[chosen]
+        starts = _starts(lengths)
+        layers = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
+        place = np.full(len(self.bounds_us), -1)
+        place[layers] = np.arange(len(layers))
+        edges = place[self.edges]
+        return Encoded(self.features[layers], self.bounds_us[layers], starts, edges[:, (edges >= 0).all(axis=0)])
 
 
-def encode(sequence: LayerSequence, system: System) -> tuple[list[float], float]:
-    """The features of one sequence in the order of `SCHEMA`, and its bound in microseconds."""
+def encode_all(
+    sequences: Iterable[LayerSequence], system: System, footprints: Iterable[float] | None = None
+) -> Encoded:
+    """The layers of sequences as features, and their bounds.
+
+    Args:
+        sequences: What to encode.
+        system: Where it would run.
+        footprints: For each sequence, the bytes of weights that the model reads which it is part of: they decide from
+            which cache its own come. None, or fewer than its own: it is taken for the model.
+    """
+    sequences = list(sequences)
+    around = itertools.repeat(0.0) if footprints is None else footprints
+    starts = _starts([len(sequence.layers) for sequence in sequences])
+    rows = [
+        row
+        for sequence, footprint in zip(sequences, around, strict=False)
+        for row in encode_sequence(sequence, system, footprint)
+    ]
+    edges = [
+        (start + one, start + other)
+        for start, sequence in zip(starts.tolist(), sequences, strict=False)
+        for one, other in _edges(sequence)
+    ]
+    return Encoded(
+        features=np.array([row for row, _ in rows], dtype=np.float32).reshape(len(rows), len(SCHEMA.names)),
+        bounds_us=np.array([bound for _, bound in rows], dtype=np.float64),
+        starts=starts,
+        edges=np.array(edges, dtype=np.int64).reshape(-1, 2).T,
+    )
+
+
+def _starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _edges(sequence: LayerSequence) -> Iterable[tuple[int, int]]:
+    maker = {index: place for place, layer in enumerate(sequence.layers) for index in layer.outputs if index >= 0}
+    for place, layer in enumerate(sequence.layers):
+        for index in dict.fromkeys(layer.inputs):
+            if index in maker:
+                yield maker[index], place
+
+
+def encode_sequence(sequence: LayerSequence, system: System, footprint: float = 0.0) -> list[tuple[list[float], float]]:
+    """For each layer its features in the order of `SCHEMA`, and its bound in microseconds.
+
+    Args:
+        sequence: What to encode.
+        system: Where it would run.
+        footprint: Bytes of weights that the whole model reads; at least those of the sequence are taken.
+    """
     works = [layer_work(sequence, layer) for layer in sequence.layers]
-    bounds = [layer_bound_us(work, system) for work in works]
-    bound = sum(bounds)
-    main = max(range(len(bounds)), key=bounds.__getitem__)
-    shares = [0.0] * (len(OPERATORS) + 1)
-    total = sum(bounds)
-    for layer, layer_bound in zip(sequence.layers, bounds, strict=True):
-        share = layer_bound / total if total > 0 else 1 / len(bounds)
-        shares[_OPERATOR_COLUMN.get(layer.op_type, len(OPERATORS))] += share
+    footprint = max(footprint, sum(work.weight_bytes for work in works))
+    return [
+        _encode_layer(sequence, layer, work, system, footprint)
+        for layer, work in zip(sequence.layers, works, strict=True)
+    ]
+
+
+def _encode_layer(
+    sequence: LayerSequence, layer: SequenceLayer, work: Work, system: System, footprint: float
+) -> tuple[list[float], float]:
+    assert system.host is not None
+    bound = layer_bound_us(work, system)
+    operator = [0.0] * (len(OPERATORS) + 1)
+    operator[_OPERATOR_COLUMN.get(layer.op_type, len(OPERATORS))] = 1.0
     row = [
-        *_work_features(works, bounds, bound, system),
-        *_shape_features(sequence, sequence.layers[main], works[main]),
-        *_system_features(works, system),
-        *shares,
+        *_work_features(work, bound, system),
+        *_shape_features(sequence, layer, work, max(4, system.host.vector_bits // 32)),
+        *_window_features(sequence, layer),
+        *_layout_features(sequence, layer, work),
+        *_system_features(work, system, footprint),
+        *operator,
     ]
     return row, bound
 
 
-def _work_features(works: Sequence[Work], bounds: Sequence[float], bound: float, system: System) -> list[float]:
-    multiply = sum(w.multiply_flops for w in works)
-    other = sum(w.other_flops for w in works)
-    moved = sum(w.moved_bytes for w in works)
-    memory_us = moved / (system.capabilities["memory_gbps"] * 1e3)
+def _work_features(work: Work, bound: float, system: System) -> list[float]:
+    memory_us = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
     return [
         math.log(bound),
-        math.log1p(multiply),
-        math.log1p(other),
-        math.log1p(sum(w.scalar_calls for w in works)),
-        math.log1p(sum(w.input_bytes for w in works)),
-        math.log1p(sum(w.weight_bytes for w in works)),
-        math.log1p(sum(w.output_bytes for w in works)),
-        math.log1p(moved),
-        math.log1p((multiply + other) / max(1, moved)),
-        min(1.0, memory_us / max(1e-9, sum(bounds))),
-        float(len(works)),
-        math.log1p(max(bounds)),
+        math.log1p(work.multiply_flops),
+        math.log1p(work.other_flops),
+        math.log1p(work.scalar_calls),
+        math.log1p(work.input_bytes),
+        math.log1p(work.weight_bytes),
+        math.log1p(work.output_bytes),
+        math.log1p(work.moved_bytes),
+        math.log1p(work.flops / max(1, work.moved_bytes)),
+        min(1.0, memory_us / bound),
     ]
 
 
-def _shape_features(sequence: LayerSequence, layer: SequenceLayer, work: Work) -> list[float]:
-    inputs = [sequence.values[i].type for i in layer.inputs if i >= 0]
-    data = inputs[0] if inputs else TensorType("float32", (1,))
-    made = sequence.values[next(i for i in layer.outputs if i >= 0)].type
-    contraction = work.contraction
-    batch, rows, columns, depth = (
-        (contraction.batch, contraction.rows, contraction.columns, contraction.depth) if contraction else (1, 1, 1, 1)
-    )
+def _shape_features(sequence: LayerSequence, layer: SequenceLayer, work: Work, lanes: int) -> list[float]:
+    data, made = _ends(sequence, layer)
+    product = work.contraction
+    batch, rows, columns, depth = (product.batch, product.rows, product.columns, product.depth) if product else [1] * 4
+    width = made.shape[-1] if made.shape else 1
+    return [
+        _log(batch),
+        _log(rows),
+        _log(columns),
+        _log(depth),
+        _waste(rows, _PRODUCT_TILE),
+        _waste(columns, lanes),
+        _waste(columns, lanes * _VECTORS_IN_TILE),
+        _waste(depth, lanes),
+        float(len(data.shape)),
+        _log(data.shape[1] if len(data.shape) > 1 else 1),
+        _log(made.shape[1] if len(made.shape) > 1 else 1),
+        _log(math.prod(data.shape[2:])),
+        _log(math.prod(made.shape[2:])),
+        _log(width),
+        _waste(width, _IMAGE_TILE),
+        _log(data.shape[-1] if data.shape else 1),
+        float(sum(i >= 0 for i in layer.inputs)),
+        float(ITEM_BYTES.get(data.dtype, 0)),
+        float("float" in data.dtype),
+        float(data.blocked),
+        float(made.blocked),
+        float(layer.since),
+    ]
+
+
+def _window_features(sequence: LayerSequence, layer: SequenceLayer) -> list[float]:
+    data, made = _ends(sequence, layer)
     attributes = layer.attributes
     kernel = attributes.get("kernel_shape", {}).get("ints", [1])
     strides = attributes.get("strides", {}).get("ints", [1])
@@ -91,57 +206,42 @@ def _shape_features(sequence: LayerSequence, layer: SequenceLayer, work: Work) -
     pads = attributes.get("pads", {}).get("ints", [0])
     group = attributes.get("group", {"i": 1})["i"]
     in_channels = data.shape[1] if len(data.shape) > 1 else 1
+    windowed = "kernel_shape" in attributes
+    area = window_area(layer, data)
+    wide = data.shape[-1] if data.shape else 1
     return [
-        math.log(max(1, batch)),
-        math.log(max(1, rows)),
-        math.log(max(1, columns)),
-        math.log(max(1, depth)),
-        -columns % _LANES / _LANES,
-        -depth % _LANES / _LANES,
-        float(len(data.shape)),
-        math.log(max(1, in_channels)),
-        math.log(max(1, made.shape[1] if len(made.shape) > 1 else 1)),
-        math.log(max(1, math.prod(data.shape[2:]))),
-        math.log(max(1, math.prod(made.shape[2:]))),
-        math.log(max(1, data.shape[-1] if data.shape else 1)),
-        float(math.prod(kernel)),
-        float(kernel[-1]),
-        float(strides[-1]),
+        _log(area),
+        float(min(kernel[-1], wide)),
+        float(min(strides[-1], wide)),
         float(dilations[-1]),
-        float(sum(pads)),
-        math.log(max(1, group)),
+        sum(pads) / max(1, sum(made.shape[2:])) if windowed else 0.0,
+        _log(group),
         float(group > 1 and group == in_channels),
-        float(len(inputs)),
-        float(ITEM_BYTES.get(data.dtype, 0)),
-        float(data.blocked or made.blocked),
+        float(windowed and area == 1 and math.prod(strides) == 1),
         float("activation" in attributes),
-        float(layer.op_type in ("Conv", "FusedConv") and len(layer.inputs) > 3),
-        *_layout_features(layer, data),
+        float(layer.op_type in ("Conv", "FusedConv") and sum(i >= 0 for i in layer.inputs) > 3),
     ]
 
 
-def _layout_features(layer: SequenceLayer, data: TensorType) -> list[float]:
-    """Whether the last axis stays last, and the elements that stay together: what copying is made of."""
-    rank = len(data.shape)
-    if layer.op_type == "Transpose" and rank:
-        order = layer.attributes.get("perm", {}).get("ints", list(range(rank))[::-1])
-        kept = rank
-        while kept and order[kept - 1] == kept - 1:
-            kept -= 1
-        return [float(order[-1] == rank - 1), math.log(max(1, math.prod(data.shape[kept:])))]
-    axis = layer.attributes.get("axis", {}).get("i")
-    if axis is None or not rank:
-        return [1.0, math.log(max(1, data.elements))]
-    axis %= rank
-    return [float(axis != rank - 1), math.log(max(1, math.prod(data.shape[axis:])))]
+def _layout_features(sequence: LayerSequence, layer: SequenceLayer, work: Work) -> list[float]:
+    data, made = _ends(sequence, layer)
+    walk = walk_of(sequence, layer)
+    return [
+        float(walk.last_axis_kept),
+        _log(walk.inner_run),
+        _log(walk.axis_size),
+        math.log(max(1e-9, walk.other_operand)),
+        float(walk.other_operand_inner),
+        float(work.weight_bytes > 0),
+        walk.interpolation,
+        math.log(max(1, made.elements) / max(1, data.elements)),
+    ]
 
 
-def _system_features(works: Sequence[Work], system: System) -> list[float]:
+def _system_features(work: Work, system: System, footprint: float) -> list[float]:
     assert system.host is not None
-    working_set = max(w.moved_bytes for w in works)
-    weights = max(w.weight_bytes for w in works)
     threads = system.settings.threads
-    outputs = max(w.output_bytes for w in works)
+    footprint = min(footprint, _CACHES * (system.host.l3_bytes or _USUAL_L3_BYTES))
 
     def over(amount: float, cache_bytes: int) -> float:
         return math.log((amount + 1) / cache_bytes) if cache_bytes else 0.0
@@ -152,9 +252,27 @@ def _system_features(works: Sequence[Work], system: System) -> list[float]:
         math.log(system.capabilities["memory_gbps"]),
         system.capabilities["layer_us"],
         float(system.host.vector_bits),
-        over(working_set, system.host.l1d_bytes),
-        over(working_set, system.host.l2_bytes),
-        over(working_set, system.host.l3_bytes),
-        over(weights, system.host.l2_bytes),
-        math.log1p(outputs / threads),
+        over(work.moved_bytes, system.host.l1d_bytes),
+        over(work.moved_bytes, system.host.l2_bytes),
+        over(work.moved_bytes, system.host.l3_bytes),
+        over(work.weight_bytes, system.host.l2_bytes),
+        over(footprint, system.host.l2_bytes),
+        over(footprint, system.host.l3_bytes),
+        math.log1p(work.output_bytes / threads),
     ]
+
+
+def _ends(sequence: LayerSequence, layer: SequenceLayer) -> tuple[TensorType, TensorType]:
+    """The first tensor that a layer reads, and the first that it makes."""
+    first = next((i for i in layer.inputs if i >= 0), None)
+    data = TensorType("float32", (1,)) if first is None else sequence.values[first].type
+    return data, sequence.values[next(i for i in layer.outputs if i >= 0)].type
+
+
+def _log(size: int) -> float:
+    return math.log(max(1, size))
+
+
+def _waste(size: int, tile: int) -> float:
+    """What filling up to whole tiles adds, as the logarithm of a factor."""
+    return math.log(max(1, -(-size // tile)) * tile / max(1, size))

@@ -8,7 +8,7 @@ from functools import partial
 from costmodel.graph import Attributes, TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer
 
-__all__ = ["Contraction", "Work", "layer_work"]
+__all__ = ["Contraction", "Work", "layer_work", "window_area"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,13 @@ _NORMALISATIONS = {
 Types = Sequence[TensorType | None]
 
 
+def window_area(layer: SequenceLayer, data: TensorType | None) -> int:
+    """Elements in the window that a layer slides over `data`, no more than there are; 1 if it slides none."""
+    kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
+    sizes = data.shape[len(data.shape) - len(kernel) :] if data is not None and not data.opaque else kernel
+    return math.prod(min(k, max(1, size)) for k, size in zip(kernel, sizes, strict=False))
+
+
 def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
     """Whether ONNX Runtime calls std::pow for each element: ten times an exponential's time and more."""
     if layer.op_type == "Pow":
@@ -135,7 +142,7 @@ def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTy
     if layer.op_type in _PER_INPUT:
         return float(read)
     if layer.op_type in ("MaxPool", "AveragePool", "LpPool"):
-        return float(elements * math.prod(layer.attributes["kernel_shape"]["ints"]))
+        return float(elements * window_area(layer, inputs[0]))
     if layer.op_type == "LRN":
         return float(elements * layer.attributes["size"]["i"])
     if layer.op_type in ("Sum", "Mean", "Max", "Min"):

@@ -80,10 +80,10 @@ class Planner:
             graph: Its layers.
         """
         cuts = candidates(model, graph)
-        costs = self.predictor.costs(cuts[0].unique)
+        footprint = sum(read_bytes(piece.sequence) for piece in cuts[0].pieces)
+        costs = self.predictor.costs(cuts[0].unique, footprint=footprint)
         known = self._latencies_us(cuts)
         layers_us = self._layers_us(cuts[0], costs)
-        footprint = sum(read_bytes(piece.sequence) for piece in cuts[0].pieces)
         found = []
         for cut in cuts:
             complete = cut.unique.keys() <= known.keys()

@@ -1,8 +1,10 @@
 """The predictor: prices sequences as measured or predicted, and composes them to estimates."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import encode_all
+from costmodel.groups import read_bytes
 from costmodel.measurement import jitter
 from costmodel.rules import Rule, find_rule, rule_name, shares
 from costmodel.runtimes import RuntimeSettings
@@ -57,15 +60,15 @@ class Regression:
         """Name and version of the regressor."""
         return PredictorId(self.bundle.name, self.bundle.version)
 
-    def costs(self, sequences: Sequence[LayerSequence], system: System) -> list[Cost]:
-        """The predicted cost of each sequence on `system`."""
+    def costs(self, sequences: Sequence[LayerSequence], system: System, footprint: float) -> list[Cost]:
+        """The predicted cost of each sequence on `system`, in a model that reads `footprint` bytes of weights."""
         if not sequences:
             return []
-        features, bounds = encode_all(sequences, system)
-        ratios = self._session.run(None, {"features": features})[0].reshape(-1)
-        latencies = bounds * np.exp(ratios.astype(np.float64))
+        encoded = encode_all(sequences, system, repeat(footprint))
+        ratios = self._session.run(None, {"features": encoded.features})[0].reshape(-1)
+        latencies = encoded.totals(encoded.bounds_us * np.exp(ratios.astype(np.float64)))
         low, high = self.bundle.lower - _MARGIN, self.bundle.upper + _MARGIN
-        outside = np.any((features < low) | (features > high), axis=1)
+        outside = encoded.totals(np.any((encoded.features < low) | (encoded.features > high), axis=1)) > 0
         return [
             predicted_cost(float(us), sequence.kind, self.bundle.calibration, extrapolated=bool(extrapolated))
             for us, sequence, extrapolated in zip(latencies, sequences, outside, strict=True)
@@ -109,11 +112,14 @@ class Predictor:
         measured = list(self.store.measurements(self.system.name, wholes, repeats=False))
         return jitter(measured or self.store.measurements(self.system.name, repeats=False))
 
-    def costs(self, sequences: Mapping[str, LayerSequence], *, measured: bool = True) -> dict[str, Cost]:
+    def costs(
+        self, sequences: Mapping[str, LayerSequence], *, footprint: float = math.inf, measured: bool = True
+    ) -> dict[str, Cost]:
         """The cost of each sequence, by signature; one that has none is left out.
 
         Args:
             sequences: By signature.
+            footprint: Bytes of weights that the model reads which they are part of; by default more than caches hold.
             measured: Whether to use measurements; without them every cost is predicted.
         """
         found: dict[str, Cost] = {}
@@ -122,7 +128,7 @@ class Predictor:
                 found[signature] = Cost(timing.latency_us, timing.interval_us, "measured", sequences[signature].kind)
         if self.regression is not None:
             missing = [signature for signature in sequences if signature not in found]
-            predicted = self.regression.costs([sequences[s] for s in missing], self.system)
+            predicted = self.regression.costs([sequences[s] for s in missing], self.system, footprint)
             found.update(zip(missing, predicted, strict=True))
         return found
 
@@ -152,8 +158,9 @@ class Predictor:
             RuleError: There is no such rule, or it is the user's own and failed.
         """
         rule = find_rule(composition) if isinstance(composition, str) else composition
-        priced = self.costs(decomposition.unique, measured=measured)
         pieces = decomposition.pieces
+        footprint = float(sum(read_bytes(piece.sequence) for piece in pieces))
+        priced = self.costs(decomposition.unique, footprint=footprint, measured=measured)
         holes = [name for p in pieces if p.sequence.signature not in priced for name in p.layers]
         notes = list(warnings)
         if self.system.asserted:

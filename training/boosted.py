@@ -7,6 +7,8 @@ import numpy as np
 
 from costmodel.errors import MissingExtraError
 from costmodel.features.schema import SCHEMA
+from costmodel.features.tabular import Encoded
+from costmodel.training.targets import layer_targets
 
 try:
     import lightgbm
@@ -54,19 +56,18 @@ class LightGBMRegressor:
         """Number of trees."""
         return 1000
 
-    def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
         """Grow the trees."""
-        target = np.log(latencies_us / bounds_us)
-        data = lightgbm.Dataset(
-            features.astype(np.float32), target, feature_name=list(SCHEMA.names), free_raw_data=True
-        )
+        rows, costs_us = layer_targets(encoded, latencies_us)
+        target = np.log(costs_us / encoded.bounds_us[rows])
+        data = lightgbm.Dataset(encoded.features[rows], target, feature_name=list(SCHEMA.names), free_raw_data=True)
         self.booster_ = lightgbm.train(dict(self.parameters), data, num_boost_round=self.rounds)
         return self
 
-    def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:
-        """Costs in microseconds, shape [num_rows]."""
-        ratios = self.booster_.predict(features.astype(np.float32), num_threads=self.threads)
-        return np.asarray(bounds_us * np.exp(ratios))
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        """Costs of layers in microseconds, shape [num_layers]."""
+        ratios = self.booster_.predict(encoded.features, num_threads=self.threads)
+        return np.asarray(encoded.bounds_us * np.exp(ratios))
 
     def to_text(self) -> str:
         """The trees in LightGBM's own text format."""

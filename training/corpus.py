@@ -47,7 +47,7 @@ class CorpusModel:
     Attributes:
         name: Unique in the corpus.
         path: Its ONNX file.
-        family: Architecture lineage.
+        family: Architecture lineage; empty for what is no model of anybody's.
     """
 
     name: str
@@ -77,7 +77,7 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
     if not str(corpus).strip():
         raise ModelReadError(f"no corpus is named: give one of {', '.join(_NAMES)}, a file or a folder")
     if path.is_file():
-        return [CorpusModel(path.stem, path, _built_families(path.parent).get(path.name) or _lineage(path.stem))]
+        return [CorpusModel(path.stem, path, _built_families(path.parent).get(path.name, _lineage(path.stem)))]
     if not path.is_dir():
         raise ModelReadError(f"{corpus} is neither a corpus ({', '.join(_NAMES)}) nor a file or folder: check the name")
     files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
@@ -116,7 +116,7 @@ def _named(folder: Path, files: Sequence[Path]) -> list[CorpusModel]:
     built = _built_families(folder)
     for file in files:
         relative = file.relative_to(folder)
-        by_name = built.get(str(relative)) or _lineage(file.stem)
+        by_name = built.get(str(relative), _lineage(file.stem))
         family = relative.parts[0] if len(relative.parts) > 1 else by_name
         models.append(CorpusModel(str(relative.with_suffix("")), file, family))
     return models

@@ -3,12 +3,15 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from costmodel.errors import TrainingError
 from costmodel.features.schema import SCHEMA
-from costmodel.features.tabular import encode_all
+from costmodel.features.tabular import Encoded, encode_all
+from costmodel.groups import read_bytes
+from costmodel.sequence import LayerSequence
 from costmodel.store import Store, StoredModel
 from costmodel.systems import System
 
@@ -25,12 +28,14 @@ class MeasuredModel:
         name: Of the model.
         family: Architecture lineage.
         rows: Row of the data set for each of its sequences, in execution order.
+        row: That of the model as a whole.
         latency_us: Measured end to end.
     """
 
     name: str
     family: str
     rows: np.ndarray
+    row: int
     latency_us: float
 
 
@@ -43,10 +48,11 @@ class Dataset:
         signatures: One for each row.
         kinds: Operator types of each row.
         families: The families in whose models each row appears, and those of the sequence that it was sampled
-            around; empty where neither is known.
-        sampled: Whether each row is a sample and in no model; those train, and are never judged on.
-        features: float32, shape [num_rows, num_features].
-        bounds_us: Analytical bounds, shape [num_rows].
+            around; empty where neither is known, or only models have it that are nobody's.
+        sampled: Whether each row is in nobody's model: a sample, or a layer of a model without a family. Those train,
+            and are never judged on.
+        whole: Whether each row is a model from end to end.
+        encoded: Their layers as features, with the analytical bounds.
         latencies_us: Measured costs, shape [num_rows].
         models: Those whose end-to-end latency is measured.
         repeats: Pairs (first, second) of latencies of sequences that were measured twice.
@@ -57,8 +63,8 @@ class Dataset:
     kinds: tuple[str, ...]
     families: tuple[frozenset[str], ...]
     sampled: np.ndarray
-    features: np.ndarray
-    bounds_us: np.ndarray
+    whole: np.ndarray
+    encoded: Encoded
     latencies_us: np.ndarray
     models: tuple[MeasuredModel, ...]
     repeats: tuple[tuple[float, float], ...]
@@ -80,9 +86,12 @@ class Dataset:
             digest.update(f"{signature}:{latency:.3f};".encode())
         return digest.hexdigest()[:16]
 
-    def without_family(self, family: str) -> np.ndarray:
-        """Rows that may be trained on when `family` is held out: those that another family, or none, has."""
-        return np.array([families != {family} for families in self.families])
+    @cached_property
+    def known_elsewhere(self) -> tuple[np.ndarray, ...]:
+        """For each model, whether a model of another family has its sequences too."""
+        return tuple(
+            np.array([bool(self.families[row] - {model.family}) for row in model.rows]) for model in self.models
+        )
 
     def noise_floor(self) -> float | None:
         """Mean relative difference between two measurements of the same sequence; None if none was repeated."""
@@ -101,19 +110,22 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
     """
     system = store.system(system_name)
     latencies = store.latencies_us(system_name)
-    models = _one_family_each(store.models())
+    stored = store.models()
+    models = _one_family_each(model for model in stored if model.family)
     owners = _owners(models)
     # A model of one layer is that layer: its measurement is one of a layer too.
-    wholes = {model.whole for model in models if model.whole not in owners}
-    signatures = tuple(sorted(signature for signature in latencies if signature not in wholes))
-    if len(signatures) < LEAST_ROWS:
+    wholes = {model.whole: model.family for model in models if model.whole not in owners}
+    owners |= {whole: {family} for whole, family in wholes.items()}
+    signatures = tuple(sorted(latencies))
+    if len(signatures) - len(wholes.keys() & signatures) < LEAST_ROWS:
         raise TrainingError(
             f"the system {system_name} has {len(signatures)} measured sequences and training needs {LEAST_ROWS}: "
             f"run `costmodel bench --system {system_name}` first"
         )
-    sequences = store.sequences(signatures)
+    found = store.sequences(signatures)
+    sequences = {signature: found[signature] for signature in signatures}
     samples = store.samples()
-    features, bounds = encode_all([sequences[s] for s in signatures], system)
+    nobodys = {piece.signature for model in stored if not model.family for piece in model.pieces} | samples.keys()
     return Dataset(
         system=system,
         signatures=signatures,
@@ -122,13 +134,29 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
             frozenset(owners.get(signature, set()) | owners.get(samples.get(signature, ""), set()))
             for signature in signatures
         ),
-        sampled=np.array([signature in samples and signature not in owners for signature in signatures]),
-        features=features,
-        bounds_us=bounds,
+        sampled=np.array([signature in nobodys and signature not in owners for signature in signatures]),
+        whole=np.array([signature in wholes for signature in signatures]),
+        encoded=encode_all([sequences[s] for s in signatures], system, _footprints(stored, samples, sequences)),
         latencies_us=np.array([latencies[s] for s in signatures]),
         models=tuple(_measured(models, signatures, latencies)),
-        repeats=tuple(_repeats(store, system_name, signatures)),
+        repeats=tuple(_repeats(store, system_name, set(signatures) - wholes.keys())),
     )
+
+
+def _footprints(
+    models: Iterable[StoredModel], samples: Mapping[str, str], sequences: Mapping[str, LayerSequence]
+) -> list[float]:
+    """Weights that the models read in which each sequence was timed, in bytes: the median, if they are several.
+
+    A sample was timed behind the sequence that it was made from. What is in no model was timed with cold caches.
+    """
+    read = {signature: read_bytes(sequence) for signature, sequence in sequences.items()}
+    around: dict[str, list[float]] = {}
+    for model in models:
+        whole = float(sum(read.get(piece.signature, 0) for piece in model.pieces))
+        for signature in {model.whole, *(piece.signature for piece in model.pieces)}:
+            around.setdefault(signature, []).append(whole)
+    return [float(np.median(around.get(samples.get(s, s)) or around.get(s) or [np.inf])) for s in sequences]
 
 
 def _one_family_each(models: Iterable[StoredModel]) -> list[StoredModel]:
@@ -169,7 +197,7 @@ def _measured(
         if all(piece.signature in row for piece in model.pieces):
             seen.add(model.whole)
             rows = np.array([row[piece.signature] for piece in model.pieces])
-            yield MeasuredModel(model.name, model.family, rows, latencies[model.whole])
+            yield MeasuredModel(model.name, model.family, rows, row[model.whole], latencies[model.whole])
 
 
 def _repeats(store: Store, system: str, signatures: Iterable[str]) -> Iterable[tuple[float, float]]:

@@ -1,16 +1,24 @@
-"""Evaluation: every predictor on the same held-out families, at the level of sequences and of whole models."""
+"""Evaluation: every predictor on the same held-out families, at the level of layers and of whole models.
+
+A predictor never sees a layer of the models that it is judged on. Their latency is composed in two ways: as the product
+answers, with the measured cost where a model of another family has the layer too (`model`), and as if every signature
+were unseen (`model_unseen`).
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from costmodel.composition import Cost, compose
-from costmodel.errors import MissingExtraError, TrainingError
+from costmodel.errors import MissingExtraError
 from costmodel.training.calibration import Calibration, conformal_quantile, model_scores, predicted_cost
 from costmodel.training.dataset import Dataset
 from costmodel.training.regressors import BASELINES, REGRESSORS, Regressor
+from costmodel.training.splits import Split, leave_families_out, split_name
 
 try:
     from joblib import Parallel, delayed
@@ -18,25 +26,46 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("evaluation", "train") from error
 
-__all__ = ["SPLIT", "Evaluation", "evaluate"]
+__all__ = ["Evaluation", "HeldOut", "evaluate", "held_out"]
 
-SPLIT = "leave-one-family-out"
-_LEAST_FAMILIES = 3
+# Limits of the size classes of layers, in microseconds.
+_SIZES_US = (0.0, 10.0, 100.0, 1e3, 1e4, float("inf"))
 
 
 @dataclass(frozen=True)
-class _HeldOut:
+class HeldOut:
     """Predictions of one predictor with one seed, each made without the family it belongs to.
 
     Attributes:
-        rows: Rows of sequences that only the held-out family has.
-        rows_us: Predicted costs of `rows`.
+        dataset: What was measured.
+        rows_us: Predicted costs, shape [num_rows]; nan for samples and whole models.
         models_us: For each measured model, predicted costs of its sequences.
     """
 
-    rows: np.ndarray
+    dataset: Dataset
     rows_us: np.ndarray
     models_us: tuple[np.ndarray, ...]
+
+    @cached_property
+    def judged(self) -> np.ndarray:
+        """Rows with a prediction, as positions."""
+        return np.flatnonzero(~np.isnan(self.rows_us))
+
+    @cached_property
+    def unseen_us(self) -> np.ndarray:
+        """Predicted latencies of the models, no layer measured; shape [num_models]."""
+        return np.array([costs.sum() for costs in self.models_us])
+
+    @cached_property
+    def composed_us(self) -> np.ndarray:
+        """Latencies of the models as the product answers: layers that other families have are measured."""
+        data = self.dataset
+        return np.array(
+            [
+                np.where(data.known_elsewhere[i], data.latencies_us[model.rows], costs).sum()
+                for i, (model, costs) in enumerate(zip(data.models, self.models_us, strict=True))
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -58,60 +87,84 @@ def evaluate(
     dataset: Dataset,
     *,
     seeds: Sequence[int] = (0, 1, 2),
+    folds: int | None = None,
     level: float = 0.9,
     predictors: Mapping[str, Callable[[int], Regressor]] = REGRESSORS,
     jobs: int = 1,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Evaluation:
-    """Leave one family out at a time, for every predictor and seed.
+    """Leave families out, for every predictor and seed.
 
     Args:
         dataset: Measured sequences and models.
         seeds: Of the regressors that use chance; results are averaged.
+        folds: Groups in which families are left out; None for one family at a time.
         level: Nominal coverage of intervals.
         predictors: Makers of regressors by name; the champion is the one with the smallest error over models that is no
             baseline.
-        jobs: Families evaluated at once.
+        jobs: Splits evaluated at once.
         progress: Told (done, total, predictor).
 
     Raises:
-        TrainingError: Fewer than three families were measured, or they have every sequence in common.
+        TrainingError: Fewer than three families were measured.
     """
-    families = dataset.all_families
-    if len(families) < _LEAST_FAMILIES:
-        raise TrainingError(
-            f"evaluation leaves out one family at a time and needs {_LEAST_FAMILIES}, not {len(families)}: "
-            "benchmark models of more families"
-        )
-    if not any(
-        len(of_row) == 1 for of_row, sampled in zip(dataset.families, dataset.sampled, strict=True) if not sampled
-    ):
-        raise TrainingError(
-            "every measured sequence is in models of several families, so that none can be left out of training: "
-            "benchmark more models"
-        )
+    splits = leave_families_out(dataset, folds)
     names = list(predictors)
     results: dict[str, Any] = {}
     calibrations = {}
     for done, name in enumerate(names):
         if progress is not None:
             progress(done, len(names), name)
-        runs = [_leave_families_out(dataset, predictors[name], seed, families, jobs) for seed in seeds]
-        results[name], calibrations[name] = _score(dataset, runs, families, level)
+        runs = [held_out(dataset, splits, predictors[name], seed, jobs=jobs) for seed in seeds]
+        results[name], calibrations[name] = _score(dataset, runs, level)
     if progress is not None:
         progress(len(names), len(names), "")
     ranked = sorted(names, key=lambda name: _mape(results[name]))
     report = {
         "system": dataset.system.name,
-        "split": SPLIT,
+        "split": split_name(folds),
         "seeds": list(seeds),
         "noise_floor_mape": dataset.noise_floor(),
         "predictors": results,
         "champion": next((name for name in ranked if name not in BASELINES), ranked[0]),
         "rows": len(dataset),
-        "families": {family: _family_facts(dataset, family) for family in families},
+        "families": {family: _family_facts(dataset, family) for family in dataset.all_families},
     }
     return Evaluation(report, calibrations, best=ranked[0])
+
+
+def held_out(
+    dataset: Dataset, splits: Iterable[Split], make: Callable[[int], Regressor], seed: int, *, jobs: int = 1
+) -> HeldOut:
+    """What a predictor says of every family when it has not seen it.
+
+    Args:
+        dataset: Measured sequences and models.
+        splits: Which families are held out together.
+        make: Of the predictor, from a seed.
+        seed: Its seed.
+        jobs: Splits at once.
+    """
+
+    def one(split: Split) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
+        regressor = make(seed).fit(dataset.encoded.take(split.kept), dataset.latencies_us[split.kept])
+        asked = split.judged.copy()
+        for i in split.models:
+            asked[dataset.models[i].rows] = True
+        costs = np.full(len(dataset), np.nan)
+        if asked.any():
+            some = dataset.encoded.take(asked)
+            costs[asked] = some.totals(regressor.predict_us(some))
+        return split.judged, costs, {i: costs[dataset.models[i].rows] for i in split.models}
+
+    # Threads: LightGBM and numpy let go of the interpreter, and the data need not be copied.
+    parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(one)(split) for split in splits)
+    rows_us = np.full(len(dataset), np.nan)
+    by_model: dict[int, np.ndarray] = {}
+    for judged, costs, models in parts:
+        rows_us[judged] = costs[judged]
+        by_model |= models
+    return HeldOut(dataset, rows_us, tuple(by_model[i] for i in range(len(dataset.models))))
 
 
 def _mape(result: Mapping[str, Any]) -> float:
@@ -121,66 +174,92 @@ def _mape(result: Mapping[str, Any]) -> float:
 
 
 def _family_facts(dataset: Dataset, family: str) -> dict[str, Any]:
-    own = [f for f, sampled in zip(dataset.families, dataset.sampled, strict=True) if family in f and not sampled]
+    real = ~dataset.sampled & ~dataset.whole
+    own = [f for f, is_real in zip(dataset.families, real, strict=True) if family in f and is_real]
     shared = sum(len(f) > 1 for f in own)
-    return {"sequences": len(own), "shared_with_other_families": shared / len(own) if own else 0.0}
+    return {
+        "models": sum(model.family == family for model in dataset.models),
+        "sequences": len(own),
+        "shared_with_other_families": shared / len(own) if own else 0.0,
+    }
 
 
-def _leave_families_out(
-    dataset: Dataset, make: Callable[[int], Regressor], seed: int, families: Iterable[str], jobs: int
-) -> _HeldOut:
-    def one(family: str) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-        kept = dataset.without_family(family)
-        regressor = make(seed).fit(dataset.features[kept], dataset.bounds_us[kept], dataset.latencies_us[kept])
-        costs = regressor.predict_us(dataset.features, dataset.bounds_us)
-        rows = np.flatnonzero(~kept & ~dataset.sampled)
-        models = {i: costs[m.rows] for i, m in enumerate(dataset.models) if m.family == family}
-        return rows, costs[rows], models
-
-    # Threads: LightGBM and numpy let go of the interpreter, and the data need not be copied.
-    parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(one)(family) for family in families)
-    by_model = {i: costs for _, _, models in parts for i, costs in models.items()}
-    return _HeldOut(
-        rows=np.concatenate([rows for rows, _, _ in parts]),
-        rows_us=np.concatenate([costs for _, costs, _ in parts]),
-        models_us=tuple(by_model[i] for i in range(len(dataset.models))),
-    )
-
-
-def _score(
-    dataset: Dataset, runs: Sequence[_HeldOut], families: Sequence[str], level: float
-) -> tuple[dict[str, Any], Calibration]:
+def _score(dataset: Dataset, runs: Sequence[HeldOut], level: float) -> tuple[dict[str, Any], Calibration]:
     """Metrics averaged over seeds, and the calibration that the first seed justifies."""
-    layer = [_errors(run.rows_us, dataset.latencies_us[run.rows]) for run in runs]
     measured = np.array([model.latency_us for model in dataset.models])
-    totals = [np.array([costs.sum() for costs in run.models_us]) for run in runs]
-    model = [_errors(total, measured) for total in totals]
+    of_layers = [_errors(run.rows_us[run.judged], dataset.latencies_us[run.judged]) for run in runs]
+    composed = [_errors(run.composed_us, measured) for run in runs]
+    unseen = [_errors(run.unseen_us, measured) for run in runs]
+    covered = [_coverage(run, level) for run in runs]
+    layer_keys = ("mape", "weighted_mape", "within_10pct", "kendall_tau")
+    model_keys = ("mape", "within_5pct", "within_10pct", "kendall_tau")
     result = {
-        "layer": {key: _mean([e[key] for e in layer]) for key in ("mape", "within_10pct", "kendall_tau")},
+        "layer": {key: _mean([e[key] for e in of_layers]) for key in layer_keys},
         "model": {
-            **{key: _mean([e[key] for e in model]) for key in ("mape", "within_5pct", "within_10pct", "kendall_tau")},
-            "interval_coverage": _mean([_coverage(dataset, run, families, level) for run in runs]),
+            **{key: _mean([e[key] for e in composed]) for key in model_keys},
+            "interval_coverage": _mean([known for known, _ in covered]),
         },
+        "model_unseen": {
+            **{key: _mean([e[key] for e in unseen]) for key in model_keys},
+            "interval_coverage": _mean([unknown for _, unknown in covered]),
+        },
+        "operators": _by_operator(runs),
+        "sizes": _by_size(runs),
         "models": [
             {
-                "model": m.name,
-                "family": m.family,
-                "latency_us": m.latency_us,
-                "predicted_us": float(np.mean([t[i] for t in totals])),
+                "model": model.name,
+                "family": model.family,
+                "latency_us": model.latency_us,
+                "sum_us": float(dataset.latencies_us[model.rows].sum()),
+                "predicted_us": float(np.mean([run.composed_us[i] for run in runs])),
+                "unseen_us": float(np.mean([run.unseen_us[i] for run in runs])),
+                "known_share": float(dataset.known_elsewhere[i].mean()),
             }
-            for i, m in enumerate(dataset.models)
+            for i, model in enumerate(dataset.models)
         ],
     }
-    return result, _calibrate(dataset, runs[0], level)
+    return result, _calibrate(runs[0], level)
+
+
+def _by_operator(runs: Sequence[HeldOut]) -> dict[str, Any]:
+    """Errors of single layers by their operator, the most time first."""
+    dataset = runs[0].dataset
+    rows: dict[str, list[int]] = {}
+    for row in runs[0].judged.tolist():
+        if dataset.encoded.lengths[row] == 1:
+            rows.setdefault(dataset.kinds[row], []).append(row)
+    most = sorted(rows.items(), key=lambda item: -dataset.latencies_us[item[1]].sum())
+    return {kind: _layer_errors(runs, np.array(of_kind)) for kind, of_kind in most}
+
+
+def _by_size(runs: Sequence[HeldOut]) -> list[dict[str, Any]]:
+    """Errors of layers by how long they take."""
+    latencies = runs[0].dataset.latencies_us[runs[0].judged]
+    result = []
+    for low, high in pairwise(_SIZES_US):
+        rows = runs[0].judged[(latencies >= low) & (latencies < high)]
+        result.append({"from_us": low, "to_us": None if np.isinf(high) else high, **_layer_errors(runs, rows)})
+    return result
+
+
+def _layer_errors(runs: Sequence[HeldOut], rows: np.ndarray) -> dict[str, Any]:
+    measured = runs[0].dataset.latencies_us[rows]
+    errors = [_errors(run.rows_us[rows], measured) for run in runs]
+    return {
+        "layers": len(rows),
+        "latency_us": float(measured.sum()),
+        **{key: _mean([e[key] for e in errors]) for key in ("mape", "weighted_mape", "within_10pct")},
+    }
 
 
 def _errors(predicted: np.ndarray, measured: np.ndarray) -> dict[str, float | None]:
     if not len(measured):
-        return {"mape": None, "within_5pct": None, "within_10pct": None, "kendall_tau": None}
+        return dict.fromkeys(("mape", "weighted_mape", "within_5pct", "within_10pct", "kendall_tau"))
     relative = np.abs(predicted - measured) / measured
     tau = float(kendalltau(predicted, measured).statistic) if len(measured) > 1 else None
     return {
         "mape": float(relative.mean()),
+        "weighted_mape": float(np.abs(predicted - measured).sum() / measured.sum()),
         "within_5pct": float((relative <= 0.05).mean()),
         "within_10pct": float((relative <= 0.10).mean()),
         "kendall_tau": None if tau is None or np.isnan(tau) else tau,
@@ -192,40 +271,52 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _calibrate(dataset: Dataset, run: _HeldOut, level: float, without: str | None = None) -> Calibration:
+def _calibrate(run: HeldOut, level: float, without: str | None = None) -> Calibration:
     """Intervals from held-out errors, those of one family left out where it is to be judged."""
-    rows = _judged(dataset, run, without)
-    residuals = np.log(dataset.latencies_us[run.rows[rows]] / run.rows_us[rows])
+    dataset = run.dataset
+    rows = np.array([row for row in run.judged if without not in dataset.families[row]], dtype=int)
+    residuals = np.log(dataset.latencies_us[rows] / run.rows_us[rows])
     models = [(i, m) for i, m in enumerate(dataset.models) if m.family != without]
     construction = np.array([np.log(m.latency_us / dataset.latencies_us[m.rows].sum()) for _, m in models])
-    calibration = Calibration.fit([dataset.kinds[row] for row in run.rows[rows]], residuals, construction, level)
-    costs = [_costs(dataset, i, run, calibration) for i, _ in models]
+    calibration = Calibration.fit([dataset.kinds[row] for row in rows], residuals, construction, level)
+    costs = [_costs(run, i, calibration) for i, _ in models]
     scores = model_scores(costs, [m.latency_us for _, m in models], calibration.uncertainty)
     # Never narrower than the parts say: a few lucky models are no evidence of that.
     scale = max(1.0, conformal_quantile(scores, level)) if scores else 1.0
     return replace(calibration, uncertainty=replace(calibration.uncertainty, scale=scale))
 
 
-def _judged(dataset: Dataset, run: _HeldOut, without: str | None) -> np.ndarray:
-    """Whether each held-out row is in no model of the family `without`."""
-    return np.array([without not in dataset.families[row] for row in run.rows], dtype=bool)
+def _costs(run: HeldOut, model: int, calibration: Calibration, *, known: bool = False) -> list[Cost]:
+    """The costs of a model's sequences; with `known`, measured where another family has them."""
+    dataset = run.dataset
+    rows = dataset.models[model].rows
+    costs = []
+    for row, us, elsewhere in zip(rows, run.models_us[model], dataset.known_elsewhere[model], strict=True):
+        if known and elsewhere:
+            exact = float(dataset.latencies_us[row])
+            costs.append(Cost(exact, (exact, exact), "measured", dataset.kinds[row]))
+        else:
+            costs.append(predicted_cost(float(us), dataset.kinds[row], calibration))
+    return costs
 
 
-def _costs(dataset: Dataset, model: int, run: _HeldOut, calibration: Calibration) -> list[Cost]:
-    kinds = (dataset.kinds[row] for row in dataset.models[model].rows)
-    return [predicted_cost(float(us), kind, calibration) for us, kind in zip(run.models_us[model], kinds, strict=True)]
+def _coverage(run: HeldOut, level: float) -> tuple[float | None, float | None]:
+    """Share of models whose latency lies in an interval that was calibrated without their family.
 
-
-def _coverage(dataset: Dataset, run: _HeldOut, families: Sequence[str], level: float) -> float | None:
-    """Share of models whose latency lies in an interval that was calibrated without their family."""
-    inside = []
-    for family in families:
-        own = [(i, model) for i, model in enumerate(dataset.models) if model.family == family]
-        if not own or not _judged(dataset, run, family).any():
+    Returns:
+        With measured costs where another family has the layer, and with predicted ones only.
+    """
+    inside: list[list[bool]] = [[], []]
+    models = run.dataset.models
+    for family in sorted({model.family for model in models}):
+        if all(family in run.dataset.families[row] for row in run.judged):
             continue
-        calibration = _calibrate(dataset, run, level, family)
-        for i, model in own:
-            costs = _costs(dataset, i, run, calibration)
-            _, (low, high) = compose(costs, uncertainty=calibration.uncertainty)
-            inside.append(low <= model.latency_us <= high)
-    return float(np.mean(inside)) if inside else None
+        calibration = _calibrate(run, level, family)
+        for i, model in enumerate(models):
+            if model.family == family:
+                for known, hits in zip((True, False), inside, strict=True):
+                    costs = _costs(run, i, calibration, known=known)
+                    _, (low, high) = compose(costs, uncertainty=calibration.uncertainty)
+                    hits.append(low <= model.latency_us <= high)
+    composed, unseen = (float(np.mean(hits)) if hits else None for hits in inside)
+    return composed, unseen

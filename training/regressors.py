@@ -5,6 +5,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from costmodel.features.tabular import Encoded
 from costmodel.training.baselines import (
     FlopsRegressor,
     NearestRegressor,
@@ -19,17 +20,16 @@ __all__ = ["BASELINES", "REGRESSORS", "Regressor"]
 class Regressor(Protocol):
     """Predicts costs; a constructor only stores, `fit` learns and returns self."""
 
-    def fit(self, features: np.ndarray, bounds_us: np.ndarray, latencies_us: np.ndarray) -> Self:
-        """Learn from measured rows.
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
+        """Learn from measured sequences.
 
         Args:
-            features: float32, shape [num_rows, num_features], columns as in `SCHEMA`.
-            bounds_us: Analytical bounds, shape [num_rows].
-            latencies_us: Measured costs, shape [num_rows].
+            encoded: Their layers as features.
+            latencies_us: Measured costs, shape [num_sequences].
         """
 
-    def predict_us(self, features: np.ndarray, bounds_us: np.ndarray) -> np.ndarray:
-        """Costs in microseconds, shape [num_rows]."""
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        """Costs of layers in microseconds, shape [num_layers]; a sequence costs their sum."""
 
 
 # What a regressor has to beat; a baseline is never a champion.

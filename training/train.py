@@ -15,6 +15,7 @@ from costmodel.training.artefact import Bundle, promote, save_bundle
 from costmodel.training.boosted import LightGBMRegressor
 from costmodel.training.dataset import load_dataset
 from costmodel.training.evaluation import evaluate
+from costmodel.training.targets import layer_targets
 
 __all__ = ["TrainReport", "train"]
 
@@ -87,7 +88,8 @@ def train(
     dataset = load_dataset(store, system)
     evaluation = evaluate(dataset, seeds=seeds, level=level, jobs=jobs, progress=progress)
     regressor = LightGBMRegressor(seeds[0], threads=jobs)
-    regressor.fit(dataset.features, dataset.bounds_us, dataset.latencies_us)
+    regressor.fit(dataset.encoded, dataset.latencies_us)
+    seen = dataset.encoded.features[layer_targets(dataset.encoded, dataset.latencies_us)[0]]
     warnings = []
     if evaluation.best != SERVED:
         warnings.append(
@@ -99,12 +101,13 @@ def train(
         system=system,
         model=regressor.to_onnx(),
         calibration=evaluation.calibrations[SERVED],
-        lower=dataset.features.min(axis=0),
-        upper=dataset.features.max(axis=0),
+        lower=seen.min(axis=0),
+        upper=seen.max(axis=0),
         facts={
             "rows": len(dataset),
             "data_fingerprint": dataset.fingerprint,
             "seeds": list(seeds),
+            "split": evaluation.report["split"],
             "accuracy": evaluation.report["predictors"][SERVED]["model"],
         },
         source=regressor.to_text(),

@@ -63,7 +63,7 @@ def build(
         )
         return
     rows = [
-        (entry.name, entry.family, str(layers.get(entry.name, "-")), str(entry.published_layers or "-"))
+        (entry.name, entry.family or "-", str(layers.get(entry.name, "-")), str(entry.published_layers or "-"))
         for entry in report.entries
     ]
     print_table(("model", "family", "layers", "published"), rows, left=2)
@@ -122,7 +122,7 @@ def list_corpora(
         ]
         print_json({"corpus": name, "folder": str(folder), "models": models})
         return
-    rows = [(r.name, r.family, r.title, "yes" if r.name in built else "no") for r in recipes]
+    rows = [(r.name, r.family or "-", r.title, "yes" if r.name in built else "no") for r in recipes]
     print_table(("model", "family", "title", "built"), rows, left=3)
 
 

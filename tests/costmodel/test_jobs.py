@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -178,6 +179,18 @@ class TestBenchingACorpus:
         opened = [names[label] for label in runtime.opened if label in names]
         # Relu is one of the layers of both, and has its turn in both.
         assert opened[:6] == ["Relu", "MatMul", "large", "Relu", "Tanh", "small"]
+
+    def test_what_is_nobodys_model_is_not_measured_whole(
+        self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], runtime: FakeRuntime, store: Store
+    ) -> None:
+        """Its layers are, and take turns."""
+        corpus[1] = replace(corpus[1], family="")
+        report = bench(target="tiny")
+        large, small = store.models()
+        assert (report.measured, small.family) == (4, "")
+        assert "small" not in runtime.opened
+        pieces = {piece.signature for model in (large, small) for piece in model.pieces}
+        assert set(store.latencies_us("fake-1")) == pieces | {large.whole}
 
     def test_several_granularities_are_measured_in_one_run(
         self, bench: Callable[..., BenchReport], corpus: list[CorpusModel], store: Store, runtime: FakeRuntime

@@ -254,4 +254,4 @@ def test_no_sequences_cost_nothing(predictor: Predictor) -> None:
     """Asking for nothing is no error."""
     assert predictor.costs({}) == {}
     assert isinstance(predictor.regression, Regression)
-    assert predictor.regression.costs([], SYSTEM) == []
+    assert predictor.regression.costs([], SYSTEM, 0.0) == []

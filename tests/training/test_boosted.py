@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costmodel.features.schema import SCHEMA
-from costmodel.features.tabular import encode_all
+from costmodel.features.tabular import Encoded, encode_all
 from costmodel.home import Home
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort_session import open_session
@@ -16,7 +16,7 @@ from tests.synthetic import SYSTEM, corpus
 @pytest.fixture(scope="module")
 def regressor(dataset: Dataset) -> LightGBMRegressor:
     """Fitted on the made-up world."""
-    return LightGBMRegressor(0).fit(dataset.features, dataset.bounds_us, dataset.latencies_us)
+    return LightGBMRegressor(0).fit(dataset.encoded, dataset.latencies_us)
 
 
 def _served(regressor: LightGBMRegressor, features: np.ndarray) -> np.ndarray:
@@ -26,7 +26,9 @@ def _served(regressor: LightGBMRegressor, features: np.ndarray) -> np.ndarray:
 
 
 def _trained(regressor: LightGBMRegressor, features: np.ndarray) -> np.ndarray:
-    return np.asarray(np.log(regressor.predict_us(features, np.ones(len(features)))))
+    rows = np.arange(len(features) + 1)
+    alone = Encoded(features, np.ones(len(features)), rows, np.zeros((2, 0), dtype=np.int64))
+    return np.asarray(np.log(regressor.predict_us(alone)))
 
 
 def test_onnx_answers_as_the_trees_do_on_random_features(regressor: LightGBMRegressor, dataset: Dataset) -> None:
@@ -34,7 +36,8 @@ def test_onnx_answers_as_the_trees_do_on_random_features(regressor: LightGBMRegr
     random = np.random.default_rng(0)
     for spread in (1.0, 10.0):
         noise = random.normal(0, spread, (500, len(SCHEMA.names)))
-        features = (dataset.features[random.integers(0, len(dataset), 500)] + noise).astype(np.float32)
+        rows = random.integers(0, len(dataset.encoded.features), 500)
+        features = (dataset.encoded.features[rows] + noise).astype(np.float32)
         assert _served(regressor, features) == pytest.approx(_trained(regressor, features), abs=1e-5)
 
 
@@ -44,23 +47,23 @@ def test_onnx_answers_as_the_trees_do_on_real_layers(
     """To 1e-5 in the logarithm, for layers that were trained on, exactly at their thresholds, and for others."""
     models = corpus(trained.cache).values()
     sequences = {s: q for item in models for s, q in item.decomposition.unique.items()}
-    features, _ = encode_all(sequences.values(), SYSTEM)
-    for rows in (features, dataset.features, features[:1]):
+    features = encode_all(sequences.values(), SYSTEM).features
+    for rows in (features, dataset.encoded.features, features[:1]):
         assert _served(regressor, rows) == pytest.approx(_trained(regressor, rows), abs=1e-5)
 
 
 def test_it_learns(regressor: LightGBMRegressor, dataset: Dataset) -> None:
     """A factor for each kind is there to be found, and the trees find it."""
-    costs = regressor.predict_us(dataset.features, dataset.bounds_us)
-    assert np.median(np.abs(costs / dataset.latencies_us - 1)) < 0.05
+    costs = dataset.encoded.totals(regressor.predict_us(dataset.encoded))
+    assert np.median(np.abs(costs / dataset.latencies_us - 1)[~dataset.whole]) < 0.05
 
 
 def test_seeds_differ_and_threads_do_not_matter(regressor: LightGBMRegressor, dataset: Dataset) -> None:
     """Another seed grows other trees; two threads grow the same as one."""
-    data = (dataset.features, dataset.bounds_us, dataset.latencies_us)
-    costs = regressor.predict_us(*data[:2])
-    assert not np.array_equal(costs, LightGBMRegressor(1).fit(*data).predict_us(*data[:2]))
-    assert costs == pytest.approx(LightGBMRegressor(0, threads=2).fit(*data).predict_us(*data[:2]))
+    data = (dataset.encoded, dataset.latencies_us)
+    costs = regressor.predict_us(dataset.encoded)
+    assert not np.array_equal(costs, LightGBMRegressor(1).fit(*data).predict_us(dataset.encoded))
+    assert costs == pytest.approx(LightGBMRegressor(0, threads=2).fit(*data).predict_us(dataset.encoded))
 
 
 def test_the_text_form_names_the_features(regressor: LightGBMRegressor) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.decomposition import decompose, whole_model
 from costmodel.errors import TrainingError, UnknownSystemError
+from costmodel.features.schema import SCHEMA
 from costmodel.graph import Layer, LayerGraph, TensorType
 from costmodel.home import Home
 from costmodel.sequence import LayerSequence
@@ -45,13 +45,37 @@ def _put(store: Store, name: str, graph: LayerGraph, *, family: str, lowering: s
 
 
 def test_a_row_for_each_measured_sequence(dataset: Dataset, store: Store) -> None:
-    """Sequences and samples are rows, whole models are not."""
+    """Sequences, samples and whole models are rows, the wholes marked."""
     wholes = {model.whole for model in store.models()}
     pieces = {piece.signature for model in store.models() for piece in model.pieces}
-    assert set(dataset.signatures) == pieces | set(store.samples())
-    assert not wholes & set(dataset.signatures)
-    assert len(dataset) == len(dataset.signatures) == len(dataset.features) == len(dataset.latencies_us)
+    assert set(dataset.signatures) == pieces | set(store.samples()) | wholes
+    assert {s for s, whole in zip(dataset.signatures, dataset.whole, strict=True) if whole} == wholes
+    assert len(dataset) == len(dataset.signatures) == len(dataset.encoded) == len(dataset.latencies_us)
     assert dataset.all_families == FAMILIES
+
+
+def test_a_model_knows_the_row_of_the_whole(dataset: Dataset) -> None:
+    """It has as many layers as the model, and its latency."""
+    for model in dataset.models:
+        assert dataset.whole[model.row]
+        assert dataset.encoded.lengths[model.row] == dataset.encoded.lengths[model.rows].sum()
+        assert dataset.latencies_us[model.row] == model.latency_us
+
+
+def test_what_other_families_have_is_known(dataset: Dataset) -> None:
+    """A layer of the model is known if a model of another family has it."""
+    for model, known in zip(dataset.models, dataset.known_elsewhere, strict=True):
+        assert known.tolist() == [dataset.families[row] > {model.family} for row in model.rows]
+
+
+def test_layers_know_how_much_their_model_reads(dataset: Dataset) -> None:
+    """The weights of the model decide from which cache a layer's own come: those of one model have one footprint."""
+    column = SCHEMA.names.index("footprint_over_l3")
+    assert SYSTEM.host is not None
+    for family, nbytes in (("squeezenet", 4.94e6), ("vgg", 2 * SYSTEM.host.l3_bytes)):  # more than that is all the same
+        own = [row for row, families in enumerate(dataset.families) if families == {family}]
+        footprints = dataset.encoded.features[dataset.encoded.starts[own], column]
+        assert np.exp(footprints) * SYSTEM.host.l3_bytes == pytest.approx(nbytes, rel=0.01)
 
 
 def test_measured_models_have_their_rows_in_execution_order(dataset: Dataset, store: Store) -> None:
@@ -76,24 +100,30 @@ def test_samples_have_the_families_of_their_origin(dataset: Dataset, store: Stor
     assert sampled == set(origins)
 
 
-def test_no_row_of_a_family_that_is_held_out_is_trained_on(dataset: Dataset, store: Store) -> None:
-    """What is left out is exactly what no other family has: its own sequences, and the samples around them."""
-    owners: dict[str, set[str]] = {}
-    for model in store.models():
-        for piece in model.pieces:
-            owners.setdefault(piece.signature, set()).add(model.family)
-    for family in FAMILIES:
-        trained_on = {s for s, kept in zip(dataset.signatures, dataset.without_family(family), strict=True) if kept}
-        for signature in dataset.signatures:
-            origin = store.samples().get(signature, signature)
-            assert (signature in trained_on) == (owners[origin] != {family})
+def test_layers_of_what_is_nobodys_model_train_and_are_not_judged(own_store: Store) -> None:
+    """They have no family, are held out with none, and the whole is no row of models.
+
+    Where a real model has them, too, they are its layers.
+    """
+    shared, own = elementwise(77), elementwise(78)
+    _put(own_store, "nobodys", _chain(1, 77), family="")
+    _put(own_store, "nobodys_other", _chain(1, 78), family="")
+    _put(own_store, "real", _chain(2, 77), family="new")
+    _measure(own_store, shared, own, whole_model(_chain(2, 77)))
+    dataset = load_dataset(own_store, SYSTEM.name)
+    rows = [dataset.signatures.index(sequence.signature) for sequence in (shared, own)]
+    assert [dataset.families[row] for row in rows] == [{"new"}, frozenset()]
+    assert dataset.sampled[rows].tolist() == [False, True]
+    assert dataset.all_families == tuple(sorted({*FAMILIES, "new"}))
+    assert {model.name for model in dataset.models} == {*MEASURED, "real"}
 
 
-@given(families=st.lists(FAMILY_SETS, min_size=1, max_size=20), held_out=st.sampled_from(["a", "b", "c", "d"]))
-def test_the_law_of_holding_out(dataset: Dataset, families: list[frozenset[str]], held_out: str) -> None:
-    """Whatever rows the families share: those of the held-out family alone go, and no others."""
-    kept = replace(dataset, families=tuple(families)).without_family(held_out)
-    assert kept.tolist() == [of_row != {held_out} for of_row in families]
+def test_a_copy_that_is_nobodys_takes_no_family_away(own_store: Store, dataset: Dataset) -> None:
+    """A real model of the same layers keeps its own."""
+    original = own_store.models()[0]
+    _put(own_store, "nobodys", _chain(3, 40), family="")
+    _put(own_store, "real", _chain(3, 40), family=original.family)
+    assert load_dataset(own_store, SYSTEM.name).all_families == dataset.all_families
 
 
 def test_a_sample_that_turns_up_in_a_model_is_a_row_of_that_model(own_store: Store) -> None:

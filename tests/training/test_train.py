@@ -16,6 +16,7 @@ from costmodel.home import Home
 from costmodel.store import Store
 from costmodel.training.artefact import champion_of, load_bundle
 from costmodel.training.dataset import Dataset
+from costmodel.training.targets import layer_targets
 from costmodel.training.train import TrainReport, train
 from tests.fakes import elementwise
 from tests.synthetic import MLFLOW_DEPRECATION, SYSTEM, made_up_measurement, put_tracking_store
@@ -47,8 +48,9 @@ def test_the_new_regressor_answers(home: Home, report: TrainReport, dataset: Dat
     assert bundle.facts["rows"] == report.rows == len(dataset)
     assert bundle.facts["data_fingerprint"] == dataset.fingerprint
     assert bundle.facts["seeds"] == [3, 4]
-    assert np.array_equal(bundle.lower, dataset.features.min(axis=0))
-    assert np.array_equal(bundle.upper, dataset.features.max(axis=0))
+    layers = dataset.encoded.features[layer_targets(dataset.encoded, dataset.latencies_us)[0]]
+    assert np.array_equal(bundle.lower, layers.min(axis=0))
+    assert np.array_equal(bundle.upper, layers.max(axis=0))
 
 
 def test_the_calibration_is_that_of_the_evaluation(report: TrainReport) -> None:

@@ -13,7 +13,8 @@ class Recipe:
 
     Attributes:
         name: Unique in its corpus, and the stem of the file; lower case, digits, underscores.
-        family: Architecture lineage; one family is never split between training and test.
+        family: Architecture lineage; one family is never split between training and test. Empty for what is no model of
+            anybody's: its layers train, and nothing is judged on it.
         title: What its source calls it, for people.
         write: Writes the ONNX file at the path it is given, the same bytes each time.
         needs: Name of the recipe whose file must lie beside this one's first; empty for none.

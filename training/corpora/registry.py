@@ -14,6 +14,9 @@ __all__ = ["MADE", "MANIFEST", "MANIFEST_FORMAT", "Entry", "read_manifest", "rec
 MADE = {
     "dlbricks": "costmodel.training.corpora.dlbricks",
     "modern": "costmodel.training.corpora.modern",
+    "nas": "costmodel.training.corpora.nas",
+    "operators": "costmodel.training.corpora.operators",
+    "wide": "costmodel.training.corpora.wide",
 }
 
 MANIFEST = "corpus.json"
@@ -27,7 +30,7 @@ class Entry:
     Attributes:
         name: Of its recipe.
         file: Its ONNX file, in the folder of the manifest.
-        family: Architecture lineage.
+        family: Architecture lineage; empty for what is no model of anybody's.
         title: What its source calls it.
         published_layers: By the count of its source; 0 where there is none.
     """

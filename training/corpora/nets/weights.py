@@ -31,7 +31,7 @@ def initialise(net: nn.Module, seed: int) -> nn.Module:
 
 def _fill(layer: nn.Module, generator: torch.Generator) -> None:
     for name, parameter in layer.named_parameters(recurse=False):
-        if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm1d) and name == "weight":
+        if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm1d | nn.LayerNorm) and name == "weight":
             parameter.uniform_(0.9, 1.1, generator=generator)
         elif parameter.dim() > 1:
             bound = math.sqrt(3 * 2 / _fan_in(layer, parameter))
@@ -49,5 +49,5 @@ def _fan_in(layer: nn.Module, weight: Tensor) -> float:
 def _weaken(branch: nn.Module) -> None:
     # Blocks that each double the variance make 2^50 of it in a ResNet-152: what a trained net's normalisation
     # prevents, a weak last layer does here.
-    weighted = [layer for layer in branch.modules() if isinstance(layer, nn.Conv2d | nn.BatchNorm2d)]
+    weighted = [layer for layer in branch.modules() if isinstance(layer, nn.Conv2d | nn.BatchNorm2d | nn.Linear)]
     weighted[-1].weight.mul_(_BRANCH_SCALE)

@@ -1,0 +1,226 @@
+"""The NAS corpus: what is drawn from each space, and the files that come of it."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx.numpy_helper
+import onnxruntime
+import pytest
+import torch
+
+from costmodel.training.corpora import nas
+from costmodel.training.corpora.nas import NETS, RECIPES, SPACES, Drawn, make_drawn
+
+# Of each space one that is quickly written, and the shape of what it gives.
+SMALL = {
+    "nb201_009": (1, 10),
+    "mbv3_043": (1, 1000),
+    "ofa_resnet_007": (1, 1000),
+    "darts_022": (1, 1000),
+    "autoformer_010": (1, 1000),
+    "dynabert_008": (1, 2),
+}
+_DARTS_V2 = (
+    (
+        (("sep_conv_3x3", 0), ("sep_conv_3x3", 1)), (("sep_conv_3x3", 0), ("sep_conv_3x3", 1)),
+        (("sep_conv_3x3", 1), ("skip_connect", 0)), (("skip_connect", 0), ("dil_conv_3x3", 2)),
+    ),
+    (
+        (("max_pool_3x3", 0), ("max_pool_3x3", 1)), (("skip_connect", 2), ("max_pool_3x3", 1)),
+        (("max_pool_3x3", 0), ("skip_connect", 2)), (("skip_connect", 2), ("max_pool_3x3", 1)),
+    ),
+)  # fmt: skip
+SMALLEST_NORMAL = np.finfo(np.float32).tiny
+
+
+def _arguments(space: str) -> list[Mapping[str, Any]]:
+    return [net.arguments for net in NETS[space].values()]
+
+
+def _sizes(space: str) -> set[int]:
+    return {spec.shape[-1] for net in NETS[space].values() for spec in net.inputs.values()}
+
+
+def test_every_space_is_a_family() -> None:
+    """With as many networks as it names, called after it by number."""
+    assert [(space.name, space.count) for space in SPACES] == [
+        ("nas_bench_201", 50), ("mobilenet_v3_space", 50), ("elastic_resnet", 25),
+        ("darts_space", 25), ("elastic_vit", 30), ("elastic_bert", 30),
+    ]  # fmt: skip
+    for space in SPACES:
+        names = [recipe.name for recipe in RECIPES if recipe.family == space.name]
+        assert names == [f"{space.prefix}_{number:03}" for number in range(space.count)]
+
+
+def test_names_and_titles_are_unique() -> None:
+    """A name is a file's stem on any system; a title tells the whole of what was drawn."""
+    assert len({recipe.name for recipe in RECIPES}) == len({recipe.title for recipe in RECIPES}) == len(RECIPES)
+    assert all(re.fullmatch(r"[a-z0-9_]+", recipe.name) for recipe in RECIPES)
+
+
+@pytest.mark.parametrize("space", NETS)
+def test_no_network_is_drawn_twice(space: str) -> None:
+    """Nor one that computes the same under another title."""
+    nets = list(NETS[space].values())
+    assert all(net not in nets[:index] for index, net in enumerate(nets))
+
+
+def test_recipes_are_listed_alike_and_without_torch() -> None:
+    """Another process draws the same networks, before torch or a runtime is imported."""
+    code = (
+        "import sys; from costmodel.training.corpora.nas import RECIPES\n"
+        "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules)\n"
+        "for recipe in RECIPES: print(recipe.name, recipe.title)"
+    )
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert listed.splitlines() == [f"{recipe.name} {recipe.title}" for recipe in RECIPES]
+
+
+def test_the_draws_stay_what_they_are() -> None:
+    """In every version of Python: measurements of a corpus are kept by the names of its networks."""
+    titles = {recipe.name: recipe.title for recipe in RECIPES}
+    assert titles["nb201_000"] == "|nor_conv_1x1~0|+|skip_connect~0|skip_connect~1|+|none~0|nor_conv_1x1~1|none~2|"
+    assert titles["dynabert_029"] == "DynaBERT, 256 tokens, width 512, heads x FFN ratio 7x2 6x3"
+
+
+def test_an_architecture_string_is_of_nas_bench_201() -> None:
+    """Node by node, each edge with the node that it comes from."""
+    operation = f"(?:{'|'.join(nas._CELL_OPERATIONS)})"
+    nodes = ("".join(rf"\|{operation}~{source}" for source in range(node)) + r"\|" for node in (1, 2, 3))
+    pattern = re.compile(r"\+".join(nodes))
+    titles = [net.title for net in NETS["nas_bench_201"].values()]
+    assert all(pattern.fullmatch(title) for title in titles)
+    assert set(re.findall(r"(\w+)~", " ".join(titles))) == set(nas._CELL_OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("cell", "edges"),
+    [
+        pytest.param(("none", "none", "none", "skip", "none", "none"), {(0, 3)}, id="straight"),
+        pytest.param(("skip", "none", "none", "skip", "none", "skip"), {(0, 3)}, id="dead_ends"),
+        pytest.param(("skip", "none", "skip", "none", "none", "skip"), {(0, 1), (1, 2), (2, 3)}, id="chain"),
+        pytest.param(("none", "skip", "skip", "none", "skip", "none"), set(), id="no_path"),
+    ],
+)
+def test_only_edges_on_a_path_count(cell: tuple[str, ...], edges: set[tuple[int, int]]) -> None:
+    """From the input to the output of a NAS-Bench-201 cell."""
+    assert set(nas._on_a_path(cell)) == edges
+
+
+def test_every_choice_of_the_mobile_space_occurs() -> None:
+    """Sizes, widths, depths, kernels, expansions."""
+    drawn = _arguments("mobilenet_v3_space")
+    stages = [stage for arguments in drawn for stage in arguments["stages"]]
+    assert _sizes("mobilenet_v3_space") == set(range(128, 225, 16))
+    assert {arguments["width"] for arguments in drawn} == {1.0, 1.2}
+    assert {len(stage) for stage in stages} == {2, 3, 4}
+    assert set(chain(*stages)) == {(kernel, expansion) for kernel in (3, 5, 7) for expansion in (3, 4, 6)}
+
+
+def test_every_choice_of_the_resnet_space_occurs() -> None:
+    """Sizes, stems, and of each stage depths, widths and expansions."""
+    drawn = _arguments("elastic_resnet")
+    assert _sizes("elastic_resnet") == set(range(128, 225, 16))
+    assert {arguments["deep_stem"] for arguments in drawn} == {True, False}
+    assert {arguments["stem"] for arguments in drawn} == {0.65, 0.8, 1.0}
+    for stage, base in enumerate((2, 2, 4, 2)):
+        widths, expansions = zip(*(arguments["stages"][stage] for arguments in drawn), strict=True)
+        assert set(widths) == {0.65, 0.8, 1.0}
+        assert {len(blocks) for blocks in expansions} == {base, base + 1, base + 2}
+        assert set(chain(*expansions)) == {0.2, 0.25, 0.35}
+
+
+@pytest.mark.parametrize("cell", ["normal", "reduction"])
+def test_every_choice_of_the_darts_space_occurs(cell: str) -> None:
+    """Sizes, cells, channels, and in either cell each operation on each of the nodes before it."""
+    drawn = _arguments("darts_space")
+    assert _sizes("darts_space") == set(range(96, 225, 32))
+    assert {arguments["cells"] for arguments in drawn} == {5, 6, 8}
+    assert {arguments["channels"] for arguments in drawn} == {24, 32, 40, 48}
+    nodes = [node for arguments in drawn for node in arguments[cell]]
+    assert {operation for node in nodes for operation, _ in node} == set(nas._DARTS_OPERATIONS)
+    assert {source for node in nodes for _, source in node} == set(range(5))
+    assert all(len({source for _, source in node}) == 2 for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("space", "sizes", "widths", "depths", "heads", "ratios"),
+    [
+        ("elastic_vit", {160, 224}, {192, 216, 240, 320, 384}, range(6, 14), range(3, 8), {3, 3.5, 4}),
+        ("elastic_bert", {16, 32, 64, 128, 256}, {256, 384, 512, 640}, range(2, 9), range(2, 11), {2, 3, 4}),
+    ],
+)
+def test_every_choice_of_a_transformer_space_occurs(
+    space: str, sizes: set[int], widths: set[int], depths: range, heads: range, ratios: set[float]
+) -> None:
+    """Sizes, widths, depths, and of each layer heads and ratios."""
+    drawn = _arguments(space)
+    layers = [layer for arguments in drawn for layer in arguments["layers"]]
+    assert _sizes(space) == sizes
+    assert {arguments["width"] for arguments in drawn} == widths
+    assert {len(arguments["layers"]) for arguments in drawn} == set(depths)
+    assert {count for count, _ in layers} == set(heads)
+    assert {ratio for _, ratio in layers} == ratios
+
+
+@pytest.mark.parametrize("space", NETS)
+def test_every_network_takes_its_input(space: str) -> None:
+    """Shapes fit from end to end, in every fifth of what was drawn."""
+    for net in list(NETS[space].values())[::5]:
+        with torch.device("meta"), torch.no_grad():
+            inputs = [
+                torch.zeros(spec.shape, dtype=torch.int64 if spec.below else torch.float32)
+                for spec in net.inputs.values()
+            ]
+            made = make_drawn(space, net).eval()(*inputs)
+        assert made.shape[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("space", "arguments", "millions"),
+    [
+        ("nas_bench_201", {"edges": dict.fromkeys(nas._EDGES, "nor_conv_3x3")}, 1.531546),
+        ("mobilenet_v3_space", {"width": 1.0, "stages": (((7, 6),) * 4,) * 5}, 7.66),
+        ("darts_space", {"cells": 14, "channels": 48, "normal": _DARTS_V2[0], "reduction": _DARTS_V2[1]}, 4.72),
+    ],
+)
+def test_as_many_parameters_as_published(space: str, arguments: dict[str, object], millions: float) -> None:
+    """Millions, of the heaviest network of a space, and of the cells that DARTS found."""
+    with torch.device("meta"):
+        net = make_drawn(space, Drawn({}, arguments, ""))
+    count = sum(parameter.numel() for parameter in net.parameters()) / 1e6
+    assert count == pytest.approx(millions, abs=0.005)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_network_becomes_a_file_that_runs(name: str, tmp_path: Path) -> None:
+    """In static shapes, with values like a trained network's: finite, none of them subnormal, not all alike."""
+    recipe = next(recipe for recipe in RECIPES if recipe.name == name)
+    spec = NETS[recipe.family][name].inputs
+    path = tmp_path / f"{name}.onnx"
+    recipe.write(path)
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    for tensor in map(onnx.numpy_helper.to_array, model.graph.initializer):
+        assert not ((tensor != 0) & (abs(tensor) < SMALLEST_NORMAL)).any()
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert {value.name: tuple(value.shape) for value in session.get_inputs()} == {
+        key: given.shape for key, given in spec.items()
+    }
+    random = np.random.default_rng(0)
+    feed = {
+        key: random.integers(0, given.below, given.shape) if given.below else random.random(given.shape, np.float32)
+        for key, given in spec.items()
+    }
+    (answer,) = session.run(None, feed)
+    assert answer.shape == SMALL[name]
+    assert np.isfinite(answer).all()
+    assert answer.std() > 0.01

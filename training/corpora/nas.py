@@ -1,0 +1,231 @@
+"""The NAS corpus: networks drawn at random from the spaces that architecture search looks through."""
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from costmodel.training.corpora.modern_network import NetworkInput
+from costmodel.training.corpora.recipe import Recipe
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["NETS", "RECIPES", "SPACES", "Drawn", "Space", "make_drawn"]
+
+_T = TypeVar("_T")
+
+_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # of a NAS-Bench-201 cell, from node to node
+_CELL_OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+_DARTS_OPERATIONS = (
+    "sep_conv_3x3", "sep_conv_5x5", "dil_conv_3x3", "dil_conv_5x5", "max_pool_3x3", "avg_pool_3x3", "skip_connect",
+)  # fmt: skip
+_WIDTHS = (0.65, 0.8, 1.0)
+_VOCABULARY = 30522
+
+_DartsCell = tuple[tuple[tuple[str, int], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A network of a search space; equal to another that computes alike, whatever it is called.
+
+    Attributes:
+        inputs: What it is run on, by name.
+        arguments: What its builder is told.
+        title: The choices, in words.
+    """
+
+    inputs: Mapping[str, NetworkInput]
+    arguments: Mapping[str, object]
+    title: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A search space and how it is drawn from.
+
+    Attributes:
+        name: Of the family, of the file in `nets` and of the builder in it.
+        prefix: Of the names of its networks.
+        count: How many are drawn.
+        draw: Draws one.
+    """
+
+    name: str
+    prefix: str
+    count: int
+    draw: Callable[[Random], Drawn]
+
+
+def _pick(random: Random, options: Sequence[_T]) -> _T:
+    # The one method of Random that is promised to give the same numbers in every version of Python.
+    return options[int(random.random() * len(options))]
+
+
+def _image(size: int) -> dict[str, NetworkInput]:
+    return {"input": NetworkInput((1, 3, size, size))}
+
+
+def _nas_bench_201(random: Random) -> Drawn:
+    while True:
+        cell = [_pick(random, _CELL_OPERATIONS) for _ in _EDGES]
+        if edges := _on_a_path(cell):
+            break
+    nodes = [
+        "".join(f"|{cell[i]}~{source}" for i, (source, into) in enumerate(_EDGES) if into == node) for node in (1, 2, 3)
+    ]
+    return Drawn(_image(32), {"edges": edges}, "|+".join(nodes) + "|")
+
+
+def _on_a_path(cell: Sequence[str]) -> dict[tuple[int, int], str]:
+    """The edges through which the input reaches the output: what the others carry is constant, or for nothing."""
+    edges = {edge: operation for edge, operation in zip(_EDGES, cell, strict=True) if operation != "none"}
+    reached, used = {0}, {3}
+    for source, node in edges:
+        if source in reached:
+            reached.add(node)
+    for source, node in reversed(edges):
+        if node in used:
+            used.add(source)
+    return {edge: edges[edge] for edge in edges if edge[0] in reached and edge[1] in used}
+
+
+def _mobilenet_v3(random: Random) -> Drawn:
+    size, width = _pick(random, range(128, 225, 16)), _pick(random, (1.0, 1.2))
+    stages = tuple(
+        tuple((_pick(random, (3, 5, 7)), _pick(random, (3, 4, 6))) for _ in range(_pick(random, (2, 3, 4))))
+        for _ in range(5)
+    )
+    title = f"OFA-MobileNetV3, {size} px, width {width}, kernel x expansion {', '.join(map(_crossed, stages))}"
+    return Drawn(_image(size), {"width": width, "stages": stages}, title)
+
+
+def _resnet(random: Random) -> Drawn:
+    size, stem, deep_stem = _pick(random, range(128, 225, 16)), _pick(random, _WIDTHS), _pick(random, (True, False))
+    stages = tuple(
+        (
+            _pick(random, _WIDTHS),
+            tuple(_pick(random, (0.2, 0.25, 0.35)) for _ in range(base + _pick(random, (0, 1, 2)))),
+        )
+        for base in (2, 2, 4, 2)
+    )
+    told = (f"{width} x ({' '.join(map(str, expansions))})" for width, expansions in stages)
+    title = (
+        f"OFA-ResNet50, {size} px, {'deep' if deep_stem else 'shallow'} stem x {stem}, "
+        f"width x expansions {', '.join(told)}"
+    )
+    return Drawn(_image(size), {"stem": stem, "deep_stem": deep_stem, "stages": stages}, title)
+
+
+def _darts(random: Random) -> Drawn:
+    size, cells, channels = (
+        _pick(random, range(96, 225, 32)), _pick(random, (5, 6, 8)), _pick(random, (24, 32, 40, 48))
+    )  # fmt: skip
+    normal, reduction = _darts_cell(random), _darts_cell(random)
+    title = (
+        f"DARTS, {size} px, {cells} cells of {channels} channels, normal {_told(normal)}, reduction {_told(reduction)}"
+    )
+    return Drawn(_image(size), {"cells": cells, "channels": channels, "normal": normal, "reduction": reduction}, title)
+
+
+def _darts_cell(random: Random) -> _DartsCell:
+    """Four nodes, each the sum of two operations, each on the output of another node before it."""
+    return tuple(
+        tuple((_pick(random, _DARTS_OPERATIONS), source) for source in _pick(random, [*combinations(range(node), 2)]))
+        for node in range(2, 6)
+    )
+
+
+def _told(cell: _DartsCell) -> str:
+    return " ".join("+".join(f"{operation}~{source}" for operation, source in node) for node in cell)
+
+
+def _vit(random: Random) -> Drawn:
+    depth, size, width = (
+        _pick(random, range(6, 14)), _pick(random, (160, 224)), _pick(random, (192, 216, 240, 320, 384))
+    )  # fmt: skip
+    heads = (3, 4) if width <= 240 else (5, 6, 7)  # of AutoFormer's tiny and small supernet
+    layers = tuple((_pick(random, heads), _pick(random, (3.0, 3.5, 4.0))) for _ in range(depth))
+    title = f"AutoFormer, {size} px, width {width}, heads x MLP ratio {_crossed(layers)}"
+    return Drawn(_image(size), {"size": size, "width": width, "layers": layers}, title)
+
+
+def _bert(random: Random) -> Drawn:
+    length, width = _pick(random, (16, 32, 64, 128, 256)), _pick(random, (256, 384, 512, 640))
+    full = width // 64
+    layers = tuple(
+        (_pick(random, range(full // 2, full + 1)), _pick(random, (2, 3, 4))) for _ in range(_pick(random, range(2, 9)))
+    )
+    title = f"DynaBERT, {length} tokens, width {width}, heads x FFN ratio {_crossed(layers)}"
+    arguments = {"vocabulary": _VOCABULARY, "length": length, "width": width, "layers": layers}
+    return Drawn({"input_ids": NetworkInput((1, length), below=_VOCABULARY)}, arguments, title)
+
+
+def _crossed(pairs: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{first}x{second:g}" for first, second in pairs)
+
+
+SPACES = (
+    Space("nas_bench_201", "nb201", 50, _nas_bench_201),
+    Space("mobilenet_v3_space", "mbv3", 50, _mobilenet_v3),
+    Space("elastic_resnet", "ofa_resnet", 25, _resnet),
+    Space("darts_space", "darts", 25, _darts),
+    Space("elastic_vit", "autoformer", 30, _vit),
+    Space("elastic_bert", "dynabert", 30, _bert),
+)
+
+
+def _draw(space: Space) -> Iterator[tuple[str, Drawn]]:
+    random = Random(space.name)  # noqa: S311 - a choice of networks, no secret
+    drawn: list[Drawn] = []
+    while len(drawn) < space.count:
+        net = space.draw(random)
+        if net not in drawn:
+            yield f"{space.prefix}_{len(drawn):03}", net
+            drawn.append(net)
+
+
+def make_drawn(space: str, net: Drawn) -> "torch.nn.Module":
+    """The network, with torch's own initial weights.
+
+    Args:
+        space: Name of the space that it is drawn from.
+        net: What was drawn.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+    """
+    import costmodel.training.corpora.export  # noqa: F401  # says so where torch is missing
+
+    module = import_module(f"costmodel.training.corpora.nets.{space}")
+    made: torch.nn.Module = getattr(module, space)(**net.arguments)
+    return made
+
+
+def _write(name: str, space: str, net: Drawn, path: Path) -> None:
+    made = make_drawn(space, net)
+    import torch
+
+    from costmodel.training.corpora.export import export
+    from costmodel.training.corpora.nets.weights import initialise
+
+    initialise(made, seed=zlib.crc32(name.encode()))
+    example = {
+        key: torch.zeros(spec.shape, dtype=torch.int64 if spec.below else torch.float32)
+        for key, spec in net.inputs.items()
+    }
+    export(made, example, path)
+
+
+NETS = {space.name: dict(_draw(space)) for space in SPACES}
+RECIPES = tuple(
+    Recipe(name, space, net.title, partial(_write, name, space, net))
+    for space, nets in NETS.items()
+    for name, net in nets.items()
+)

@@ -1,0 +1,236 @@
+"""Convolutional classifiers that no other corpus has, from LeNet to RepVGG."""
+
+import torch
+from torch import Tensor, nn
+
+from costmodel.training.corpora.nets.blocks import (
+    Concat,
+    Residual,
+    classifier,
+    conv,
+    conv_bn,
+    conv_bn_relu,
+    conv_relu,
+)
+
+__all__ = ["HrNet", "densenet", "ghostnet", "lenet", "repvgg", "shufflenet_v2", "xception"]
+
+
+def lenet(classes: int) -> nn.Module:
+    """LeNet-5 (LeCun et al. 1998), with its tanh and average pools, 32 x 32."""
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2),
+        nn.Conv2d(16, 120, 5), nn.Tanh(), nn.Flatten(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, classes),
+    )  # fmt: skip
+
+
+def densenet(blocks: tuple[int, ...], growth: int, classes: int, *, small: bool = False) -> nn.Module:
+    """DenseNet-BC (Huang et al. 2016).
+
+    Args:
+        blocks: Layers of each dense block: (6, 12, 24, 16) is DenseNet-121.
+        growth: Channels that a layer adds.
+        classes: Of the head.
+        small: Whether for images of 32 x 32, which are not shrunk at first.
+    """
+    ins = 2 * growth
+    stem = [conv(3, ins)] if small else [conv_bn_relu(3, ins, 7, 2), nn.MaxPool2d(3, 2, 1)]
+    layers: list[nn.Module] = [*stem]
+    for i, count in enumerate(blocks):
+        for _ in range(count):
+            grown = nn.Sequential(
+                nn.BatchNorm2d(ins), nn.ReLU(), conv_bn_relu(ins, 4 * growth, 1), conv(4 * growth, growth)
+            )
+            layers.append(Concat(nn.Identity(), grown))
+            ins += growth
+        if i < len(blocks) - 1:
+            layers += [nn.BatchNorm2d(ins), nn.ReLU(), conv(ins, ins // 2, 1), nn.AvgPool2d(2)]
+            ins //= 2
+    return nn.Sequential(*layers, nn.BatchNorm2d(ins), nn.ReLU(), classifier(ins, classes))
+
+
+class _Shuffled(nn.Module):
+    """Half of the channels go through a branch, and both halves are then shuffled (Ma et al. 2018)."""
+
+    def __init__(self, ins: int, outs: int, stride: int) -> None:
+        super().__init__()
+        half = outs // 2
+        self.stride = stride
+        inner = half if stride == 1 else ins
+        self.branch = nn.Sequential(
+            conv_bn_relu(inner, half, 1), conv_bn(half, half, 3, stride, groups=half), conv_bn_relu(half, half, 1)
+        )
+        self.shortcut = (
+            nn.Identity() if stride == 1
+            else nn.Sequential(conv_bn(ins, ins, 3, stride, groups=ins), conv_bn_relu(ins, half, 1))
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Has as many channels as the block makes."""
+        kept, seen = x.chunk(2, 1) if self.stride == 1 else (x, x)
+        joined = torch.cat([self.shortcut(kept), self.branch(seen)], 1)
+        batch, channels, high, wide = joined.shape
+        return joined.view(batch, 2, channels // 2, high, wide).transpose(1, 2).reshape(batch, channels, high, wide)
+
+
+def shufflenet_v2(channels: tuple[int, int, int], classes: int) -> nn.Module:
+    """ShuffleNet V2 (Ma et al. 2018), 224 x 224; (48, 96, 192) is its 0.5x, (116, 232, 464) its 1.0x."""
+    layers: list[nn.Module] = [conv_bn_relu(3, 24, 3, 2), nn.MaxPool2d(3, 2, 1)]
+    ins = 24
+    for outs, blocks in zip(channels, (4, 8, 4), strict=True):
+        for block in range(blocks):
+            layers.append(_Shuffled(ins, outs, 1 if block else 2))
+            ins = outs
+    return nn.Sequential(*layers, conv_bn_relu(ins, 1024, 1), classifier(1024, classes))
+
+
+def _ghost(ins: int, outs: int, *, relu: bool = True) -> nn.Module:
+    """Half of the channels by a convolution, the other half from the first by a cheap one."""
+    half = outs // 2
+    cheap, last = conv_bn(half, half, groups=half), nn.ReLU() if relu else nn.Identity()
+    return nn.Sequential(
+        conv_bn(ins, half, 1), last, Concat(nn.Identity(), nn.Sequential(cheap, last)),
+    )  # fmt: skip
+
+
+# Kernel, expanded channels, channels, squeeze-and-excitation and stride of each block: table 1 of the paper.
+_GHOSTNET = (
+    (3, 16, 16, 0, 1), (3, 48, 24, 0, 2), (3, 72, 24, 0, 1), (5, 72, 40, 1, 2), (5, 120, 40, 1, 1),
+    (3, 240, 80, 0, 2), (3, 200, 80, 0, 1), (3, 184, 80, 0, 1), (3, 184, 80, 0, 1), (3, 480, 112, 1, 1),
+    (3, 672, 112, 1, 1), (5, 672, 160, 1, 2), (5, 960, 160, 0, 1), (5, 960, 160, 1, 1), (5, 960, 160, 0, 1),
+    (5, 960, 160, 1, 1),
+)  # fmt: skip
+
+
+class _Squeezed(nn.Module):
+    """Squeeze-and-excitation with a hard sigmoid."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        thin = channels // 4
+        self.weigh = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), conv(channels, thin, 1, bias=True), nn.ReLU(),
+            conv(thin, channels, 1, bias=True), nn.Hardsigmoid(),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Has the shape of `x`."""
+        weighed: Tensor = x * self.weigh(x)
+        return weighed
+
+
+def ghostnet(classes: int) -> nn.Module:
+    """GhostNet 1.0 (Han et al. 2019), 224 x 224."""
+    layers: list[nn.Module] = [conv_bn_relu(3, 16, 3, 2)]
+    ins = 16
+    for kernel, inner, outs, squeezed, stride in _GHOSTNET:
+        parts = [_ghost(ins, inner)]
+        if stride > 1:
+            parts.append(conv_bn(inner, inner, kernel, stride, groups=inner))
+        if squeezed:
+            parts.append(_Squeezed(inner))
+        branch = nn.Sequential(*parts, _ghost(inner, outs, relu=False))
+        shortcut = None
+        if stride > 1 or ins != outs:
+            shortcut = nn.Sequential(conv_bn(ins, ins, kernel, stride, groups=ins), conv_bn(ins, outs, 1))
+        layers.append(Residual(branch, shortcut))
+        ins = outs
+    return nn.Sequential(
+        *layers, conv_bn_relu(160, 960, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(960, 1280), nn.ReLU(), nn.Linear(1280, classes),
+    )  # fmt: skip
+
+
+def _separable(ins: int, outs: int) -> nn.Module:
+    return nn.Sequential(conv(ins, ins, groups=ins), conv_bn(ins, outs, 1))
+
+
+def xception(middle: int, classes: int) -> nn.Module:
+    """Xception (Chollet 2016) with `middle` of its 8 middle blocks."""
+    layers: list[nn.Module] = [conv_bn_relu(3, 32, 3, 2), conv_bn_relu(32, 64)]
+    ins = 64
+    for outs in (128, 256, 728, *[728] * middle, 1024):
+        grows = outs != ins
+        inner = ins if outs == 1024 else outs
+        parts = [nn.ReLU(), _separable(ins, inner), nn.ReLU(), _separable(inner, outs)]
+        parts += [nn.MaxPool2d(3, 2, 1)] if grows else [nn.ReLU(), _separable(outs, outs)]
+        layers.append(Residual(nn.Sequential(*parts), conv_bn(ins, outs, 1, 2) if grows else None))
+        ins = outs
+    return nn.Sequential(
+        *layers, _separable(1024, 1536), nn.ReLU(), _separable(1536, 2048), nn.ReLU(), classifier(2048, classes)
+    )
+
+
+def repvgg(channels: tuple[int, ...], classes: int) -> nn.Module:
+    """RepVGG (Ding et al. 2021) as deployed, its branches merged; (48, 48, 96, 192, 1280) is RepVGG-A0, 224 x 224."""
+    layers: list[nn.Module] = []
+    ins = 3
+    for outs, blocks in zip(channels, (1, 2, 4, 14, 1), strict=True):
+        for block in range(blocks):
+            layers.append(conv_relu(ins, outs, 3, 1 if block else 2))
+            ins = outs
+    return nn.Sequential(*layers, classifier(ins, classes))
+
+
+class _Exchange(nn.Module):
+    """Branches of several resolutions, each then the sum of all, brought to its own (Wang et al. 2019)."""
+
+    def __init__(self, widths: list[int], new: int | None) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(
+            nn.Sequential(*(Residual(_two(width), after=nn.ReLU()) for _ in range(2))) for width in widths
+        )
+        targets = widths if new is None else [*widths, new]
+        self.ways = nn.ModuleList(
+            nn.ModuleList(_way(source, target, widths, targets) for source in range(len(widths)))
+            for target in range(len(targets))
+        )
+
+    def forward(self, maps: list[Tensor]) -> list[Tensor]:
+        """One map more than given where a new resolution begins."""
+        seen = [branch(x) for branch, x in zip(self.branches, maps, strict=True)]
+        made = []
+        for ways in self.ways:
+            assert isinstance(ways, nn.ModuleList)
+            parts = [way(x) for way, x in zip(ways, seen, strict=True)]
+            total = parts[0]
+            for part in parts[1:]:
+                total = total + part
+            made.append(torch.relu(total))
+        return made
+
+
+def _two(width: int) -> nn.Module:
+    return nn.Sequential(conv_bn_relu(width, width), conv_bn(width, width))
+
+
+def _way(source: int, target: int, sources: list[int], targets: list[int]) -> nn.Module:
+    """From one resolution to another: a resize upwards, strided convolutions downwards."""
+    ins, outs = sources[source], targets[target]
+    if source == target:
+        return nn.Identity()
+    if source > target:
+        return nn.Sequential(conv_bn(ins, outs, 1), nn.Upsample(scale_factor=2 ** (source - target)))
+    steps: list[nn.Module] = [conv_bn_relu(ins, ins, 3, 2) for _ in range(target - source - 1)]
+    return nn.Sequential(*steps, conv_bn(ins, outs, 3, 2))
+
+
+class HrNet(nn.Module):
+    """HRNet that keeps four resolutions, its maps joined at the finest for a class at each pixel."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        widths = [width << i for i in range(4)]
+        self.stem = nn.Sequential(conv_bn_relu(3, 64, 3, 2), conv_bn_relu(64, 64, 3, 2), conv_bn_relu(64, width))
+        self.stages = nn.ModuleList(_Exchange(widths[: i + 1], widths[i + 1] if i < 3 else None) for i in range(4))
+        self.resizes = nn.ModuleList(nn.Upsample(scale_factor=1 << i, mode="bilinear") for i in range(1, 4))
+        self.head = nn.Sequential(conv_bn_relu(sum(widths), sum(widths), 1), conv(sum(widths), classes, 1, bias=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the classes at a quarter of the size."""
+        maps = [self.stem(x)]
+        for stage in self.stages:
+            maps = stage(maps)
+        finest = [maps[0], *(resize(m) for resize, m in zip(self.resizes, maps[1:], strict=True))]
+        scores: Tensor = self.head(torch.cat(finest, 1))
+        return scores

@@ -1,0 +1,182 @@
+"""What sequences, volumes and tables are put together from, as `blocks` is for images; and random weights for it."""
+
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from costmodel.training.corpora.nets.blocks import PreActivated, Residual
+
+__all__ = [
+    "Attention",
+    "Gated",
+    "Permuted",
+    "Rearranged",
+    "Tokens",
+    "conv1d_bn_relu",
+    "encoder_layer",
+    "feed_forward",
+    "initialise_any",
+    "mlp",
+]
+
+_BRANCH_SCALE = 0.1
+_CONVOLUTIONS = nn.Conv1d | nn.Conv2d | nn.Conv3d
+_TRANSPOSED = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+_BATCH_NORMS = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+
+
+def initialise_any(net: nn.Module, seed: int) -> nn.Module:
+    """Fill `net` with random weights and return it: as `weights.initialise` does, for layers of any dimension."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in net.modules():
+            for name, parameter in layer.named_parameters(recurse=False):
+                _fill(layer, name, parameter, generator)
+        for block in net.modules():
+            if isinstance(block, Residual | PreActivated):
+                _weaken(block.branch)
+    return net
+
+
+def _fill(layer: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
+    if parameter.dim() > 1:
+        bound = math.sqrt(3 * _gain(layer) / _fan_in(layer, parameter))
+        parameter.uniform_(-bound, bound, generator=generator)
+    elif "bias" in name:
+        parameter.uniform_(-0.1, 0.1, generator=generator)
+    elif isinstance(layer, nn.PReLU):
+        parameter.uniform_(0.2, 0.3, generator=generator)
+    else:
+        parameter.uniform_(0.9, 1.1, generator=generator)
+
+
+def _gain(layer: nn.Module) -> float:
+    # What follows a convolution or a fully connected layer is mostly a rectifier, which halves the power.
+    return 2.0 if isinstance(layer, _CONVOLUTIONS | _TRANSPOSED | nn.Linear) else 1.0
+
+
+def _fan_in(layer: nn.Module, weight: Tensor) -> float:
+    if isinstance(layer, _TRANSPOSED):
+        return weight[:, 0].numel() / math.prod(layer.stride)
+    return weight[0].numel() if isinstance(layer, _CONVOLUTIONS) else weight.shape[-1]
+
+
+def _weaken(branch: nn.Module) -> None:
+    weighted = [layer for layer in branch.modules() if isinstance(layer, _CONVOLUTIONS | nn.Linear | _BATCH_NORMS)]
+    if weighted:
+        weighted[-1].weight.mul_(_BRANCH_SCALE)
+
+
+class Permuted(nn.Module):
+    """A module that sees its input with two dimensions exchanged, and whose output is exchanged back."""
+
+    def __init__(self, *inner: nn.Module, first: int = 1, second: int = 2) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(*inner)
+        self.first, self.second = first, second
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the module makes of `x`, exchanged."""
+        made: Tensor = self.inner(x.transpose(self.first, self.second))
+        return made.transpose(self.first, self.second)
+
+
+class Rearranged(nn.Module):
+    """The dimensions in another order, the last of them joined into one where asked."""
+
+    def __init__(self, *order: int, joined: int | None = None) -> None:
+        super().__init__()
+        self.order, self.joined = order, joined
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Has the elements of `x`."""
+        x = x.permute(self.order)
+        return x if self.joined is None else x.flatten(self.joined)
+
+
+class Gated(nn.Module):
+    """value * activation(gate), value and gate from one layer (Dauphin et al. 2016)."""
+
+    def __init__(self, activation: nn.Module, dimension: int = -1) -> None:
+        super().__init__()
+        self.activation, self.dimension = activation, dimension
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Has half of the channels of `x`."""
+        value, gate = x.chunk(2, self.dimension)
+        gated: Tensor = value * self.activation(gate)
+        return gated
+
+
+class Tokens(nn.Module):
+    """An image cut into square patches, each a vector.
+
+    Shapes:
+        [batch, 3, size, size] to [batch, (size / patch)^2, width].
+    """
+
+    def __init__(self, width: int, patch: int) -> None:
+        super().__init__()
+        self.cut = nn.Conv2d(3, width, patch, patch)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The patches, row by row."""
+        cut: Tensor = self.cut(x)
+        return cut.flatten(2).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """Self-attention of several heads (Vaswani et al. 2017).
+
+    Args:
+        width: Of a token.
+        heads: A divisor of the width.
+        causal: Whether a token sees those before it only.
+    """
+
+    def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.project = nn.Linear(width, 3 * width)
+        self.join = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Has the shape of `x`, [batch, tokens, width]."""
+        batch, length, width = x.shape
+        projected = self.project(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        query, key, value = projected[0], projected[1], projected[2]
+        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        joined: Tensor = self.join(seen.transpose(1, 2).reshape(batch, length, width))
+        return joined
+
+
+def mlp(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Fully connected layers of these widths, activated but for the last."""
+    layers: list[nn.Module] = []
+    for ins, outs in pairwise(widths):
+        layers += [nn.Linear(ins, outs), activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+def feed_forward(width: int, inner: int, activation: type[nn.Module] = nn.GELU) -> nn.Module:
+    """The pre-normalised half of a transformer's layer that looks at one token."""
+    return Residual(nn.Sequential(nn.LayerNorm(width), *mlp(width, inner, width, activation=activation)))
+
+
+def encoder_layer(width: int, heads: int, *, ratio: int = 4, causal: bool = False) -> nn.Module:
+    """A pre-normalised layer of a transformer."""
+    attend = Residual(nn.Sequential(nn.LayerNorm(width), Attention(width, heads, causal=causal)))
+    return nn.Sequential(attend, feed_forward(width, ratio * width))
+
+
+def conv1d_bn_relu(
+    ins: int, outs: int, kernel: int, stride: int = 1, *, groups: int = 1, dilation: int = 1
+) -> nn.Sequential:
+    """The triple along time, of the same length but for the stride."""
+    padding = dilation * (kernel - 1) // 2
+    return nn.Sequential(
+        nn.Conv1d(ins, outs, kernel, stride, padding, dilation, groups, bias=False), nn.BatchNorm1d(outs), nn.ReLU()
+    )

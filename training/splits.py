@@ -1,0 +1,83 @@
+"""Splits by family: what may be trained on when some families are to be judged."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.errors import TrainingError
+from costmodel.training.dataset import Dataset
+
+__all__ = ["LEAST_FAMILIES", "Split", "leave_families_out", "split_name"]
+
+LEAST_FAMILIES = 3
+
+
+@dataclass(frozen=True)
+class Split:
+    """Families that are held out together.
+
+    Attributes:
+        families: Those held out.
+        kept: Rows to train on: none that a model of these families has, and none sampled around what only they have.
+        judged: Rows to judge: real sequences of these families, each in one split only.
+        models: Positions of the data set's models that belong to them.
+    """
+
+    families: frozenset[str]
+    kept: np.ndarray
+    judged: np.ndarray
+    models: tuple[int, ...]
+
+
+def split_name(folds: int | None) -> str:
+    """What a report calls the split."""
+    return "leave-one-family-out" if folds is None else f"leave-families-out, {folds} folds"
+
+
+def leave_families_out(dataset: Dataset, folds: int | None = None, seed: int = 0) -> list[Split]:
+    """Hold out every family once: each alone, or several at a time.
+
+    Args:
+        dataset: Measured sequences.
+        folds: Number of groups of families, of about as many rows each; None for one family at a time.
+        seed: Of the choice which families go together.
+
+    Raises:
+        TrainingError: There are too few families.
+    """
+    families = dataset.all_families
+    if len(families) < LEAST_FAMILIES:
+        raise TrainingError(
+            f"evaluation leaves out one family at a time and needs {LEAST_FAMILIES}, not {len(families)}: "
+            "benchmark models of more families"
+        )
+    groups = [[family] for family in families] if folds is None else _grouped(dataset, folds, seed)
+    seen = np.zeros(len(dataset), dtype=bool)
+    real = ~dataset.sampled & ~dataset.whole
+    splits = []
+    for group in groups:
+        held = frozenset(group)
+        touched = np.array([bool(held & of_row) for of_row in dataset.families])
+        only = np.array([bool(of_row) and of_row <= held for of_row in dataset.families])
+        judged = touched & real & ~seen
+        seen |= judged
+        kept = ~np.where(dataset.sampled, only, touched)
+        models = tuple(i for i, model in enumerate(dataset.models) if model.family in held)
+        splits.append(Split(held, kept, judged, models))
+    return splits
+
+
+def _grouped(dataset: Dataset, folds: int, seed: int) -> list[list[str]]:
+    """Families in groups: the large ones spread first, each to the group with the fewest rows."""
+    rows = Counter(family for of_row in dataset.families for family in of_row)
+    shuffled = sorted(rows)
+    random.Random(seed).shuffle(shuffled)  # noqa: S311 - no secret
+    groups: list[list[str]] = [[] for _ in range(min(folds, len(shuffled)))]
+    sizes = [0] * len(groups)
+    for family in sorted(shuffled, key=lambda family: -rows[family] // 100):
+        smallest = sizes.index(min(sizes))
+        groups[smallest].append(family)
+        sizes[smallest] += rows[family]
+    return groups
