@@ -2,8 +2,8 @@
 
 They serve twice: as decoys, mixed into a suite so that it does not give its models away, and as training data where
 the models of a corpus have few sequences of a kind. A sample is a real sequence in which one size that occurs in it
-(a number of channels, a resolution) is another one everywhere. What follows from the sizes is inferred anew, layer
-by layer, so that a sample runs like any sequence.
+(a number of channels, a resolution) is another one everywhere, or the window or stride of a layer, or the batch. What
+follows from that is inferred anew, layer by layer, so that a sample runs like any sequence.
 """
 
 import random
@@ -26,6 +26,10 @@ __all__ = ["sample_around"]
 # Smaller numbers are windows, strides and colour channels, which are the same in most models.
 _LEAST_SIZE = 8
 _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
+_WINDOWS = (1, 2, 3, 5, 7)
+_STRIDES = (1, 2)
+_BATCHES = (2, 4, 8)
+_MOST_ELEMENTS = 1 << 26  # in a tensor that a larger batch makes
 _TRIES_EACH = 20
 _BLOCK = 16  # the most channels in a block of any host
 
@@ -58,7 +62,8 @@ def sample_around(
     for origin in rng.choices(sequences, weights, k=count * _TRIES_EACH):
         if len(samples) == count:
             break
-        candidate = _resized(origin, rng)
+        (move,) = rng.choices(list(_MOVES), list(_MOVES.values()))
+        candidate = move(origin, rng)
         if candidate is not None and candidate.signature not in known and runs(candidate):
             known.add(candidate.signature)
             samples[candidate.signature] = (candidate, origin)
@@ -102,15 +107,89 @@ def _with_size(sequence: LayerSequence, old: int, new: int) -> LayerSequence | N
         return replace(value, type=replace(value.type, shape=shape))
 
     values = [resized(index, value) for index, value in enumerate(sequence.values)]
-    layers = tuple(replace(layer, attributes=_with_size_in(layer.attributes, old, new)) for layer in sequence.layers)
+    layers = [replace(layer, attributes=_with_size_in(layer.attributes, old, new)) for layer in sequence.layers]
+    return _rebuilt(sequence, layers, values)
+
+
+def _rewindowed(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
+    """One layer with another window; padding that kept the size still does."""
+    found = _windowed(sequence, rng)
+    if found is None:
+        return None
+    position, layer = found
+    old = layer.attributes["kernel_shape"]["ints"]
+    window = [rng.choice(_WINDOWS)] * len(old)
+    dilations = layer.attributes.get("dilations", {"ints": [1] * len(old)})["ints"]
+    pads = layer.attributes.get("pads", {"ints": [0] * 2 * len(old)})["ints"]
+    if any(pads):
+        before = [(k - 1) * d // 2 for k, d in zip(window, dilations, strict=True)]
+        after = [(k - 1) * d - b for k, d, b in zip(window, dilations, before, strict=True)]
+        pads = before + after
+    values = list(sequence.values)
+    for index in layer.inputs[1:]:
+        if index >= 0 and list(values[index].type.shape[2:]) == list(old):  # the filters
+            kind = values[index].type
+            values[index] = replace(values[index], type=replace(kind, shape=(*kind.shape[:2], *window)))
+    return _with_attributes(sequence, position, values, kernel_shape=window, pads=pads)
+
+
+def _restrided(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
+    """One layer with another stride."""
+    found = _windowed(sequence, rng)
+    if found is None:
+        return None
+    position, layer = found
+    strides = [rng.choice(_STRIDES)] * len(layer.attributes["kernel_shape"]["ints"])
+    return _with_attributes(sequence, position, list(sequence.values), strides=strides)
+
+
+def _rebatched(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
+    """Several of everything that arrives one at a time."""
+    batch = rng.choice(_BATCHES)
+
+    def several(value: Value) -> Value:
+        kind = value.type
+        if value.role != "input" or len(kind.shape) < 2 or kind.shape[0] != 1:
+            return value
+        return replace(value, type=replace(kind, shape=(batch, *kind.shape[1:])))
+
+    values = [several(value) for value in sequence.values]
+    if values == list(sequence.values) or any(batch * v.type.elements > _MOST_ELEMENTS for v in sequence.values):
+        return None
+    return _rebuilt(sequence, sequence.layers, values)
+
+
+# How a sample may differ from its origin, and how often it does so.
+_MOVES: dict[Callable[[LayerSequence, random.Random], LayerSequence | None], float] = {
+    _resized: 0.7, _rewindowed: 0.12, _restrided: 0.06, _rebatched: 0.12,
+}  # fmt: skip
+
+
+def _windowed(sequence: LayerSequence, rng: random.Random) -> tuple[int, SequenceLayer] | None:
+    """A layer that slides a window, and where it is."""
+    found = [(i, layer) for i, layer in enumerate(sequence.layers) if "kernel_shape" in layer.attributes]
+    return rng.choice(found) if found else None
+
+
+def _with_attributes(
+    sequence: LayerSequence, position: int, values: list[Value], **changed: Sequence[int]
+) -> LayerSequence | None:
+    layers = list(sequence.layers)
+    attributes = {**layers[position].attributes, **{name: {"ints": list(ints)} for name, ints in changed.items()}}
+    layers[position] = replace(layers[position], attributes=dict(sorted(attributes.items())))
+    return _rebuilt(sequence, layers, values)
+
+
+def _rebuilt(sequence: LayerSequence, layers: Sequence[SequenceLayer], values: list[Value]) -> LayerSequence | None:
+    """The sequence with other layers and values, what lies between them inferred anew; None if they do not fit."""
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in layers])
     for layer in layers:
         made = _outputs(layer, values, opset)
-        if made is None:
+        if made is None or any(size <= 0 for kind in made.values() for size in kind.shape):
             return None
         for index, kind in made.items():
             values[index] = replace(values[index], type=kind)
-    return LayerSequence(layers, tuple(values), sequence.outputs)
+    return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
 
 
 def _other(sizes: Sequence[Any], old: int, new: int) -> tuple[Any, ...]:

@@ -40,7 +40,7 @@ def sampled(
 
     def sampled(text: str, granularity: int = 1, **given: object) -> list[LayerSequence]:
         graph = lower(parse(text, **given))
-        samples = sample_around(list(decompose("m", graph, granularity).unique.values()), 12)
+        samples = sample_around(list(decompose("m", graph, granularity).unique.values()), 24)
         assert all(runs(sample) for sample, _ in samples.values())
         return [sample for sample, _ in samples.values()]
 
@@ -140,7 +140,7 @@ class TestWeights:
 
     def test_without_weights_all_are_alike(self) -> None:
         """Each of a few sequences is sampled around."""
-        samples = sample_around(self.ONES, 18)
+        samples = sample_around(self.ONES, 24)
         assert {origin.signature for _, origin in samples.values()} == {s.signature for s in self.ONES}
 
 
@@ -154,18 +154,18 @@ class TestCount:
 
     def test_there_are_fewer_where_the_sequences_do_not_vary_enough(self) -> None:
         """One size has few neighbours; each comes once."""
-        samples = sample_around([elementwise(1, 64)], 50)
+        samples = sample_around([elementwise(3, 64)], 50)
         sizes = [sample.values[0].type.shape[1] for sample, _ in samples.values()]
         assert sorted(sizes) == [32, 48, 80, 96, 128]
 
-    @pytest.mark.parametrize("sequences", [[], [elementwise(1, 3)], [elementwise()]], ids=["none", "small", "scalar"])
+    @pytest.mark.parametrize("sequences", [[], [elementwise(3)], [elementwise()]], ids=["none", "small", "scalar"])
     def test_nothing_comes_of_nothing(self, sequences: list[LayerSequence]) -> None:
         """Small sizes are windows and colours: they stay, and without a larger one there is no sample."""
         assert sample_around(sequences, 5) == {}
 
     def test_nothing_that_does_not_run_is_returned(self) -> None:
         """The caller decides."""
-        assert sample_around([elementwise(1, 64)], 5, runs=lambda _: False) == {}
+        assert sample_around([elementwise(3, 64)], 5, runs=lambda _: False) == {}
 
 
 class TestLayers:
@@ -197,6 +197,21 @@ class TestLayers:
         }}"""
         samples = sampled(text, weights={"w": (32, 32 // group, 3, 3)})
         assert any(sample.values[0].type.shape[1] == 64 for sample in samples)
+
+    def test_windows_strides_and_batches_are_moved(self, sampled: Callable[..., list[LayerSequence]]) -> None:
+        """Each as others have it, the filter with its window; padding that kept the size still does."""
+        text = "(float[1,6,30,30] x) => (float[1,6,30,30] y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }"
+        samples = sampled(text, weights={"w": (6, 6, 3, 3)})
+        for sample in samples:
+            check_shapes(sample)
+        convolutions = [sample for sample in samples if sample.kind == "Conv"]
+        windows = {tuple(s.layers[0].attributes["kernel_shape"]["ints"]) for s in convolutions}
+        strides = {tuple(s.layers[0].attributes["strides"]["ints"]) for s in convolutions}
+        assert len(windows) > 2
+        assert len(strides) == 2
+        assert len({s.values[0].type.shape[0] for s in convolutions}) > 1
+        same = [s for s in convolutions if s.layers[0].attributes["strides"]["ints"] == [1, 1]]
+        assert all(s.values[0].type.shape[2:] == s.values[s.outputs[0]].type.shape[2:] for s in same)
 
     def test_a_quantised_convolution_has_its_filter_elsewhere(
         self, sampled: Callable[..., list[LayerSequence]]
