@@ -16,9 +16,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
 	@touch $@
 
-# What only tests and type checks need besides: torch and transformers, for the corpora.
+# What only tests and type checks need besides: torch, for the corpora and the graph neural network, and transformers.
 $(COMPLETE): $(INSTALLED)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,corpus,plots,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,gnn,corpus,plots,dev]'
 	@touch $@
 
 run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (about 3 minutes)

@@ -1,31 +1,41 @@
-"""Variants of the boosted trees on what this host has measured: the evidence behind docs/adr/0004.
+"""Variants of the boosted trees, and what each group of features buys: the evidence behind docs/adr/0006.
 
-    costmodel tour && python benchmarks/regressor_variants.py
+    costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet
+    python benchmarks/regressor_variants.py amd-epyc-zen5-2c-ort1.31-1t
 
-Leave one family out, seed 0. Errors of sequences are means of |predicted / measured - 1|; those of models compare the
-summed prediction with the sum of the measured sequences, so that the error of composition is left out.
+Families are left out in eight groups, seed 0; a regressor never sees a layer of the models that it is judged on, and
+all of their layers are predicted. Errors of models are against their latency from end to end.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import Self
 
 import numpy as np
 
+from costmodel.features.schema import GROUPS, SCHEMA
+from costmodel.features.tabular import Encoded
 from costmodel.home import find_home
-from costmodel.runtimes import RuntimeSettings, get_runtime
 from costmodel.store import Store
-from costmodel.systems import this_system
-from costmodel.training.baselines import NearestRegressor
 from costmodel.training.boosted import LightGBMRegressor
 from costmodel.training.dataset import Dataset, load_dataset
-from costmodel.training.regressors import Regressor
+from costmodel.training.held_out import accuracy, held_out
+from costmodel.training.regressors import REGRESSORS, Regressor
+from costmodel.training.splits import leave_families_out
+
+FOLDS = 8
+ROUNDS = LightGBMRegressor().rounds
+THREADS = 2
 
 
 class Variant(LightGBMRegressor):
-    """The trees with some parameters changed."""
+    """The trees with some parameters changed, or blind to some features."""
 
-    def __init__(self, rounds: int = 1000, **changed: object) -> None:
-        super().__init__(seed=0, threads=2)
+    def __init__(self, *, without: tuple[str, ...] = (), rounds: int | None = None, **changed: object) -> None:
+        super().__init__(seed=0, threads=THREADS)
+        self._blind = [SCHEMA.names.index(name) for name in without]
         self._rounds = rounds
         self._changed = changed
 
@@ -37,52 +47,60 @@ class Variant(LightGBMRegressor):
     @property
     def rounds(self) -> int:
         """Number of trees."""
-        return self._rounds
+        return self._rounds or super().rounds
+
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
+        """Grow the trees on what may be seen."""
+        return super().fit(self._seen(encoded), latencies_us)
+
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        """Costs of layers, by what may be seen."""
+        return super().predict_us(self._seen(encoded))
+
+    def _seen(self, encoded: Encoded) -> Encoded:
+        features = encoded.features.copy()
+        features[:, self._blind] = 0
+        return replace(encoded, features=features)
 
 
-VARIANTS: Mapping[str, Any] = {
-    "as decided: 7 leaves, 1000 trees, absolute error": lambda: Variant(),
-    "31 leaves, 500 trees": lambda: Variant(500, num_leaves=31),
-    "15 leaves, 500 trees": lambda: Variant(500, num_leaves=15),
-    "10 rows in a leaf": lambda: Variant(min_data_in_leaf=10),
-    "2 rows in a leaf": lambda: Variant(min_data_in_leaf=2),
-    "slower: rate 0.02, 2500 trees": lambda: Variant(2500, learning_rate=0.02),
+VARIANTS: Mapping[str, Callable[[], Regressor]] = {
+    "as decided": Variant,
+    "15 leaves": lambda: Variant(num_leaves=15),
+    "63 leaves": lambda: Variant(num_leaves=63),
+    "half the trees": lambda: Variant(rounds=ROUNDS // 2),
+    "slower: half the rate, twice the trees": lambda: Variant(rounds=2 * ROUNDS, learning_rate=0.025),
+    "20 rows in a leaf": lambda: Variant(min_data_in_leaf=20),
     "extremely random splits": lambda: Variant(extra_trees=True),
     "squared error": lambda: Variant(objective="regression"),
-    "Huber's error": lambda: Variant(objective="huber", alpha=0.2),
-    "nearest neighbour": NearestRegressor,
-}
-
-
-def held_out_errors(dataset: Dataset, make: Any, *, samples: bool = True) -> tuple[float, float, float]:
-    """Mean error of sequences, mean and largest error of models, each with its own family left out."""
-    rows, models = [], []
-    for family in dataset.all_families:
-        kept = dataset.without_family(family)
-        used = kept if samples else kept & ~dataset.sampled
-        regressor: Regressor = make().fit(dataset.features[used], dataset.bounds_us[used], dataset.latencies_us[used])
-        costs = regressor.predict_us(dataset.features, dataset.bounds_us)
-        judged = ~kept & ~dataset.sampled
-        rows.append(np.abs(costs[judged] / dataset.latencies_us[judged] - 1))
-        models += [
-            abs(costs[m.rows].sum() / dataset.latencies_us[m.rows].sum() - 1)
-            for m in dataset.models
-            if m.family == family
-        ]
-    return float(np.concatenate(rows).mean()), float(np.mean(models)), float(np.max(models))
+    **{f"without the features of {name}": lambda names=names: Variant(without=names) for name, names in GROUPS.items()},
+    "nearest neighbour": lambda: REGRESSORS["nearest"](0),
+    "a forest for each operator": lambda: REGRESSORS["forest_per_operator"](0),
+}  # fmt: skip
 
 
 def main() -> None:
     """Print one row for each variant."""
-    system = this_system(get_runtime(), RuntimeSettings())
-    dataset = load_dataset(Store(find_home().store_url), system.name)
-    print(f"{system.name}, {len(dataset)} sequences, {len(dataset.models)} models")
-    print(f"{'variant':<50}{'sequences':>10}{'models':>8}{'worst':>8}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("system")
+    parser.add_argument("--only", default="", help="variants with this in their name")
+    given = parser.parse_args()
+    dataset = load_dataset(Store(find_home().store_url), given.system)
+    print(f"{given.system}, {len(dataset)} sequences, {len(dataset.models)} models, {FOLDS} groups of families")
+    print(f"{'variant':<42}{'layers':>8}{'by time':>9}{'models':>9}{'in 5%':>7}{'in 10%':>7}{'seconds':>9}")
     for name, make in VARIANTS.items():
-        layer, mean, worst = held_out_errors(dataset, make)
-        print(f"{name:<50}{layer:>10.1%}{mean:>8.1%}{worst:>8.1%}", flush=True)
-    layer, mean, worst = held_out_errors(dataset, Variant, samples=False)
-    print(f"{'as decided, without the samples':<50}{layer:>10.1%}{mean:>8.1%}{worst:>8.1%}")
+        if given.only in name:
+            print(_row(name, dataset, make), flush=True)
+
+
+def _row(name: str, dataset: Dataset, make: Callable[[], Regressor]) -> str:
+    started = perf_counter()
+    run = held_out(dataset, leave_families_out(dataset, FOLDS), lambda _: make(), 0)
+    found = accuracy(run)
+    layer, model = found["layer"], found["model_unseen"]
+    return (
+        f"{name:<42}{layer['mape']:>8.1%}{layer['weighted_mape']:>9.1%}{model['mape']:>9.1%}"
+        f"{model['within_5pct']:>7.0%}{model['within_10pct']:>7.0%}{(perf_counter() - started) / FOLDS:>9.1f}"
+    )
 
 
 if __name__ == "__main__":

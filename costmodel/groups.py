@@ -1,6 +1,6 @@
 """Groups: what is loaded together and takes turns while it is timed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from costmodel.host import Host
@@ -33,6 +33,8 @@ class Group:
         whole: The model as one sequence, to be timed end to end in the same turns; None where it is not wanted.
         model: That model.
         footprint_bytes: Weights that the whole model reads; None where there is no model, and caches are taken as cold.
+        company: Signatures of sequences that are there as surroundings only, whose times are not kept: among samples,
+            which may be larger than all of their model, they do not meet the caches that they meet in it.
     """
 
     label: str
@@ -40,6 +42,7 @@ class Group:
     whole: LayerSequence | None = None
     model: Model | None = None
     footprint_bytes: int | None = None
+    company: Set[str] = frozenset()
 
 
 def grouped(

@@ -255,7 +255,7 @@ def _among_their_origins(
             for sample in portion.sequences:
                 of_origin.setdefault(mine[sample.signature][1].signature, []).append(sample)
             among = [s for origin, layer in unique.items() for s in (layer, *of_origin.get(origin, ()))]
-            found.append(replace(group, sequences=tuple(among), whole=None))
+            found.append(replace(group, sequences=tuple(among), whole=None, company=unique.keys()))
     return found + grouped(sample for sample, _ in left.values())
 
 

@@ -23,6 +23,7 @@ from costmodel.sequence import LayerSequence, SequenceLayer, Value
 
 __all__ = [
     "LEAST_US",
+    "OBSERVED",
     "QUIET_QUANTILE",
     "Measurement",
     "Protocol",
@@ -45,6 +46,9 @@ _INTERRUPTED = 2.0  # times the median
 
 # Nothing that a runtime executes takes less, and the clock would not see it.
 LEAST_US = 0.5
+
+# The source, among the circumstances, of what was seen elsewhere and not timed under our protocol.
+OBSERVED = "observed"
 
 DATA_DEPENDENT = frozenset({"NonZero", "NonMaxSuppression", "TopK", "Loop", "If", "Scan", "Unique", "Compress"})
 
@@ -107,6 +111,11 @@ class Measurement:
     def times_us(self) -> tuple[float, ...]:
         """Every raw time, in the order taken."""
         return tuple(t for times in self.rounds_us for t in times)
+
+    @property
+    def observed(self) -> bool:
+        """Whether it was seen elsewhere, as one latency, and not timed under our protocol."""
+        return self.circumstances.get("source") == OBSERVED
 
     @property
     def latency_us(self) -> float:
@@ -244,6 +253,8 @@ def jitter(measurements: Iterable[Measurement]) -> dict[str, float]:
     """What users of the noisy machine see, over the quiet latency: the typical factor for p50, p90 and p99."""
     factors = []
     for measurement in measurements:
+        if measurement.observed:  # one number says nothing of how runs differ
+            continue
         times = np.asarray(measurement.times_us)
         factors.append(np.quantile(times, (0.5, 0.9, 0.99)) / np.quantile(times, QUIET_QUANTILE))
     typical = np.median(factors, axis=0) if factors else np.ones(3)

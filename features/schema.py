@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from costmodel.errors import ArtefactError
 
-__all__ = ["OPERATORS", "SCHEMA", "Schema"]
+__all__ = ["GROUPS", "OPERATORS", "SCHEMA", "Schema"]
 
 # Operators that have a feature of their own. Appending one is a new schema version.
 OPERATORS = (
@@ -38,7 +38,7 @@ _SHAPE = (
 )  # fmt: skip
 _WINDOW = (
     "log_kernel_area", "kernel_width", "stride", "dilation", "padding_share", "log_group", "depthwise", "pointwise",
-    "fused_activation", "fused_sum",
+    "activation", "fused_sum",
 )  # fmt: skip
 _LAYOUT = (
     "last_axis_kept", "log_inner_run", "log_axis_size", "log_other_operand", "other_operand_inner", "constant_operand",
@@ -80,4 +80,15 @@ class Schema:
             )
 
 
-SCHEMA = Schema(2, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_SYSTEM, *(f"op_{name}" for name in OPERATORS), "op_other"))
+# What the features tell of, to be left out together where one asks what they buy.
+GROUPS = {
+    "work": _WORK,
+    "shape": _SHAPE,
+    "window": _WINDOW,
+    "layout": _LAYOUT,
+    "system": _SYSTEM,
+    "footprint": tuple(name for name in _SYSTEM if name.startswith("footprint")),
+    "operator": (*(f"op_{name}" for name in OPERATORS), "op_other"),
+}
+
+SCHEMA = Schema(3, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_SYSTEM, *GROUPS["operator"]))

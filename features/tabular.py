@@ -27,6 +27,11 @@ _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
 _PRODUCT_TILE = 12
 _IMAGE_TILE = 6
 _VECTORS_IN_TILE = 4
+# Activations that are fused into a layer, the cheap ones first; none is 0, and what is not listed comes last.
+_ACTIVATIONS = {
+    name: float(place)
+    for place, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
+}
 _USUAL_L3_BYTES = 32 << 20
 _CACHES = 2  # weights that fill the last cache this often come from memory, all of them
 
@@ -39,7 +44,7 @@ class Encoded:
         features: float32, shape [num_layers, num_features], columns as in `SCHEMA`.
         bounds_us: Analytical bounds of the layers, shape [num_layers].
         starts: First row of each sequence, and the number of rows at the end; shape [num_sequences + 1].
-        edges: Rows of a layer that makes a tensor and of one that reads it, shape [2, num_edges].
+        edges: Rows of a layer that makes a tensor and of one that reads it, each pair once; shape [2, num_edges].
     """
 
     features: np.ndarray
@@ -73,7 +78,10 @@ class Encoded:
 
 
 def encode_all(
-    sequences: Iterable[LayerSequence], system: System, footprints: Iterable[float] | None = None
+    sequences: Iterable[LayerSequence],
+    system: System,
+    footprints: Iterable[float] | None = None,
+    needs: Iterable[Iterable[int]] = (),
 ) -> Encoded:
     """The layers of sequences as features, and their bounds.
 
@@ -82,6 +90,8 @@ def encode_all(
         system: Where it would run.
         footprints: For each sequence, the bytes of weights that the model reads which it is part of: they decide from
             which cache its own come. None, or fewer than its own: it is taken for the model.
+        needs: For each sequence, positions of those whose results it reads, where they are pieces of one model: there
+            are edges between them then. Which of several results it is that a layer reads is not known: it is all.
     """
     sequences = list(sequences)
     around = itertools.repeat(0.0) if footprints is None else footprints
@@ -96,6 +106,7 @@ def encode_all(
         for start, sequence in zip(starts.tolist(), sequences, strict=False)
         for one, other in _edges(sequence)
     ]
+    edges += _edges_between(sequences, needs, starts.tolist())
     return Encoded(
         features=np.array([row for row, _ in rows], dtype=np.float32).reshape(len(rows), len(SCHEMA.names)),
         bounds_us=np.array([bound for _, bound in rows], dtype=np.float64),
@@ -111,9 +122,24 @@ def _starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 def _edges(sequence: LayerSequence) -> Iterable[tuple[int, int]]:
     maker = {index: place for place, layer in enumerate(sequence.layers) for index in layer.outputs if index >= 0}
     for place, layer in enumerate(sequence.layers):
-        for index in dict.fromkeys(layer.inputs):
-            if index in maker:
-                yield maker[index], place
+        for one in dict.fromkeys(maker[index] for index in layer.inputs if index in maker):
+            yield one, place
+
+
+def _edges_between(
+    sequences: Sequence[LayerSequence], needs: Iterable[Iterable[int]], starts: Sequence[int]
+) -> Iterable[tuple[int, int]]:
+    for place, read in enumerate(needs):
+        sequence = sequences[place]
+        arriving = {index for index, value in enumerate(sequence.values) if value.role == "input"}
+        readers = [
+            starts[place] + row for row, layer in enumerate(sequence.layers) if arriving.intersection(layer.inputs)
+        ]
+        for needed in read:
+            leaving = set(sequences[needed].outputs)
+            for row, layer in enumerate(sequences[needed].layers):
+                if leaving.intersection(layer.outputs):
+                    yield from ((starts[needed] + row, reader) for reader in readers)
 
 
 def encode_sequence(sequence: LayerSequence, system: System, footprint: float = 0.0) -> list[tuple[list[float], float]]:
@@ -218,7 +244,7 @@ def _window_features(sequence: LayerSequence, layer: SequenceLayer) -> list[floa
         _log(group),
         float(group > 1 and group == in_channels),
         float(windowed and area == 1 and math.prod(strides) == 1),
-        float("activation" in attributes),
+        _ACTIVATIONS.get(attributes.get("activation", {}).get("s", ""), float(len(_ACTIVATIONS))),
         float(layer.op_type in ("Conv", "FusedConv") and sum(i >= 0 for i in layer.inputs) > 3),
     ]
 

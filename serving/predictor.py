@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from costmodel.composition import Cost, Uncertainty, compose
-from costmodel.decomposition import Decomposition
+from costmodel.decomposition import Decomposition, Piece
 from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.features.schema import SCHEMA
@@ -34,7 +34,12 @@ _MARGIN = 0.5
 
 
 class Regression:
-    """A trained regressor, loaded and ready to answer."""
+    """A trained regressor, loaded and ready to answer.
+
+    Attributes:
+        bundle: What it was loaded from.
+        sees_neighbours: Whether the cost of a layer depends on those around it.
+    """
 
     def __init__(self, bundle: Bundle) -> None:
         """Load the bundle's network into the runtime.
@@ -46,8 +51,9 @@ class Regression:
         try:
             # One thread that does not spin: rows are few, and the cores belong to whoever asks.
             self._session = open_session(bundle.model, RuntimeSettings(threads=1, spinning=False))
-            inputs = [(port.name, port.shape[-1]) for port in self._session.get_inputs()]
-            if inputs != [("features", len(SCHEMA.names))]:
+            inputs = {port.name: port.shape for port in self._session.get_inputs()}
+            self.sees_neighbours = inputs.pop("edges", None) is not None
+            if list(inputs) != ["features"] or inputs["features"][-1] != len(SCHEMA.names):
                 raise ValueError(f"inputs {inputs}")
         except Exception as error:
             raise ArtefactError(
@@ -60,12 +66,22 @@ class Regression:
         """Name and version of the regressor."""
         return PredictorId(self.bundle.name, self.bundle.version)
 
-    def costs(self, sequences: Sequence[LayerSequence], system: System, footprint: float) -> list[Cost]:
-        """The predicted cost of each sequence on `system`, in a model that reads `footprint` bytes of weights."""
+    def costs(
+        self, sequences: Sequence[LayerSequence], system: System, footprint: float, needs: Sequence[Iterable[int]] = ()
+    ) -> list[Cost]:
+        """The predicted cost of each sequence on `system`.
+
+        Args:
+            sequences: What would run.
+            system: Where.
+            footprint: Bytes of weights that the model reads which they are part of.
+            needs: Positions of those that each reads results of, where they are the pieces of one model.
+        """
         if not sequences:
             return []
-        encoded = encode_all(sequences, system, repeat(footprint))
-        ratios = self._session.run(None, {"features": encoded.features})[0].reshape(-1)
+        encoded = encode_all(sequences, system, repeat(footprint), needs)
+        feeds = {"features": encoded.features} | ({"edges": encoded.edges} if self.sees_neighbours else {})
+        ratios = self._session.run(None, feeds)[0].reshape(-1)
         latencies = encoded.totals(encoded.bounds_us * np.exp(ratios.astype(np.float64)))
         low, high = self.bundle.lower - _MARGIN, self.bundle.upper + _MARGIN
         outside = encoded.totals(np.any((encoded.features < low) | (encoded.features > high), axis=1)) > 0
@@ -122,15 +138,34 @@ class Predictor:
             footprint: Bytes of weights that the model reads which they are part of; by default more than caches hold.
             measured: Whether to use measurements; without them every cost is predicted.
         """
-        found: dict[str, Cost] = {}
-        if measured:
-            for signature, timing in self.store.timings(self.system.name, sequences).items():
-                found[signature] = Cost(timing.latency_us, timing.interval_us, "measured", sequences[signature].kind)
+        found = self._measured(sequences) if measured else {}
         if self.regression is not None:
             missing = [signature for signature in sequences if signature not in found]
             predicted = self.regression.costs([sequences[s] for s in missing], self.system, footprint)
             found.update(zip(missing, predicted, strict=True))
         return found
+
+    def _measured(self, sequences: Mapping[str, LayerSequence]) -> dict[str, Cost]:
+        timings = self.store.timings(self.system.name, sequences)
+        return {
+            signature: Cost(timing.latency_us, timing.interval_us, "measured", sequences[signature].kind)
+            for signature, timing in timings.items()
+        }
+
+    def _costs_in_place(self, pieces: Sequence[Piece], *, footprint: float, measured: bool) -> list[Cost | None]:
+        """The cost of each piece of a model; what is not measured is predicted where it stands."""
+        unique = {piece.sequence.signature: piece.sequence for piece in pieces}
+        if self.regression is None or not self.regression.sees_neighbours:
+            costs = self.costs(unique, footprint=footprint, measured=measured)
+            return [costs.get(piece.sequence.signature) for piece in pieces]
+        found = self._measured(unique) if measured else {}
+        if len(found) == len(unique):
+            return [found[piece.sequence.signature] for piece in pieces]
+        needs = [piece.needs for piece in pieces]
+        predicted = self.regression.costs([piece.sequence for piece in pieces], self.system, footprint, needs)
+        return [
+            found.get(piece.sequence.signature, in_place) for piece, in_place in zip(pieces, predicted, strict=True)
+        ]
 
     def estimate(
         self,
@@ -160,8 +195,8 @@ class Predictor:
         rule = find_rule(composition) if isinstance(composition, str) else composition
         pieces = decomposition.pieces
         footprint = float(sum(read_bytes(piece.sequence) for piece in pieces))
-        priced = self.costs(decomposition.unique, footprint=footprint, measured=measured)
-        holes = [name for p in pieces if p.sequence.signature not in priced for name in p.layers]
+        priced = self._costs_in_place(pieces, footprint=footprint, measured=measured)
+        holes = [name for p, cost in zip(pieces, priced, strict=True) if cost is None for name in p.layers]
         notes = list(warnings)
         if self.system.asserted:
             notes.append(f"the records of {self.system.name} are vouched for by a user, not checked (--assert-system)")
@@ -170,7 +205,7 @@ class Predictor:
                 raise HoleError(decomposition.model, self.system.name, holes)
             notes.append(f"{len(holes)} layers have no cost and count as 0: {', '.join(holes)}")
         unpriced = Cost(0.0, (0.0, 0.0), "unpriced", "")
-        costs = [priced.get(p.sequence.signature, unpriced) for p in pieces]
+        costs = [unpriced if cost is None else cost for cost in priced]
         extrapolated = sum(c.source == "extrapolated" for c in costs)
         if extrapolated:
             notes.append(f"{extrapolated} of {len(costs)} sequences lie outside what the regressor was trained on")

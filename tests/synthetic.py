@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from costmodel.features.bound import bound_us
 from costmodel.home import Home
@@ -22,6 +23,7 @@ from costmodel.sampling import sample_around
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
 from costmodel.systems import System
+from costmodel.training.boosted import LightGBMRegressor
 from costmodel.training.corpus import corpus_models
 from costmodel.training.train import train
 from tests.fakes import results
@@ -34,6 +36,7 @@ __all__ = [
     "HELD_BACK",
     "MEASURED",
     "MLFLOW_DEPRECATION",
+    "QUICK",
     "SYSTEM",
     "copied",
     "corpus",
@@ -69,6 +72,8 @@ MEASURED = (
 )
 HELD_BACK = ("light_resnet50", "light_inception_v2")
 FAMILIES = ("alexnet", "inception", "shufflenet", "squeezenet", "vgg")
+# What is trained where it does not matter what is.
+QUICK = MappingProxyType({"lightgbm": LightGBMRegressor})
 SAMPLES = 40
 REPEATED = 10
 
@@ -136,7 +141,7 @@ def trained_home(root: Path) -> Home:
     models = corpus(home.cache)
     store = Store(home.store_url)
     fill(store, [models[name] for name in MEASURED])
-    train(store, SYSTEM.name, home.bundles, tracking=None, seeds=(0,))
+    train(store, SYSTEM.name, home.bundles, tracking=None, seeds=(0,), learners=QUICK)
     return home
 
 

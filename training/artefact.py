@@ -1,7 +1,7 @@
 """Artefacts: a trained regressor as files that load in five years and execute nothing.
 
-A bundle is a folder: `model.onnx` (what serves), `lightgbm.txt` (what it was made from) and `card.json` (schema
-fingerprint, system, calibration, training range, accuracy). `champion.json` beside the bundles of a system names
+A bundle is a folder: `model.onnx` (what serves), `card.json` (schema fingerprint, system, calibration, training range,
+accuracy) and `lightgbm.txt` where that is what it was made from. `champion.json` beside the bundles of a system names
 the one that answers. No pickle anywhere.
 """
 
@@ -22,7 +22,7 @@ from costmodel.training.calibration import Calibration
 __all__ = ["CARD_VERSION", "Bundle", "champion_of", "load_bundle", "promote", "save_bundle"]
 
 CARD_VERSION = 1
-_CARD, _MODEL, _SOURCE = "card.json", "model.onnx", "lightgbm.txt"
+_CARD, _MODEL = "card.json", "model.onnx"
 _CHAMPION = "champion.json"
 
 
@@ -31,15 +31,15 @@ class Bundle:
     """A trained regressor with all that is needed to answer with it.
 
     Attributes:
-        name: Of the regressor, "lightgbm".
+        name: Of the regressor, "lightgbm" or "gnn".
         version: Unique among those of the system.
         system: Name of the system that it was trained for.
-        model: ONNX: features to log(cost / bound).
+        model: ONNX: features, and edges where it takes them, to log(cost / bound).
         calibration: Of its intervals.
         lower: Smallest value of each feature in training, shape [num_features].
         upper: Largest value of each feature in training, shape [num_features].
         facts: Data fingerprint, number of rows, accuracy: for people.
-        source: The regressor's own text format.
+        source: The regressor's own text format; empty if it has none.
     """
 
     name: str
@@ -79,7 +79,8 @@ def save_bundle(folder: Path, bundle: Bundle) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         (partial / _MODEL).write_bytes(bundle.model)
-        (partial / _SOURCE).write_text(bundle.source)
+        if bundle.source:
+            (partial / f"{bundle.name}.txt").write_text(bundle.source)
         (partial / _CARD).write_text(json.dumps(card, indent=1, allow_nan=False))
         os.replace(partial, target)
     except OSError as error:

@@ -5,17 +5,26 @@ from typing import Self
 import numpy as np
 
 from costmodel.errors import MissingExtraError
-from costmodel.features.schema import SCHEMA
+from costmodel.features.schema import OPERATORS, SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.training.targets import layer_targets
 
 try:
+    from sklearn.ensemble import RandomForestRegressor
     from sklearn.neighbors import KNeighborsRegressor
     from sklearn.preprocessing import StandardScaler
 except ModuleNotFoundError as error:
     raise MissingExtraError("training", "train") from error
 
-__all__ = ["FlopsRegressor", "NearestRegressor", "OperatorCountRegressor", "RooflineRegressor"]
+__all__ = [
+    "FlopsRegressor",
+    "ForestPerOperatorRegressor",
+    "NearestRegressor",
+    "OperatorCountRegressor",
+    "RooflineRegressor",
+]
+
+_OPERATOR_COLUMNS = [column for column, name in enumerate(SCHEMA.names) if name.startswith("op_")]
 
 
 class RooflineRegressor:
@@ -74,7 +83,7 @@ class OperatorCountRegressor:
     @staticmethod
     def _operators(features: np.ndarray) -> np.ndarray:
         """One-hot operators of layers, shape [num_layers, num_operators]."""
-        return features[:, [name.startswith("op_") for name in SCHEMA.names]].astype(np.float64)
+        return features[:, _OPERATOR_COLUMNS].astype(np.float64)
 
 
 class NearestRegressor:
@@ -93,3 +102,57 @@ class NearestRegressor:
         """Costs of layers in microseconds, shape [num_layers]."""
         ratios = self.neighbour_.predict(self.scaler_.transform(encoded.features))
         return np.asarray(encoded.bounds_us * np.exp(ratios))
+
+
+class ForestPerOperatorRegressor:
+    """A random forest for each operator, as nn-Meter has one for each kind of kernel (Zhang et al., MobiSys 2021).
+
+    Each sees the rows of its operator, and of the features those that vary among them; the target is the logarithm of
+    the cost. Operators with few rows, and those without a feature of their own, are left to a forest of all rows.
+
+    Args:
+        seed: Of the trees.
+        threads: Used for growing and asking them.
+    """
+
+    trees = 30  # more are slower, and no better on families left out
+    least_rows = 30
+
+    def __init__(self, seed: int = 0, threads: int = 1) -> None:
+        self.seed = seed
+        self.threads = threads
+
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
+        """Grow the forests."""
+        rows, costs_us = layer_targets(encoded, latencies_us)
+        features, target = encoded.features[rows], np.log(costs_us)
+        operators = self._operators(features)
+        self.pooled_ = self._grown(features, target)
+        self.forests_ = {
+            operator: self._grown(features[operators == operator], target[operators == operator])
+            for operator in range(len(OPERATORS))
+            if (operators == operator).sum() >= self.least_rows
+        }
+        return self
+
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        """Costs of layers in microseconds, shape [num_layers]."""
+        operators = self._operators(encoded.features)
+        logs = np.empty(len(operators))
+        for operator in np.unique(operators):
+            of_operator = operators == operator
+            columns, forest = self.forests_.get(int(operator), self.pooled_)
+            logs[of_operator] = forest.predict(encoded.features[of_operator][:, columns])
+        return np.exp(logs)
+
+    def _grown(self, features: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, RandomForestRegressor]:
+        """The features that vary, as positions, and a forest that sees those."""
+        columns = np.flatnonzero(np.ptp(features, axis=0) > 0)
+        columns = columns if len(columns) else np.array([0])  # of rows that are all alike, any feature says as much
+        forest = RandomForestRegressor(self.trees, max_features=1 / 3, n_jobs=self.threads, random_state=self.seed)
+        return columns, forest.fit(features[:, columns], target)
+
+    @staticmethod
+    def _operators(features: np.ndarray) -> np.ndarray:
+        """Number of each layer's operator; `len(OPERATORS)` for one without a feature of its own."""
+        return np.asarray(features[:, _OPERATOR_COLUMNS].argmax(axis=1))

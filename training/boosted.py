@@ -19,6 +19,9 @@ except ModuleNotFoundError as error:
 
 __all__ = ["LightGBMRegressor"]
 
+# The more layers are known, the finer they may be told apart (docs/adr/0006).
+_FEWEST_LEAVES, _MOST_LEAVES, _ROWS_A_LEAF = 7, 31, 300
+
 
 class LightGBMRegressor:
     """Gradient-boosted trees on log(cost / bound), pooled over all operators.
@@ -31,6 +34,7 @@ class LightGBMRegressor:
     def __init__(self, seed: int = 0, threads: int = 1) -> None:
         self.seed = seed
         self.threads = threads
+        self.leaves_ = _FEWEST_LEAVES
 
     @property
     def parameters(self) -> Mapping[str, object]:
@@ -38,7 +42,7 @@ class LightGBMRegressor:
         return {
             "objective": "regression_l1",
             "learning_rate": 0.05,
-            "num_leaves": 7,
+            "num_leaves": self.leaves_,
             "min_data_in_leaf": 5,
             "feature_fraction": 0.5,
             "bagging_fraction": 0.8,
@@ -56,10 +60,16 @@ class LightGBMRegressor:
         """Number of trees."""
         return 1000
 
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """All that it was told, to compare runs by."""
+        return {**self.parameters, "rounds": self.rounds}
+
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
         """Grow the trees."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         target = np.log(costs_us / encoded.bounds_us[rows])
+        self.leaves_ = min(_MOST_LEAVES, max(_FEWEST_LEAVES, len(rows) // _ROWS_A_LEAF))
         data = lightgbm.Dataset(encoded.features[rows], target, feature_name=list(SCHEMA.names), free_raw_data=True)
         self.booster_ = lightgbm.train(dict(self.parameters), data, num_boost_round=self.rounds)
         return self

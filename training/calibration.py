@@ -59,11 +59,14 @@ class Calibration:
             level: Nominal coverage.
         """
         sizes = np.abs(residuals)
-        by_kind = {}
-        for kind in sorted(set(kinds)):
-            of_kind = sizes[[k == kind for k in kinds]]
-            if len(of_kind) >= _LEAST_OF_KIND:
-                by_kind[kind] = conformal_quantile(of_kind, level)
+        of_kinds: dict[str, list[float]] = {}
+        for kind, size in zip(kinds, sizes.tolist(), strict=True):
+            of_kinds.setdefault(kind, []).append(size)
+        by_kind = {
+            kind: conformal_quantile(of_kind, level)
+            for kind, of_kind in sorted(of_kinds.items())
+            if len(of_kind) >= _LEAST_OF_KIND
+        }
         uncertainty = Uncertainty()
         if len(construction):
             uncertainty = Uncertainty(construction=conformal_quantile(np.abs(construction), level))

@@ -11,7 +11,7 @@ from costmodel.errors import ModelReadError
 from costmodel.home import find_home
 from costmodel.training.corpora.registry import MADE, read_manifest, recipes_of
 
-__all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models", "corpus_names"]
+__all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models", "corpus_names", "known_models"]
 
 # The topologies that the onnx package carries, with the family of each: an architecture lineage, never split
 # across training and test.
@@ -98,6 +98,16 @@ def corpus_names(corpus: str) -> list[str]:
     if corpus in MADE:
         return sorted(recipe.name for recipe in recipes_of(corpus))
     return [model.name for model in corpus_models(corpus)]
+
+
+def known_models() -> list[CorpusModel]:
+    """The models that came with costmodel, and those of every corpus as far as it is built."""
+    built = [
+        CorpusModel(entry.name, folder / entry.file, entry.family)
+        for folder in (find_home().corpora / corpus for corpus in MADE)
+        for entry in read_manifest(folder)
+    ]
+    return [*(CorpusModel(name, _light_path(name), family) for name, family in _LIGHT.items()), *built]
 
 
 def _made(corpus: str) -> list[CorpusModel]:

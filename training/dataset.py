@@ -18,6 +18,8 @@ from costmodel.systems import System
 __all__ = ["Dataset", "MeasuredModel", "load_dataset"]
 
 LEAST_ROWS = 20
+# Where there are hardly any layers, whole models have to tell.
+LEAST_MODELS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class MeasuredModel:
     Attributes:
         name: Of the model.
         family: Architecture lineage.
-        rows: Row of the data set for each of its sequences, in execution order.
+        rows: Row of the data set for each of its sequences, in execution order; its own where only whole models were
+            measured.
         row: That of the model as a whole.
         latency_us: Measured end to end.
     """
@@ -74,9 +77,26 @@ class Dataset:
         return len(self.signatures)
 
     @property
+    def whole_only(self) -> bool:
+        """Whether too few layers were measured to learn from, so that whole models have to tell."""
+        return bool((~self.whole).sum() < LEAST_ROWS)
+
+    @property
     def all_families(self) -> tuple[str, ...]:
         """Every family, in alphabetical order."""
         return tuple(sorted({family for families in self.families for family in families}))
+
+    def by_model(self) -> "Dataset":
+        """This data set with every model as a family of its own, to be left out alone.
+
+        Only where nothing but whole models is measured: layers would tell of each other.
+        """
+        names = {model.row: model.name for model in self.models}
+        return replace(
+            self,
+            families=tuple(frozenset([names[row]]) if row in names else frozenset() for row in range(len(self))),
+            models=tuple(replace(model, family=model.name) for model in self.models),
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -117,10 +137,12 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
     wholes = {model.whole: model.family for model in models if model.whole not in owners}
     owners |= {whole: {family} for whole, family in wholes.items()}
     signatures = tuple(sorted(latencies))
-    if len(signatures) - len(wholes.keys() & signatures) < LEAST_ROWS:
+    measured_wholes = len(wholes.keys() & signatures)
+    whole_only = len(signatures) - measured_wholes < LEAST_ROWS
+    if whole_only and measured_wholes < LEAST_MODELS:
         raise TrainingError(
-            f"the system {system_name} has {len(signatures)} measured sequences and training needs {LEAST_ROWS}: "
-            f"run `costmodel bench --system {system_name}` first"
+            f"the system {system_name} has {len(signatures)} measured sequences and training needs {LEAST_ROWS}, or "
+            f"{LEAST_MODELS} whole models: run `costmodel bench --system {system_name}` first, or import what you have"
         )
     found = store.sequences(signatures)
     sequences = {signature: found[signature] for signature in signatures}
@@ -138,7 +160,7 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
         whole=np.array([signature in wholes for signature in signatures]),
         encoded=encode_all([sequences[s] for s in signatures], system, _footprints(stored, samples, sequences)),
         latencies_us=np.array([latencies[s] for s in signatures]),
-        models=tuple(_measured(models, signatures, latencies)),
+        models=tuple(_measured(models, signatures, latencies, whole_only=whole_only)),
         repeats=tuple(_repeats(store, system_name, set(signatures) - wholes.keys())),
     )
 
@@ -186,17 +208,18 @@ def _owners(models: Iterable[StoredModel]) -> dict[str, set[str]]:
 
 
 def _measured(
-    models: Iterable[StoredModel], signatures: tuple[str, ...], latencies: Mapping[str, float]
+    models: Iterable[StoredModel], signatures: tuple[str, ...], latencies: Mapping[str, float], *, whole_only: bool
 ) -> Iterable[MeasuredModel]:
     row = {signature: position for position, signature in enumerate(signatures)}
     seen: set[str] = set()
     for model in models:
         # Two releases of a runtime that lower a model to the same layers store it twice: it counts once.
-        if model.granularity != 1 or model.whole not in latencies or model.whole in seen:
+        if (model.granularity != 1 and not whole_only) or model.whole not in latencies or model.whole in seen:
             continue
-        if all(piece.signature in row for piece in model.pieces):
+        parts = [model.whole] if whole_only else [piece.signature for piece in model.pieces]
+        if all(signature in row for signature in parts):
             seen.add(model.whole)
-            rows = np.array([row[piece.signature] for piece in model.pieces])
+            rows = np.array([row[signature] for signature in parts])
             yield MeasuredModel(model.name, model.family, rows, row[model.whole], latencies[model.whole])
 
 

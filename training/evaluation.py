@@ -5,67 +5,26 @@ answers, with the measured cost where a model of another family has the layer to
 were unseen (`model_unseen`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from costmodel.composition import Cost, compose
-from costmodel.errors import MissingExtraError
-from costmodel.training.calibration import Calibration, conformal_quantile, model_scores, predicted_cost
+from costmodel.training.calibration import Calibration
 from costmodel.training.dataset import Dataset
+from costmodel.training.held_out import METRICS, HeldOut, accuracy, errors_of, held_out
+from costmodel.training.intervals import calibrate, coverage
 from costmodel.training.regressors import BASELINES, REGRESSORS, Regressor
-from costmodel.training.splits import Split, leave_families_out, split_name
+from costmodel.training.splits import LEAST_FAMILIES, leave_families_out, split_name
 
-try:
-    from joblib import Parallel, delayed
-    from scipy.stats import kendalltau
-except ModuleNotFoundError as error:
-    raise MissingExtraError("evaluation", "train") from error
-
-__all__ = ["Evaluation", "HeldOut", "evaluate", "held_out"]
+__all__ = ["Evaluation", "evaluate"]
 
 # Limits of the size classes of layers, in microseconds.
 _SIZES_US = (0.0, 10.0, 100.0, 1e3, 1e4, float("inf"))
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Predictions of one predictor with one seed, each made without the family it belongs to.
-
-    Attributes:
-        dataset: What was measured.
-        rows_us: Predicted costs, shape [num_rows]; nan for samples and whole models.
-        models_us: For each measured model, predicted costs of its sequences.
-    """
-
-    dataset: Dataset
-    rows_us: np.ndarray
-    models_us: tuple[np.ndarray, ...]
-
-    @cached_property
-    def judged(self) -> np.ndarray:
-        """Rows with a prediction, as positions."""
-        return np.flatnonzero(~np.isnan(self.rows_us))
-
-    @cached_property
-    def unseen_us(self) -> np.ndarray:
-        """Predicted latencies of the models, no layer measured; shape [num_models]."""
-        return np.array([costs.sum() for costs in self.models_us])
-
-    @cached_property
-    def composed_us(self) -> np.ndarray:
-        """Latencies of the models as the product answers: layers that other families have are measured."""
-        data = self.dataset
-        return np.array(
-            [
-                np.where(data.known_elsewhere[i], data.latencies_us[model.rows], costs).sum()
-                for i, (model, costs) in enumerate(zip(data.models, self.models_us, strict=True))
-            ]
-        )
+# Groups of models that are left out of a space.
+_MODEL_FOLDS = 10
 
 
 @dataclass(frozen=True)
@@ -76,11 +35,13 @@ class Evaluation:
         report: The document of `costmodel evaluate --json`.
         calibrations: For each predictor, the intervals that its held-out errors justify.
         best: The predictor with the smallest error over models, baselines included.
+        held_out: For each predictor, what it said with the first seed.
     """
 
     report: dict[str, Any]
     calibrations: Mapping[str, Calibration]
     best: str
+    held_out: Mapping[str, HeldOut]
 
 
 def evaluate(
@@ -95,6 +56,9 @@ def evaluate(
 ) -> Evaluation:
     """Leave families out, for every predictor and seed.
 
+    Where only whole models are measured, of fewer families than that takes, models are left out: a space is judged on
+    others of its own.
+
     Args:
         dataset: Measured sequences and models.
         seeds: Of the regressors that use chance; results are averaged.
@@ -106,23 +70,29 @@ def evaluate(
         progress: Told (done, total, predictor).
 
     Raises:
-        TrainingError: Fewer than three families were measured.
+        TrainingError: Fewer than three families were measured, and not only whole models.
     """
-    splits = leave_families_out(dataset, folds)
+    judged, split = dataset, split_name(folds)
+    if dataset.whole_only and len(dataset.all_families) < LEAST_FAMILIES:
+        judged, folds = dataset.by_model(), _MODEL_FOLDS
+        split = f"leave-models-out, {folds} folds"
+    splits = leave_families_out(judged, folds)
     names = list(predictors)
     results: dict[str, Any] = {}
     calibrations = {}
+    first = {}
     for done, name in enumerate(names):
         if progress is not None:
             progress(done, len(names), name)
-        runs = [held_out(dataset, splits, predictors[name], seed, jobs=jobs) for seed in seeds]
+        runs = [held_out(judged, splits, predictors[name], seed, jobs=jobs) for seed in seeds]
         results[name], calibrations[name] = _score(dataset, runs, level)
+        first[name] = runs[0]
     if progress is not None:
         progress(len(names), len(names), "")
     ranked = sorted(names, key=lambda name: _mape(results[name]))
     report = {
         "system": dataset.system.name,
-        "split": split_name(folds),
+        "split": split,
         "seeds": list(seeds),
         "noise_floor_mape": dataset.noise_floor(),
         "predictors": results,
@@ -130,46 +100,12 @@ def evaluate(
         "rows": len(dataset),
         "families": {family: _family_facts(dataset, family) for family in dataset.all_families},
     }
-    return Evaluation(report, calibrations, best=ranked[0])
-
-
-def held_out(
-    dataset: Dataset, splits: Iterable[Split], make: Callable[[int], Regressor], seed: int, *, jobs: int = 1
-) -> HeldOut:
-    """What a predictor says of every family when it has not seen it.
-
-    Args:
-        dataset: Measured sequences and models.
-        splits: Which families are held out together.
-        make: Of the predictor, from a seed.
-        seed: Its seed.
-        jobs: Splits at once.
-    """
-
-    def one(split: Split) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-        regressor = make(seed).fit(dataset.encoded.take(split.kept), dataset.latencies_us[split.kept])
-        asked = split.judged.copy()
-        for i in split.models:
-            asked[dataset.models[i].rows] = True
-        costs = np.full(len(dataset), np.nan)
-        if asked.any():
-            some = dataset.encoded.take(asked)
-            costs[asked] = some.totals(regressor.predict_us(some))
-        return split.judged, costs, {i: costs[dataset.models[i].rows] for i in split.models}
-
-    # Threads: LightGBM and numpy let go of the interpreter, and the data need not be copied.
-    parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(one)(split) for split in splits)
-    rows_us = np.full(len(dataset), np.nan)
-    by_model: dict[int, np.ndarray] = {}
-    for judged, costs, models in parts:
-        rows_us[judged] = costs[judged]
-        by_model |= models
-    return HeldOut(dataset, rows_us, tuple(by_model[i] for i in range(len(dataset.models))))
+    return Evaluation(report, calibrations, best=ranked[0], held_out=first)
 
 
 def _mape(result: Mapping[str, Any]) -> float:
-    """Error over whole models, or over sequences where no model was measured whole."""
-    of_models = result["model"]["mape"]
+    """Error over whole models of which no layer is known, or over sequences where no model was measured whole."""
+    of_models = result["model_unseen"]["mape"]
     return float(result["layer"]["mape"] if of_models is None else of_models)
 
 
@@ -186,23 +122,13 @@ def _family_facts(dataset: Dataset, family: str) -> dict[str, Any]:
 
 def _score(dataset: Dataset, runs: Sequence[HeldOut], level: float) -> tuple[dict[str, Any], Calibration]:
     """Metrics averaged over seeds, and the calibration that the first seed justifies."""
-    measured = np.array([model.latency_us for model in dataset.models])
-    of_layers = [_errors(run.rows_us[run.judged], dataset.latencies_us[run.judged]) for run in runs]
-    composed = [_errors(run.composed_us, measured) for run in runs]
-    unseen = [_errors(run.unseen_us, measured) for run in runs]
-    covered = [_coverage(run, level) for run in runs]
-    layer_keys = ("mape", "weighted_mape", "within_10pct", "kendall_tau")
-    model_keys = ("mape", "within_5pct", "within_10pct", "kendall_tau")
+    found = [accuracy(run) for run in runs]
+    means = {part: {key: _mean([a[part][key] for a in found]) for key in keys} for part, keys in METRICS.items()}
+    covered = [coverage(run, level) for run in runs]
     result = {
-        "layer": {key: _mean([e[key] for e in of_layers]) for key in layer_keys},
-        "model": {
-            **{key: _mean([e[key] for e in composed]) for key in model_keys},
-            "interval_coverage": _mean([known for known, _ in covered]),
-        },
-        "model_unseen": {
-            **{key: _mean([e[key] for e in unseen]) for key in model_keys},
-            "interval_coverage": _mean([unknown for _, unknown in covered]),
-        },
+        "layer": means["layer"],
+        "model": {**means["model"], "interval_coverage": _mean([known for known, _ in covered])},
+        "model_unseen": {**means["model_unseen"], "interval_coverage": _mean([unknown for _, unknown in covered])},
         "operators": _by_operator(runs),
         "sizes": _by_size(runs),
         "models": [
@@ -218,7 +144,7 @@ def _score(dataset: Dataset, runs: Sequence[HeldOut], level: float) -> tuple[dic
             for i, model in enumerate(dataset.models)
         ],
     }
-    return result, _calibrate(runs[0], level)
+    return result, calibrate(runs[0], level)
 
 
 def _by_operator(runs: Sequence[HeldOut]) -> dict[str, Any]:
@@ -244,7 +170,7 @@ def _by_size(runs: Sequence[HeldOut]) -> list[dict[str, Any]]:
 
 def _layer_errors(runs: Sequence[HeldOut], rows: np.ndarray) -> dict[str, Any]:
     measured = runs[0].dataset.latencies_us[rows]
-    errors = [_errors(run.rows_us[rows], measured) for run in runs]
+    errors = [errors_of(run.rows_us[rows], measured) for run in runs]
     return {
         "layers": len(rows),
         "latency_us": float(measured.sum()),
@@ -252,71 +178,6 @@ def _layer_errors(runs: Sequence[HeldOut], rows: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _errors(predicted: np.ndarray, measured: np.ndarray) -> dict[str, float | None]:
-    if not len(measured):
-        return dict.fromkeys(("mape", "weighted_mape", "within_5pct", "within_10pct", "kendall_tau"))
-    relative = np.abs(predicted - measured) / measured
-    tau = float(kendalltau(predicted, measured).statistic) if len(measured) > 1 else None
-    return {
-        "mape": float(relative.mean()),
-        "weighted_mape": float(np.abs(predicted - measured).sum() / measured.sum()),
-        "within_5pct": float((relative <= 0.05).mean()),
-        "within_10pct": float((relative <= 0.10).mean()),
-        "kendall_tau": None if tau is None or np.isnan(tau) else tau,
-    }
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return float(np.mean(known)) if known else None
-
-
-def _calibrate(run: HeldOut, level: float, without: str | None = None) -> Calibration:
-    """Intervals from held-out errors, those of one family left out where it is to be judged."""
-    dataset = run.dataset
-    rows = np.array([row for row in run.judged if without not in dataset.families[row]], dtype=int)
-    residuals = np.log(dataset.latencies_us[rows] / run.rows_us[rows])
-    models = [(i, m) for i, m in enumerate(dataset.models) if m.family != without]
-    construction = np.array([np.log(m.latency_us / dataset.latencies_us[m.rows].sum()) for _, m in models])
-    calibration = Calibration.fit([dataset.kinds[row] for row in rows], residuals, construction, level)
-    costs = [_costs(run, i, calibration) for i, _ in models]
-    scores = model_scores(costs, [m.latency_us for _, m in models], calibration.uncertainty)
-    # Never narrower than the parts say: a few lucky models are no evidence of that.
-    scale = max(1.0, conformal_quantile(scores, level)) if scores else 1.0
-    return replace(calibration, uncertainty=replace(calibration.uncertainty, scale=scale))
-
-
-def _costs(run: HeldOut, model: int, calibration: Calibration, *, known: bool = False) -> list[Cost]:
-    """The costs of a model's sequences; with `known`, measured where another family has them."""
-    dataset = run.dataset
-    rows = dataset.models[model].rows
-    costs = []
-    for row, us, elsewhere in zip(rows, run.models_us[model], dataset.known_elsewhere[model], strict=True):
-        if known and elsewhere:
-            exact = float(dataset.latencies_us[row])
-            costs.append(Cost(exact, (exact, exact), "measured", dataset.kinds[row]))
-        else:
-            costs.append(predicted_cost(float(us), dataset.kinds[row], calibration))
-    return costs
-
-
-def _coverage(run: HeldOut, level: float) -> tuple[float | None, float | None]:
-    """Share of models whose latency lies in an interval that was calibrated without their family.
-
-    Returns:
-        With measured costs where another family has the layer, and with predicted ones only.
-    """
-    inside: list[list[bool]] = [[], []]
-    models = run.dataset.models
-    for family in sorted({model.family for model in models}):
-        if all(family in run.dataset.families[row] for row in run.judged):
-            continue
-        calibration = _calibrate(run, level, family)
-        for i, model in enumerate(models):
-            if model.family == family:
-                for known, hits in zip((True, False), inside, strict=True):
-                    costs = _costs(run, i, calibration, known=known)
-                    _, (low, high) = compose(costs, uncertainty=calibration.uncertainty)
-                    hits.append(low <= model.latency_us <= high)
-    composed, unseen = (float(np.mean(hits)) if hits else None for hits in inside)
-    return composed, unseen

@@ -2,14 +2,14 @@
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodel.errors import TrainingError
 from costmodel.training.dataset import Dataset
 
-__all__ = ["LEAST_FAMILIES", "Split", "leave_families_out", "split_name"]
+__all__ = ["LEAST_FAMILIES", "Split", "leave_families_out", "leave_share_out", "split_name"]
 
 LEAST_FAMILIES = 3
 
@@ -47,26 +47,60 @@ def leave_families_out(dataset: Dataset, folds: int | None = None, seed: int = 0
     Raises:
         TrainingError: There are too few families.
     """
+    families = _enough_families(dataset)
+    groups = [[family] for family in families] if folds is None else _grouped(dataset, folds, seed)
+    seen = np.zeros(len(dataset), dtype=bool)
+    splits = []
+    for group in groups:
+        split = _without(dataset, frozenset(group))
+        splits.append(replace(split, judged=split.judged & ~seen))
+        seen |= split.judged
+    return splits
+
+
+def leave_share_out(dataset: Dataset, share: float, seed: int) -> Split:
+    """Hold out a random share of the families, at least one with a model that was measured whole.
+
+    Families with such models and those without are drawn apart, so that there are models to judge in every draw.
+
+    Args:
+        dataset: Measured sequences.
+        share: Of the families.
+        seed: Of the draw.
+
+    Raises:
+        TrainingError: There are too few families.
+    """
+    families = _enough_families(dataset)
+    with_models = {model.family for model in dataset.models}
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    held: set[str] = set()
+    for group in ([f for f in families if f in with_models], [f for f in families if f not in with_models]):
+        number = round(share * len(group)) if held else max(1, round(share * len(group)))
+        held.update(chance.sample(group, min(len(group), number)))
+    return _without(dataset, frozenset(held))
+
+
+def _enough_families(dataset: Dataset) -> tuple[str, ...]:
     families = dataset.all_families
     if len(families) < LEAST_FAMILIES:
         raise TrainingError(
             f"evaluation leaves out one family at a time and needs {LEAST_FAMILIES}, not {len(families)}: "
             "benchmark models of more families"
         )
-    groups = [[family] for family in families] if folds is None else _grouped(dataset, folds, seed)
-    seen = np.zeros(len(dataset), dtype=bool)
-    real = ~dataset.sampled & ~dataset.whole
-    splits = []
-    for group in groups:
-        held = frozenset(group)
-        touched = np.array([bool(held & of_row) for of_row in dataset.families])
-        only = np.array([bool(of_row) and of_row <= held for of_row in dataset.families])
-        judged = touched & real & ~seen
-        seen |= judged
-        kept = ~np.where(dataset.sampled, only, touched)
-        models = tuple(i for i, model in enumerate(dataset.models) if model.family in held)
-        splits.append(Split(held, kept, judged, models))
-    return splits
+    return families
+
+
+def _without(dataset: Dataset, held: frozenset[str]) -> Split:
+    """These families held out; all their real sequences are judged."""
+    touched = np.array([bool(held & of_row) for of_row in dataset.families])
+    only = np.array([bool(of_row) and of_row <= held for of_row in dataset.families])
+    return Split(
+        families=held,
+        kept=~np.where(dataset.sampled, only, touched),
+        judged=touched & ~dataset.sampled & ~dataset.whole,
+        models=tuple(i for i, model in enumerate(dataset.models) if model.family in held),
+    )
 
 
 def _grouped(dataset: Dataset, folds: int, seed: int) -> list[list[str]]:

@@ -1,10 +1,19 @@
-"""Tracking: the only file that knows MLflow."""
+"""Tracking: the only file that knows MLflow.
 
+Every trained bundle is a run of one experiment, and a version of its system's registered model; the alias `champion`
+is on the version that answers. MLflow keeps the record, the bundles decide: nothing here is read to predict.
+"""
+
+import contextlib
 import logging
 import os
+import re
+import shlex
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from costmodel.errors import CostModelError, MissingExtraError
@@ -15,31 +24,50 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("tracking", "train") from error
 
-__all__ = ["EXPERIMENT", "track"]
+__all__ = ["CHAMPION", "EXPERIMENT", "model_name", "track", "where_to_look"]
 
 EXPERIMENT = "costmodel"
+CHAMPION = "champion"
+_BUNDLE, _FIGURES = "artefact", "figures"
+
+# While a run is recorded, where the user has not said otherwise: MLflow's own patience with a server that is down is
+# four minutes, and it prints addresses on standard output, which belongs to `--json`.
+_MANNERS = MappingProxyType({
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+})  # fmt: skip
+# A new store, or a second attempt, is worth no lines on the user's terminal.
+_CHATTY = MappingProxyType({"mlflow": logging.WARNING, "alembic": logging.WARNING, "urllib3": logging.ERROR})
 
 
 def track(
     folder: Path,
     *,
+    system: str,
     run_name: str,
     parameters: Mapping[str, Any],
     metrics: Mapping[str, float],
     tags: Mapping[str, str],
     artefacts: Path,
     documents: Mapping[str, Any],
+    figures: Mapping[str, Path | bytes] = MappingProxyType({}),
+    champion: bool,
 ) -> str:
-    """Record one training run.
+    """Record one trained bundle: a run, and a version of its system's model.
 
     Args:
         folder: Where the default store lives; ignored when MLFLOW_TRACKING_URI says otherwise.
+        system: That it was trained for.
         run_name: For people.
         parameters: What the regressor was told.
         metrics: Numbers to compare runs by.
-        tags: System, data fingerprint, schema fingerprint.
-        artefacts: Folder to copy into the run.
+        tags: Data fingerprint, schema fingerprint, split: of the run and of the version.
+        artefacts: The bundle's folder, copied into the run.
         documents: JSON documents to store with the run, by file name.
+        figures: Pictures to store with the run, by file name.
+        champion: Whether it answers now, so that the alias moves to it.
 
     Returns:
         The run's id.
@@ -47,31 +75,51 @@ def track(
     Raises:
         CostModelError: The tracking store cannot be used.
     """
-    for chatty in ("mlflow", "alembic"):  # a new store is worth no lines on the user's terminal
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    tags = {"system": system, **tags}
     try:
         # A client of our own: MLflow's fluent functions remember one store for the whole process.
-        client, experiment = _open(folder)
-        run_id = str(client.create_run(experiment, run_name=run_name, tags=dict(tags)).info.run_id)
-        status = "FAILED"
-        try:
-            at = int(time.time() * 1000)
-            client.log_batch(
-                run_id,
-                metrics=[Metric(name, value, at, 0) for name, value in metrics.items()],
-                params=[Param(name, str(value)) for name, value in parameters.items()],
-            )
-            client.log_artifacts(run_id, str(artefacts), "artefact")
-            for name, document in documents.items():
-                client.log_dict(run_id, dict(document), name)
-            status = "FINISHED"
-        finally:
-            client.set_terminated(run_id, status)
-    except (MlflowException, OSError) as error:
+        with _manners():
+            client, experiment = _open(folder)
+            run = client.create_run(experiment, run_name=run_name, tags=tags)
+            run_id, status = str(run.info.run_id), "FAILED"
+            try:
+                at = int(time.time() * 1000)
+                client.log_batch(
+                    run_id,
+                    metrics=[Metric(name, value, at, 0) for name, value in metrics.items()],
+                    params=[Param(name, str(value)) for name, value in parameters.items()],
+                )
+                client.log_artifacts(run_id, str(artefacts), _BUNDLE)
+                for name, document in documents.items():
+                    client.log_dict(run_id, dict(document), name)
+                _log_figures(client, run_id, figures)
+                _register(client, system, run_id, f"{run.info.artifact_uri}/{_BUNDLE}", tags, champion=champion)
+                status = "FINISHED"
+            finally:
+                client.set_terminated(run_id, status)
+    except Exception as error:  # a store may be a plug-in, a driver or a cloud's own client, with errors of its own
         raise CostModelError(
-            f"the training run is not in MLflow ({error}): check MLFLOW_TRACKING_URI, or the folder {folder}"
+            f"the training run is not in MLflow as a whole ({_without_password(str(error))}): "
+            f"check MLFLOW_TRACKING_URI, or the folder {folder}"
         ) from error
     return run_id
+
+
+def model_name(system: str) -> str:
+    """What a system's registered model is called; a system's name has no character that MLflow refuses."""
+    return f"costmodel-{system}"
+
+
+def where_to_look(folder: Path) -> str:
+    """A sentence for people: how to see the runs that `track` records."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    if uri:
+        return f"the run is in MLflow at {_without_password(uri)}"
+    return f"to see the run: mlflow ui --backend-store-uri {shlex.quote(_default_uri(folder))}"
+
+
+def _default_uri(folder: Path) -> str:
+    return f"sqlite:///{(folder / 'mlflow.db').resolve()}"
 
 
 def _open(folder: Path) -> tuple[MlflowClient, str]:
@@ -79,7 +127,7 @@ def _open(folder: Path) -> tuple[MlflowClient, str]:
     uri, artifacts = os.environ.get("MLFLOW_TRACKING_URI"), None
     if not uri:
         folder.mkdir(parents=True, exist_ok=True)
-        uri = f"sqlite:///{(folder / 'mlflow.db').resolve()}"
+        uri = _default_uri(folder)
         artifacts = (folder / "artifacts").resolve().as_uri()
     client = MlflowClient(tracking_uri=uri)
     found = client.get_experiment_by_name(EXPERIMENT)
@@ -91,3 +139,51 @@ def _open(folder: Path) -> tuple[MlflowClient, str]:
             if found is None:  # else another process was faster
                 raise
     return client, str(found.experiment_id)
+
+
+def _log_figures(client: MlflowClient, run_id: str, figures: Mapping[str, Path | bytes]) -> None:
+    if not figures:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for name, figure in figures.items():
+            (Path(folder) / name).write_bytes(figure.read_bytes() if isinstance(figure, Path) else figure)
+        client.log_artifacts(run_id, folder, _FIGURES)
+
+
+def _register(
+    client: MlflowClient, system: str, run_id: str, source: str, tags: Mapping[str, str], *, champion: bool
+) -> None:
+    """Make the run's bundle a version of the system's model.
+
+    Its source is the folder as it was logged: MLflow's own model formats would add a pickle, or a second copy.
+    """
+    name = model_name(system)
+    try:
+        client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    version = client.create_model_version(name, source, run_id, tags=dict(tags), await_creation_for=0)
+    if champion:
+        client.set_registered_model_alias(name, CHAMPION, version.version)
+
+
+@contextlib.contextmanager
+def _manners() -> Iterator[None]:
+    """What MLflow is told through the environment and by log levels; both are then as they were."""
+    ours = [name for name in _MANNERS if name not in os.environ]
+    levels = {name: logging.getLogger(name).level for name in _CHATTY}
+    os.environ.update({name: _MANNERS[name] for name in ours})
+    for name, level in _CHATTY.items():
+        logging.getLogger(name).setLevel(level)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def _without_password(text: str) -> str:
+    return re.sub(r"(?<=//)[^/@\s]+(?=@)", "***", text)

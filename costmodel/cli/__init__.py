@@ -52,6 +52,18 @@ def _terminate(_: int, __: FrameType | None) -> None:
 
 
 # Each command registers itself on `app`.
-from costmodel.cli import bench, corpus, decompose, predict, reproduce, systems, tour, train, transfer  # noqa: E402
+from costmodel.cli import (  # noqa: E402
+    bench,
+    compare,
+    corpus,
+    decompose,
+    predict,
+    regressors,
+    reproduce,
+    systems,
+    tour,
+    train,
+    transfer,
+)
 
-assert all((bench, corpus, decompose, predict, reproduce, systems, tour, train, transfer))
+assert all((bench, compare, corpus, decompose, predict, regressors, reproduce, systems, tour, train, transfer))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-__all__ = ["note", "plain", "print_json", "print_table", "progress_bars", "say"]
+__all__ = ["note", "plain", "print_json", "print_table", "progress_bars", "say", "terminal_columns"]
 
 _LONGEST_CELL = 40
 _UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
@@ -30,6 +30,11 @@ def plain(text: str) -> str:
 def say(text: str = "", *, style: str = "") -> None:
     """One line on standard output; a terminal that is too narrow wraps it, a pipe does not."""
     _console().print(plain(text), style=style, soft_wrap=True)
+
+
+def terminal_columns() -> int:
+    """How wide standard output is."""
+    return _console().width
 
 
 def note(text: str) -> None:

@@ -63,7 +63,7 @@ def reproduce(
     Its models are measured end to end and in layers, in the same passes. Run it again to go on where it stopped. With
     --no-measure it reports on what the store has, imported or measured; then no corpus has to be built.
     """
-    from costmodel.reproduction.figures import check_installed
+    from costmodel.drawing import check_installed
     from costmodel.reproduction.report import summary_document, write_report
     from costmodel.runtimes import LEVELS
     from costmodel.units import parse_numbers

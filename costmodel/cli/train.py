@@ -1,17 +1,21 @@
 """`costmodel train` and `costmodel evaluate`."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption
-from costmodel.cli.output import note, print_json, print_table, progress_bars, say
+from costmodel.cli.output import note, print_json, print_table, progress_bars, say, terminal_columns
 
 __all__ = ["JOBS", "evaluate", "print_evaluation", "train"]
 
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds to average over.")]
 JOBS = 2
+# What a terminal needs for one table of predictors; a narrower one gets two.
+_ALL_COLUMNS = 110
+_HEADS = {"within_5pct": "in 5%", "within_10pct": "in 10%", "kendall_tau": "tau", "interval_coverage": "covered"}
 
 
 @app.command()
@@ -25,7 +29,8 @@ def train(
 ) -> None:
     """Train the regressor of a system and put it in charge.
 
-    It is evaluated on families left out, and the run is recorded in MLflow.
+    It is evaluated on families left out, and the run is recorded in MLflow: in `mlruns/`, or where
+    MLFLOW_TRACKING_URI says.
     """
     from costmodel.training.train import train as train_system
 
@@ -43,6 +48,10 @@ def train(
         )
     for warning in report.warnings:
         note(warning)
+    if report.run_id is not None:
+        from costmodel.training.tracking import where_to_look
+
+        note(where_to_look(context.home.tracking))
     if json:
         print_json(report.to_dict())
         return
@@ -55,24 +64,48 @@ def evaluate(
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     seeds: _Seeds = 3,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            "--folds", min=2, help="Groups in which families are left out; by default each alone.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Folder for evaluation.json, tables and figures.", show_default=False
+        ),
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Accuracy on families that were left out of training.
 
-    Every predictor is judged on the same rows, the baselines included.
+    Every predictor is judged on the same rows, the baselines included. With --out the champion is also trained on less,
+    and all is drawn.
     """
+    from costmodel.drawing import check_installed
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation import evaluate as evaluate_dataset
 
+    if out is not None:
+        check_installed()
     context = Context(store, reads=True)
     dataset = load_dataset(context.store, context.system_name(system, threads))
     with progress_bars() as stage:
-        report = evaluate_dataset(dataset, seeds=range(seeds), jobs=JOBS, progress=stage("evaluating")).report
+        evaluation = evaluate_dataset(dataset, seeds=range(seeds), folds=folds, jobs=JOBS, progress=stage("evaluating"))
+        report = evaluation.report
+        if out is not None:
+            from costmodel.training.report import full_report, write_report
+
+            report = full_report(evaluation, jobs=JOBS, progress=stage("learning curve"))
+            write_report(out, report)
     if json:
         print_json(report)
-    else:
-        print_evaluation(report)
+        return
+    print_evaluation(report)
+    if out is not None:
+        say(f"Figures, tables and evaluation.json are in {out}.")
 
 
 def print_evaluation(report: dict[str, Any]) -> None:
@@ -84,17 +117,28 @@ def print_evaluation(report: dict[str, Any]) -> None:
         f"{report['system']}, {report['split']}, seeds {report['seeds']}, {report['rows']} sequences"
         + (f", noise floor {floor:.1%}" if floor is not None else ", noise floor unknown: nothing was measured twice")
     )
-    rows = []
-    for name, result in sorted(report["predictors"].items(), key=lambda item: _error(item[1])):
-        layer, model = result["layer"], result["model"]
-        rows.append(
-            (
-                name, _percent(layer["mape"]), _percent(layer["within_10pct"]), _percent(model["mape"]),
-                _percent(model["within_10pct"]), _number(model["kendall_tau"]), _percent(model["interval_coverage"]),
-            )
+    parts = {
+        "layers": ("layer", ("mape", "within_10pct")),
+        "models": ("model", ("mape", "within_5pct", "within_10pct", "kendall_tau", "interval_coverage")),
+        "unseen": ("model_unseen", ("mape", "within_5pct", "within_10pct")),
+    }
+    tables = [list(parts)] if terminal_columns() >= _ALL_COLUMNS else [["layers", "models"], ["unseen"]]
+    ranked = sorted(report["predictors"].items(), key=lambda item: _error(item[1]))
+    for table in tables:
+        columns = [(head, *parts[head]) for head in table]
+        print_table(
+            ("predictor", *(_HEADS.get(key, head) for head, _, keys in columns for key in keys)),
+            [
+                (
+                    name,
+                    *((_number if key == "kendall_tau" else _percent)(result[part][key])
+                      for _, part, keys in columns for key in keys),
+                )
+                for name, result in ranked
+            ],
         )  # fmt: skip
-    print_table(("predictor", "layer MAPE", "in 10%", "model MAPE", "in 10%", "tau", "covered"), rows)
-    say("in 10%: share within 10%; covered: share of models inside their interval", style="dim")
+    say("layers, models: mean error; unseen: of models as if no layer had been measured", style="dim")
+    say("in 5%, in 10%: share within; tau: order kept; covered: inside their interval", style="dim")
     models = report["predictors"][report["champion"]]["models"]
     if models:
         say()

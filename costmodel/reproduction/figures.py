@@ -1,56 +1,13 @@
-"""The paper's figures, drawn from tables; matplotlib is used here and nowhere else."""
+"""The paper's figures, drawn from tables."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from costmodel.errors import MissingExtraError
+from costmodel.drawing import BAND, GRID, INK, PALE, ROW_INCHES, SERIES, new_figure, save_figure
 
-__all__ = ["bars", "check_installed", "heat_map", "lines", "ratios"]
-
-_INK, _PALE, _BAND = "#22303c", "#9aa7b2", "#e7eef4"
-_SERIES = ("#1f6fb2", "#d9822b", "#3c9d6b", "#a4508b", "#7f7f2a", "#c0392b", "#5d6d7e", "#16a085", "#884ea0", "#2c3e50")
-_ROW_INCHES = 0.19
-
-
-def check_installed() -> None:
-    """See that figures can be drawn, before hours are spent on what is to be in them.
-
-    Raises:
-        MissingExtraError: They cannot.
-    """
-    _matplotlib()
-
-
-def _matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("drawing figures", "plots") from error
-    return matplotlib
-
-
-def _new(width: float, height: float) -> tuple[Any, Any]:
-    matplotlib = _matplotlib()
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({
-        "svg.hashsalt": "costmodel", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": _PALE, "axes.labelcolor": _INK,
-        "text.color": _INK, "xtick.color": _INK, "ytick.color": _INK, "axes.titlelocation": "left",
-        "axes.titlesize": 11, "axes.titleweight": "bold", "legend.frameon": False,
-    })  # fmt: skip
-    from matplotlib import pyplot
-
-    return pyplot.subplots(figsize=(width, height), layout="constrained")
-
-
-def _save(figure: Any, path: Path) -> None:
-    from matplotlib import pyplot
-
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+__all__ = ["bars", "heat_map", "lines", "ratios"]
 
 
 def ratios(
@@ -65,31 +22,31 @@ def ratios(
         series: Ratios by name of the series, in the order of the names.
         paper: Where the paper stood, by label; drawn as dashed lines.
     """
-    figure, axes = _new(8, 1.6 + _ROW_INCHES * len(names))
+    figure, axes = new_figure(8, 1.6 + ROW_INCHES * len(names))
     rows = np.arange(len(names))
-    axes.axvspan(0.95, 1.05, color=_BAND, zorder=0, label="within 5%")
-    axes.axvline(1, color=_INK, linewidth=0.8, zorder=1)
+    axes.axvspan(0.95, 1.05, color=BAND, zorder=0, label="within 5%")
+    axes.axvline(1, color=INK, linewidth=0.8, zorder=1)
     for label, value in paper.items():
-        axes.axvline(value, color=_PALE, linestyle="--", linewidth=1, zorder=1, label=label)
+        axes.axvline(value, color=PALE, linestyle="--", linewidth=1, zorder=1, label=label)
     for number, (label, values) in enumerate(series.items()):
         # What is named first lies on top.
-        color, order = _SERIES[number % len(_SERIES)], 3 + 1 / (1 + number)
+        color, order = SERIES[number % len(SERIES)], 3 + 1 / (1 + number)
         axes.scatter(values, rows, s=20, color=color, label=label, zorder=order, linewidths=0)
     axes.set_yticks(rows, names, fontsize=7.5)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.grid(axis="y", color="#eef1f4", linewidth=0.6)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("constructed / end-to-end latency")
     axes.set_title(title)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def bars(path: Path, title: str, names: Sequence[str], values: Sequence[float], label: str, *, percent: bool) -> None:
     """A horizontal bar for each name, its value at its end."""
-    figure, axes = _new(8, 1.0 + _ROW_INCHES * len(names))
+    figure, axes = new_figure(8, 1.0 + ROW_INCHES * len(names))
     rows = np.arange(len(names))
-    axes.barh(rows, values, color=_SERIES[0], height=0.7)
+    axes.barh(rows, values, color=SERIES[0], height=0.7)
     for row, value in zip(rows, values, strict=True):
         axes.text(value, row, f" {value:.0%}" if percent else f" {value:,.0f}", va="center", fontsize=7)
     axes.set_yticks(rows, names, fontsize=7.5)
@@ -99,13 +56,13 @@ def bars(path: Path, title: str, names: Sequence[str], values: Sequence[float], 
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
     axes.set_xlabel(label)
     axes.set_title(title)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def heat_map(path: Path, title: str, names: Sequence[str], matrix: np.ndarray) -> None:
     """A square matrix of values between 0 and 1, a row and a column for each name."""
     side = 2.5 + 0.15 * len(names)
-    figure, axes = _new(side + 0.8, side)
+    figure, axes = new_figure(side + 0.8, side)
     image = axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=6.5)
     axes.set_yticks(range(len(names)), names, fontsize=6.5)
@@ -113,7 +70,7 @@ def heat_map(path: Path, title: str, names: Sequence[str], matrix: np.ndarray) -
     axes.spines[:].set_visible(False)
     figure.colorbar(image, ax=axes, shrink=0.5, label="Jaccard similarity of the sets of layers")
     axes.set_title(title)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def lines(
@@ -134,18 +91,18 @@ def lines(
         paper: Label and height of the dashed line where the paper stood.
         band: Whether to show where 1 is, and 5% around it.
     """
-    figure, axes = _new(7, 4)
+    figure, axes = new_figure(7, 4)
     if band:
-        axes.axhspan(0.95, 1.05, color=_BAND, zorder=0, label="within 5%")
-        axes.axhline(1, color=_INK, linewidth=0.8)
+        axes.axhspan(0.95, 1.05, color=BAND, zorder=0, label="within 5%")
+        axes.axhline(1, color=INK, linewidth=0.8)
     if paper is not None:
-        axes.axhline(paper[1], color=_PALE, linestyle="--", linewidth=1, label=paper[0])
+        axes.axhline(paper[1], color=PALE, linestyle="--", linewidth=1, label=paper[0])
     for number, (name, values) in enumerate(series.items()):
-        colour = _SERIES[number % len(_SERIES)]
+        colour = SERIES[number % len(SERIES)]
         axes.plot(list(values), list(values.values()), marker="o", markersize=4, color=colour, label=name)
     axes.set_xticks(sorted({granularity for values in series.values() for granularity in values}))
     axes.set_xlabel("granularity G: the most layers in a sequence")
     axes.set_ylabel(label)
     axes.set_title(title)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)

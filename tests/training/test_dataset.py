@@ -201,7 +201,7 @@ def test_too_little_data_is_refused(tmp_path: Path) -> None:
     store.put_system(SYSTEM)
     _measure(store, elementwise(8), elementwise(16))
     with pytest.raises(
-        TrainingError, match=r"made\.up has 2 measured sequences and training needs 20: run `costmodel bench"
+        TrainingError, match=r"made\.up has 2 measured sequences and training needs 20, or 10 whole models: run `costm"
     ):
         load_dataset(store, SYSTEM.name)
 

@@ -10,6 +10,7 @@ from scipy.stats import gmean
 
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded, encode_all
+from costmodel.training.baselines import ForestPerOperatorRegressor
 from costmodel.training.dataset import Dataset
 from costmodel.training.regressors import REGRESSORS, Regressor
 from costmodel.training.targets import layer_targets
@@ -107,6 +108,28 @@ def test_operator_count_is_the_geometric_mean_of_the_operator(dataset: Dataset) 
     assert regressor.predict_us(dataset.encoded)[rows[of_conv]] == pytest.approx(gmean(costs_us[of_conv]))
     unseen = regressor.predict_us(encode_all([elementwise(8, op_type="Sinh")], SYSTEM))
     assert unseen == pytest.approx(gmean(costs_us))
+
+
+def test_a_forest_sees_its_operator_only(dataset: Dataset) -> None:
+    """What others cost changes nothing for an operator with rows enough of its own, and something for the rest."""
+    rows, _ = layer_targets(dataset.encoded, dataset.latencies_us)
+    of_conv = dataset.encoded.features[:, SCHEMA.names.index("op_Conv")] == 1
+    assert of_conv[rows].sum() >= ForestPerOperatorRegressor.least_rows
+    single = dataset.encoded.lengths == 1
+    dearer = dataset.latencies_us.copy()
+    dearer[single] *= np.where(of_conv[dataset.encoded.starts[:-1][single]], 1, 100)
+    one, other = (ForestPerOperatorRegressor(0).fit(dataset.encoded, us) for us in (dataset.latencies_us, dearer))
+    unseen = encode_all([elementwise(8, op_type="Sinh")], SYSTEM)
+    same, changed = (r.predict_us(dataset.encoded)[of_conv] for r in (one, other))
+    assert np.array_equal(same, changed)
+    assert other.predict_us(unseen) > 2 * one.predict_us(unseen)
+
+
+def test_a_forest_comes_near_what_it_saw(dataset: Dataset) -> None:
+    """Trees remember: most layers that were measured are answered within a tenth."""
+    rows, costs_us = layer_targets(dataset.encoded, dataset.latencies_us)
+    costs = _fitted(REGRESSORS["forest_per_operator"], dataset).predict_us(dataset.encoded)[rows]
+    assert np.median(np.abs(costs / costs_us - 1)) < 0.1
 
 
 @pytest.mark.parametrize("package", ["lightgbm", "sklearn", "joblib"])

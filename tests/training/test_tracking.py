@@ -1,13 +1,15 @@
 """Training runs in MLflow: where they are recorded, and what is in them."""
 
 import os
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
 from costmodel.errors import CostModelError
-from costmodel.training.tracking import EXPERIMENT, track
+from costmodel.training.tracking import CHAMPION, EXPERIMENT, model_name, track, where_to_look
 from tests.synthetic import MLFLOW_DEPRECATION, put_tracking_store
 
 pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:DeprecationWarning")
@@ -24,7 +26,7 @@ def _client(folder: Path) -> MlflowClient:
     return MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
 
 
-def _track(folder: Path, name: str = "lightgbm made.up") -> str:
+def _track(folder: Path, name: str = "lightgbm made.up", **given: Any) -> str:
     artefacts = folder.parent / "bundle"
     artefacts.mkdir(exist_ok=True)
     (artefacts / "card.json").write_text("{}")
@@ -33,9 +35,10 @@ def _track(folder: Path, name: str = "lightgbm made.up") -> str:
         run_name=name,
         parameters={"learning_rate": 0.05, "objective": "regression_l1"},
         metrics={"lightgbm.model.mape": 0.04},
-        tags={"system": "made.up"},
+        tags={"data_fingerprint": "abc"},
         artefacts=artefacts,
         documents={"evaluation.json": {"champion": "lightgbm"}},
+        **{"system": "made.up", "champion": True, **given},
     )
 
 
@@ -45,7 +48,7 @@ def test_a_run_is_recorded_in_the_folder(folder: Path) -> None:
     assert (run.info.run_name, run.info.status) == ("lightgbm made.up", "FINISHED")
     assert run.data.params == {"learning_rate": "0.05", "objective": "regression_l1"}
     assert run.data.metrics == {"lightgbm.model.mape": 0.04}
-    assert run.data.tags["system"] == "made.up"
+    assert (run.data.tags["system"], run.data.tags["data_fingerprint"]) == ("made.up", "abc")
     root = folder / "artifacts" / run.info.run_id / "artifacts"
     assert run.info.artifact_uri == root.as_uri()
     assert (root / "artefact" / "card.json").read_text() == "{}"
@@ -88,3 +91,51 @@ def test_a_store_that_cannot_be_used_is_one_sentence(tmp_path: Path, monkeypatch
     (tmp_path / "mlruns").touch()
     with pytest.raises(CostModelError, match=r"is not in MLflow .*: check MLFLOW_TRACKING_URI, or the folder"):
         _track(tmp_path / "mlruns")
+
+
+def test_figures_are_stored_by_name(folder: Path, tmp_path: Path) -> None:
+    """Drawn in memory or in files."""
+    drawn = tmp_path / "drawn.svg"
+    drawn.write_bytes(b"<svg/>")
+    run_id = _track(folder, figures={"errors.svg": drawn, "scatter.png": b"png"})
+    stored = folder / "artifacts" / run_id / "artifacts" / "figures"
+    assert {path.name: path.read_bytes() for path in stored.iterdir()} == {
+        "errors.svg": b"<svg/>",
+        "scatter.png": b"png",
+    }
+
+
+def test_every_bundle_is_a_version_and_one_is_the_champion(folder: Path) -> None:
+    """The alias moves to what was promoted, and stays where a regressor was trained but not promoted."""
+    client, name = _client(folder), model_name("made.up")
+    for run_name, champion, expected in (("first", True, 1), ("loser", False, 1), ("better", True, 3)):
+        _track(folder, run_name, champion=champion)
+        assert int(client.get_model_version_by_alias(name, CHAMPION).version) == expected
+    assert len(client.search_model_versions(f"name='{name}'")) == 3
+
+
+def test_a_version_says_where_its_bundle_is(folder: Path) -> None:
+    """No pickle, no format of MLflow's: the folder that was logged with the run, with the tags to choose by."""
+    run_id = _track(folder)
+    version = _client(folder).get_model_version_by_alias(model_name("made.up"), CHAMPION)
+    assert (version.run_id, version.status) == (run_id, "READY")
+    assert version.source == (folder / "artifacts" / run_id / "artifacts" / "artefact").as_uri()
+    assert version.tags["data_fingerprint"] == "abc"
+
+
+def test_systems_have_models_of_their_own(folder: Path) -> None:
+    """One system's champion says nothing about another's; every name that a system may have is fine for MLflow."""
+    client = _client(folder)
+    for system in ("made.up", "C5.xlarge_2", "a" * 64):
+        _track(folder, system, system=system)
+        assert int(client.get_model_version_by_alias(model_name(system), CHAMPION).version) == 1
+
+
+def test_where_to_look_is_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a shell takes as it is; a server's address without its password."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = tmp_path / "my runs"
+    words = shlex.split(where_to_look(folder).partition(": ")[2])
+    assert words == ["mlflow", "ui", "--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@mlflow.example.org")
+    assert where_to_look(folder) == "the run is in MLflow at https://***@mlflow.example.org"

@@ -17,9 +17,10 @@ from costmodel.store import Store
 from costmodel.training.artefact import champion_of, load_bundle
 from costmodel.training.dataset import Dataset
 from costmodel.training.targets import layer_targets
+from costmodel.training.tracking import CHAMPION, model_name
 from costmodel.training.train import TrainReport, train
 from tests.fakes import elementwise
-from tests.synthetic import MLFLOW_DEPRECATION, SYSTEM, made_up_measurement, put_tracking_store
+from tests.synthetic import MLFLOW_DEPRECATION, QUICK, SYSTEM, made_up_measurement, put_tracking_store
 
 pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:DeprecationWarning")
 
@@ -37,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def report(home: Home, store: Store) -> TrainReport:
     """Of one training run that is recorded."""
     assert "MLFLOW_TRACKING_URI" not in os.environ
-    return train(store, SYSTEM.name, home.bundles, tracking=home.tracking, seeds=(3, 4))
+    return train(store, SYSTEM.name, home.bundles, tracking=home.tracking, seeds=(3, 4), learners=QUICK)
 
 
 def test_the_new_regressor_answers(home: Home, report: TrainReport, dataset: Dataset) -> None:
@@ -73,7 +74,9 @@ def test_the_run_is_recorded(home: Home, report: TrainReport) -> None:
     assert run.data.metrics["noise_floor_mape"] == pytest.approx(0.02)
     assert run.data.tags["version"] == report.version
     assert run.data.params["objective"] == "regression_l1"
-    assert {f.path for f in client.list_artifacts(report.run_id)} == {"artefact", "evaluation.json"}
+    assert {f.path for f in client.list_artifacts(report.run_id)} == {"artefact", "evaluation.json", "figures"}
+    champion = client.get_model_version_by_alias(model_name(SYSTEM.name), CHAMPION)
+    assert (champion.run_id, champion.tags["version"]) == (report.run_id, report.version)
 
 
 def test_the_report_is_json(report: TrainReport) -> None:
@@ -87,7 +90,8 @@ def test_the_report_is_json(report: TrainReport) -> None:
 def test_a_record_that_fails_costs_a_warning_not_the_regressor(tmp_path: Path, store: Store) -> None:
     """An unreachable tracking store does not throw away what was trained."""
     (tmp_path / "mlruns").touch()
-    report = train(store, SYSTEM.name, tmp_path / "regressors", tracking=tmp_path / "mlruns", seeds=(0,))
+    bundles = tmp_path / "regressors"
+    report = train(store, SYSTEM.name, bundles, tracking=tmp_path / "mlruns", seeds=(0,), learners=QUICK)
     assert report.run_id is None
     assert any("is not in MLflow" in warning for warning in report.warnings)
     assert champion_of(tmp_path / "regressors", SYSTEM.name) == report.path
@@ -105,7 +109,7 @@ def test_a_baseline_that_does_better_is_a_warning(tmp_path: Path) -> None:
         store.put_model(decompose(f"{family}{number}", graph), sequence, digest="", family=family, lowering="x")
         measured = made_up_measurement(sequence.signature, 2 * bound_us(sequence, SYSTEM))
         store.put_measurement(SYSTEM.name, measured, sequence)
-    report = train(store, SYSTEM.name, tmp_path / "regressors", tracking=None, seeds=(0,))
+    report = train(store, SYSTEM.name, tmp_path / "regressors", tracking=None, seeds=(0,), learners=QUICK)
     assert report.evaluation["champion"] == "lightgbm"
     assert any("does better than lightgbm" in warning for warning in report.warnings)
 

@@ -225,11 +225,11 @@ _SEQUENCES = (
 
 _ROWS = (
     _own(
-        "dlrm_f26_b64", "dlrm", "DLRM, batch 64", "recommend.Dlrm", 13, 26, 10_000, 32, of=_clicks(64, 13, 26, 10_000)
+        "dlrm_f26_b96", "dlrm", "DLRM, batch 96", "recommend.Dlrm", 13, 26, 10_000, 32, of=_clicks(96, 13, 26, 10_000)
     ),
     _own(
-        "dlrm_f26_b128", "dlrm", "DLRM, batch 128", "recommend.Dlrm", 13, 26, 10_000, 64,
-        of=_clicks(128, 13, 26, 10_000),
+        "dlrm_f26_b256", "dlrm", "DLRM, batch 256", "recommend.Dlrm", 13, 26, 10_000, 64,
+        of=_clicks(256, 13, 26, 10_000),
     ),
     _own(
         "wide_deep_b64", "wide_deep", "Wide & Deep, batch 64", "recommend.WideAndDeep", 13, 26, 10_000, 32,
@@ -240,8 +240,8 @@ _ROWS = (
         of=_ids(256, 39, below=10_000, name="ids"),
     ),
     _own(
-        "ncf_b4096", "ncf", "NeuMF, batch 4096", "recommend.Ncf", 60_000, 4_000, 64,
-        of=_ids(4096, below=60_000, name="user") | _ids(4096, below=4_000, name="item"),
+        "ncf_b8192", "ncf", "NeuMF, batch 8192", "recommend.Ncf", 60_000, 4_000, 64,
+        of=_ids(8192, below=60_000, name="user") | _ids(8192, below=4_000, name="item"),
     ),
     _own(
         "sasrec_s50_b8", "sasrec", "SASRec, batch 8", "recommend.SasRec", 20_000, 128, 50, 2,

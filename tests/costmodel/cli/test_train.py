@@ -1,6 +1,9 @@
 """`costmodel train` and `costmodel evaluate`: the contract's document, and tables that fit."""
 
+import json
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +19,14 @@ NAMED = ("--system", SYSTEM.name, "--seeds", "1")
 def test_train_puts_a_regressor_in_charge(run: Run, own: Home) -> None:
     """One document: the version that answers now, its evaluation, and the run it is recorded as."""
     before = champion_of(own.bundles, SYSTEM.name)
-    document = run(own, "train", *NAMED, "--json").document
+    done = run(own, "train", *NAMED, "--json")
+    document = done.document
     after = champion_of(own.bundles, SYSTEM.name)
     assert after is not None
     assert after != before
-    assert document["predictor"] == {"name": "lightgbm", "version": after.name}
+    assert document["predictor"] == {"name": document["evaluation"]["champion"], "version": after.name}
     assert document["run_id"]
+    assert f"mlflow ui --backend-store-uri sqlite:///{own.tracking / 'mlflow.db'}" in done.err
     assert document["evaluation"]["seeds"] == [0]
     predicted = run(own, "predict", "light_resnet50", "--system", SYSTEM.name, "--json").document
     assert predicted["predictor"]["version"] == after.name
@@ -32,6 +37,7 @@ def test_train_without_a_record(run: Run, own: Home) -> None:
     done = run(own, "train", *NAMED, "--no-tracking")
     assert done.code == 0
     assert re.fullmatch(r"made\.up: \S+ answers now, trained on \d+ sequences\.", done.out.splitlines()[-1])
+    assert "mlflow" not in done.err
     assert not (own.tracking / "artifacts").exists()
 
 
@@ -52,10 +58,44 @@ def test_evaluate_is_a_table_that_fits(run: Run, ready: Home, monkeypatch: pytes
     assert "…" not in "".join(lines)
     assert lines[1].split("  ")[0] == "predictor"
     first_words = [line.split()[0] for line in lines if line]
-    assert {"lightgbm", "roofline", "flops", "nearest", "operator_count", *MEASURED} <= set(first_words)
+    assert {"lightgbm", "roofline", "flops", "nearest", "operator_count", "forest_per_operator", *MEASURED} <= set(
+        first_words
+    )
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
 def test_without_data_there_is_a_sentence(run: Run, ready: Home, command: str) -> None:
     """It says how to get some."""
     assert "run `costmodel bench --system c5.xlarge`" in run(ready, command, "--system", "c5.xlarge").sentence
+
+
+def test_evaluate_is_one_table_where_there_is_room(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 110 columns, models with no layer measured stand beside the others; in fewer, in a table of their own."""
+    for columns, tables in ((110, 1), (109, 2)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = run(ready, "evaluate", *NAMED, "--folds", "2").out.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert "leave-families-out, 2 folds" in lines[0]
+        assert sum(line.startswith("predictor ") for line in lines) == tables
+        (unseen,) = [line for line in lines if " unseen " in line and line.startswith("predictor")]
+        assert re.search(r"unseen +in 5% +in 10%$", unseen)
+
+
+def test_evaluate_fills_a_folder(run: Run, ready: Home, tmp_path: Path) -> None:
+    """The document that is printed, with the champion's coverage and learning curve; tables; figures."""
+    document = run(ready, "evaluate", *NAMED, "--folds", "2", "--out", tmp_path / "out", "--json").document
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == document
+    assert {point["level"] for point in document["coverage"]} >= {0.5, 0.9, 0.99}
+    assert {point["share"] for point in document["learning_curve"]["points"]} == {0.1, 0.25, 0.5, 1.0}
+    kinds = {path.stem: path.suffix for path in sorted((tmp_path / "out").glob("*.svg"))}
+    assert set(kinds) == {"coverage", "families", "learning_curve", "operators", "predictions", "sizes"}
+
+
+def test_what_draws_is_missed_before_anything_is_trained(
+    run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not after minutes."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run(ready, "evaluate", *NAMED, "--out", tmp_path / "out")
+    assert "pip install 'costmodel[plots]'" in done.sentence
+    assert not (tmp_path / "out").exists()

@@ -93,3 +93,42 @@ def test_what_is_no_file_of_results_is_a_sentence(run: Run, tmp_path: Path) -> N
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     assert "is not a file of costmodel measurements" in run(tmp_path, "import", tmp_path / "x.parquet").sentence
     assert run(tmp_path, "systems", "--json").document["systems"] == []
+
+
+class TestCsv:
+    """Latencies of whole models, as production has them."""
+
+    @pytest.fixture
+    def table(self, tmp_path: Path) -> Path:
+        """Two models that came with costmodel, by name."""
+        path = tmp_path / "latencies.csv"
+        path.write_text("model,latency_us,runs\nlight_squeezenet,5000,100\nlight_resnet50,40000,\n")
+        return path
+
+    def test_a_system_like_another(self, run: Run, own: Home, table: Path) -> None:
+        """A machine that nobody can probe; then it is known, and nothing is added again."""
+        first = run(own, "import", table, "--system", "production", "--like", SYSTEM.name, "--json").document
+        assert first == {"system": "production", "added": 2, "known": 0, "models": {"added": 1, "known": 1}}
+        again = run(own, "import", table, "--system", "production", "--json").document
+        assert again == {"system": "production", "added": 0, "known": 2, "models": {"added": 0, "known": 2}}
+        sentence = run(own, "train", "--system", "production", "--no-tracking").sentence
+        assert "has 2 measured sequences and training needs 20, or 10 whole models" in sentence
+
+    def test_a_system_of_which_nothing_is_known(self, run: Run, own: Home, table: Path) -> None:
+        """One sentence says what to add."""
+        assert "--like, or pass --assert-system" in run(own, "import", table, "--system", "production").sentence
+
+    def test_a_bad_row(self, run: Run, own: Home, table: Path) -> None:
+        """One sentence with its line."""
+        table.write_text("model,latency_us\nlight_squeezenet,5000\nlight_resnet51,1\n")
+        sentence = run(own, "import", table, "--system", SYSTEM.name).sentence
+        assert f"{table}, line 3: light_resnet51 is neither a model in the store, in a corpus" in sentence
+
+    @pytest.mark.parametrize("option", [("--models", "light"), ("--like", SYSTEM.name), ("--assert-system",)])
+    def test_parquet_says_it_itself(self, run: Run, tmp_path: Path, option: tuple[str, ...]) -> None:
+        """Options that are for a .csv are wrong usage elsewhere."""
+        assert run(tmp_path, "import", "results.parquet", *option).code == 2
+
+    def test_like_needs_a_name(self, run: Run, tmp_path: Path) -> None:
+        """Of the system that is like the other."""
+        assert run(tmp_path, "import", "latencies.csv", "--like", SYSTEM.name).code == 2

@@ -12,7 +12,8 @@ from tests.shell import Run
 
 README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
-    "bench", "decompose", "predict", "systems", "train", "evaluate", "tour", "export", "import", "reproduce",
+    "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour", "export",
+    "import", "reproduce",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # of commands
 
@@ -72,6 +73,13 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
         ["tour", "--budget", "soon"],
         ["train", "--seeds", "0"],
         ["evaluate", "extra"],
+        ["evaluate", "--folds", "1"],
+        ["compare", "nearest"],
+        ["compare", "nearest", "guess"],
+        ["compare", "nearest", "nearest"],
+        ["compare", "nearest", "flops", "--splits", "1"],
+        ["compare", "nearest", "flops", "--metric", "speed"],
+        ["compare", "nearest", "flops", "--worth", "-1"],
         ["export"],
         ["reproduce"],
         ["reproduce", "resnets"],
@@ -101,6 +109,9 @@ def test_wrong_usage_says_what_is_right(run: Run, tmp_path: Path) -> None:
         (["bench", "--budget", "soon"], "90s, 10m or 1h"),
         (["predict", "light", "--shape", "data"], "input=1,3,224,224"),
         (["decompose", "light", "--decoys", "3"], "--out"),
+        (["compare", "nearest", "guess"], "operator_count"),
+        (["compare", "nearest", "nearest"], "choose two of"),
+        (["compare", "nearest", "flops", "--metric", "speed"], "model_unseen.mape"),
         (["reproduce", "resnets"], "dlbricks"),
         (["reproduce", "dlbricks", "--threads", "0"], "1-4 or 1,2,8"),
         (["reproduce", "dlbricks", "--level", "extreme"], "none, basic, extended, all"),

@@ -1,0 +1,83 @@
+"""`costmodel compare`."""
+
+from statistics import mean
+from typing import Annotated
+
+import typer
+
+from costmodel.cli import app
+from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption, one_of
+from costmodel.cli.output import print_json, print_table, progress_bars, say
+from costmodel.cli.train import JOBS
+
+__all__ = ["compare"]
+
+
+def _predictors() -> tuple[str, ...]:
+    from costmodel.training.regressors import REGRESSORS
+
+    return tuple(REGRESSORS)
+
+
+def _metrics() -> tuple[str, ...]:
+    from costmodel.training.compare import METRIC_NAMES
+
+    return METRIC_NAMES
+
+
+@app.command()
+def compare(
+    one: Annotated[str, typer.Argument(metavar="A", help="A predictor.", callback=one_of(_predictors))],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another.", callback=one_of(_predictors))],
+    system: SystemOption = None,
+    threads: ThreadsOption = 1,
+    splits: Annotated[int, typer.Option("--splits", min=2, help="Runs, each with other families held out.")] = 10,
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="NAME", callback=one_of(_metrics), help="What is compared.")
+    ] = "model_unseen.mape",
+    worth: Annotated[
+        float, typer.Option("--worth", min=0.0, help="Smallest difference worth having, as a fraction.")
+    ] = 0.005,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Whether one predictor is better than another, or was lucky.
+
+    Each run holds out other families and takes another seed, the same for both; the answer is the probability that A is
+    better than B, with an interval.
+    """
+    from costmodel.training.compare import compare as compare_predictors
+    from costmodel.training.dataset import load_dataset
+
+    if one == other:
+        raise typer.BadParameter(f"{one} is no better than itself: choose two of {', '.join(_predictors())}")
+    context = Context(store, reads=True)
+    dataset = load_dataset(context.store, context.system_name(system, threads))
+    with progress_bars() as stage:
+        found = compare_predictors(
+            dataset, one, other, runs=splits, metric=metric, worth=worth, jobs=JOBS, progress=stage("comparing")
+        )
+    if json:
+        print_json(found.to_dict())
+        return
+    percent = not metric.endswith("tau")
+    say(
+        f"{found.system}, {metric}, {len(found.seeds)} runs, each with {found.held_out_share:.0%} of the families "
+        "held out at random"
+    )
+    print_table(
+        ("predictor", "mean", "lowest", "highest"),
+        [
+            (name, *(f"{value:.1%}" if percent else f"{value:.3f}" for value in (mean(of), min(of), max(of))))
+            for name, of in zip((one, other), zip(*found.scores, strict=True), strict=True)
+        ],
+    )
+    middle, low, high = (
+        f"{100 * value:+.2f}" if percent else f"{value:+.3f}"
+        for value in (found.difference, *found.difference_interval)
+    )
+    say(
+        f"difference {middle}{' percentage points' if percent else ''}, {found.level:.0%} interval {low} to {high}",
+        style="dim",
+    )
+    say(f"{found.conclusion}.")
