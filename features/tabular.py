@@ -27,7 +27,7 @@ _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
 _PRODUCT_TILE = 12
 _IMAGE_TILE = 6
 _VECTORS_IN_TILE = 4
-# Activations that are fused into a layer, the cheap ones first; none is 0, and what is not listed comes last.
+# Activations that are fused into a layer, the cheap ones first; none is 0, what is not listed is as dear as the last.
 _ACTIVATIONS = {
     name: float(place)
     for place, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
@@ -244,7 +244,7 @@ def _window_features(sequence: LayerSequence, layer: SequenceLayer) -> list[floa
         _log(group),
         float(group > 1 and group == in_channels),
         float(windowed and area == 1 and math.prod(strides) == 1),
-        _ACTIVATIONS.get(attributes.get("activation", {}).get("s", ""), float(len(_ACTIVATIONS))),
+        _ACTIVATIONS.get(attributes.get("activation", {}).get("s", ""), max(_ACTIVATIONS.values())),
         float(layer.op_type in ("Conv", "FusedConv") and sum(i >= 0 for i in layer.inputs) > 3),
     ]
 

@@ -97,7 +97,7 @@ _SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split", "Shape",
 _FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
 _TRANSCENDENTAL = {
     "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
-    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish",
+    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish", "QLinearSoftmax", "QLinearSigmoid",
 }  # fmt: skip
 _TRANSCENDENTAL_FLOPS = 10.0
 _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
@@ -133,8 +133,11 @@ def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTy
     read = max((t.elements for t in inputs if t is not None), default=0)
     if layer.op_type in _FREE:
         return 0.0
-    if contracts:
-        return float(elements)  # bias, activation, rescaling
+    if contracts:  # bias, rescaling, and what is fused
+        fused = layer.attributes.get("activation", {}).get("s", "")
+        return float(elements) * (_TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
+    if layer.op_type == "DFT":
+        return _fourier_flops(inputs[0])
     if layer.op_type in _TRANSCENDENTAL:
         return _TRANSCENDENTAL_FLOPS * elements
     if layer.op_type in _NORMALISATIONS:
@@ -150,6 +153,17 @@ def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTy
     if layer.op_type in ("Resize", "Upsample", "GridSample", "RoiAlign"):
         return 8.0 * elements
     return float(elements)
+
+
+def _fourier_flops(data: TensorType | None) -> float:
+    """Five for each element and level of a fast transform, four times that where no power of two is transformed.
+
+    ONNX Runtime then goes by way of two longer transforms (Bluestein, 1970).
+    """
+    assert data is not None
+    length = data.shape[-2] if len(data.shape) > 1 else 1
+    around = 1.0 if length & (length - 1) == 0 else 4.0
+    return 5.0 * around * data.elements * math.log2(max(2, length))
 
 
 def _convolution(

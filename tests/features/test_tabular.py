@@ -87,8 +87,8 @@ def test_every_layer_has_one_operator(light_name: str, lowered_light: Lowered) -
 
 def test_an_unknown_operator_has_a_column_too() -> None:
     """What the schema does not list is `other`, never nothing."""
-    assert "Sinh" not in OPERATORS
-    assert features_of(elementwise(8, op_type="Sinh"))["op_other"] == 1
+    assert "Unheard" not in OPERATORS
+    assert features_of(elementwise(8, op_type="Unheard"))["op_other"] == 1
 
 
 def test_the_block_size_of_the_host_does_not_enter(lowered_light: Lowered) -> None:

@@ -44,7 +44,7 @@ def test_predictions_are_positive_finite_and_one_for_each_layer(make: Maker, dat
     for encoded in (
         dataset.encoded,
         dataset.encoded.take(np.array([0])),
-        encode_all([elementwise(10**6, op_type="Sinh"), elementwise(0, op_type="Identity")], SYSTEM),
+        encode_all([elementwise(10**6, op_type="Unheard"), elementwise(0, op_type="Identity")], SYSTEM),
         Encoded(wild, random.uniform(1, 1e6, 50), np.arange(51), np.zeros((2, 0), dtype=np.int64)),
     ):
         costs = regressor.predict_us(encoded)
@@ -106,7 +106,7 @@ def test_operator_count_is_the_geometric_mean_of_the_operator(dataset: Dataset) 
     rows, costs_us = layer_targets(dataset.encoded, dataset.latencies_us)
     of_conv = dataset.encoded.features[rows, SCHEMA.names.index("op_Conv")] == 1
     assert regressor.predict_us(dataset.encoded)[rows[of_conv]] == pytest.approx(gmean(costs_us[of_conv]))
-    unseen = regressor.predict_us(encode_all([elementwise(8, op_type="Sinh")], SYSTEM))
+    unseen = regressor.predict_us(encode_all([elementwise(8, op_type="Unheard")], SYSTEM))
     assert unseen == pytest.approx(gmean(costs_us))
 
 
@@ -119,7 +119,7 @@ def test_a_forest_sees_its_operator_only(dataset: Dataset) -> None:
     dearer = dataset.latencies_us.copy()
     dearer[single] *= np.where(of_conv[dataset.encoded.starts[:-1][single]], 1, 100)
     one, other = (ForestPerOperatorRegressor(0).fit(dataset.encoded, us) for us in (dataset.latencies_us, dearer))
-    unseen = encode_all([elementwise(8, op_type="Sinh")], SYSTEM)
+    unseen = encode_all([elementwise(8, op_type="Unheard")], SYSTEM)
     same, changed = (r.predict_us(dataset.encoded)[of_conv] for r in (one, other))
     assert np.array_equal(same, changed)
     assert other.predict_us(unseen) > 2 * one.predict_us(unseen)
