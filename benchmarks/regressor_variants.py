@@ -10,6 +10,7 @@ all of their layers are predicted. Errors of models are against their latency fr
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Self
 
@@ -72,9 +73,8 @@ VARIANTS: Mapping[str, Callable[[], Regressor]] = {
     "20 rows in a leaf": lambda: Variant(min_data_in_leaf=20),
     "extremely random splits": lambda: Variant(extra_trees=True),
     "squared error": lambda: Variant(objective="regression"),
-    **{f"without the features of {name}": lambda names=names: Variant(without=names) for name, names in GROUPS.items()},
-    "nearest neighbour": lambda: REGRESSORS["nearest"](0),
-    "a forest for each operator": lambda: REGRESSORS["forest_per_operator"](0),
+    **{f"without the features of {group}": partial(Variant, without=names) for group, names in GROUPS.items()},
+    **{f"instead: {name}": partial(make, 0) for name, make in REGRESSORS.items() if name != "lightgbm"},
 }  # fmt: skip
 
 
