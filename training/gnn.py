@@ -1,4 +1,4 @@
-"""A neural network on the graph of layers: the only file that knows torch and torch-geometric.
+"""A neural network on the graph of layers, `gnn_network.py`, and how it is trained.
 
 A layer is a node. It costs its analytical bound times exp(r), and a sequence of any length, up to the whole model, the
 sum of its nodes. r has two parts: what the layer says by itself, and what its neighbours add to that, which is nothing
@@ -6,10 +6,7 @@ where there are none. Single layers so fix the first part; sequences and whole m
 the sum of isolated layers misses: what is still in a cache, the borders between layouts.
 """
 
-import copy
-import logging
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
@@ -18,128 +15,21 @@ import numpy as np
 
 from costmodel.errors import MissingExtraError
 from costmodel.features.tabular import Encoded
+from costmodel.training.gnn_network import Average, GraphNetwork, exported, first_network
 
 try:
     import torch
     from torch import Tensor, nn
     from torch.nn import functional
-
-    with warnings.catch_warnings():  # torch-geometric 2.8 compiles parts of itself in a way that torch 2.13 deprecates
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from torch_geometric.nn import SAGEConv
 except ModuleNotFoundError as error:
     raise MissingExtraError("the graph neural network", "gnn") from error
 
 __all__ = ["GraphRegressor"]
 
-_CLAMP = 6.0  # standard deviations: beyond what was seen, a feature says "large" and no more
-_LEAST_SCALE = 0.2  # of a feature that hardly varies, such as the mark of a rare operator
-_MARGIN = 1.0  # how far, in log cost, a prediction may leave the range of those seen
-_MOST_CONTEXT = 0.7  # in log cost: neighbours can halve or double what a layer costs, not more
 _SINGLE_LAYERS = 512  # in a batch
 _LONG_LAYERS = 2048  # in a batch, of sequences of several layers
 _BETA = 0.05  # of the smooth L1 loss: errors below 5% count by their squares
 _NOISE_US = 3.0  # what a measurement of nothing may be off
-_OPSET = 20
-
-
-class _Block(nn.Module):
-    """x + W2 silu(W1 norm(x))."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(hidden)
-        self.wide = nn.Linear(hidden, hidden)
-        self.back = nn.Linear(hidden, hidden)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.back(functional.silu(self.wide(self.norm(x))))
-        return x + y
-
-
-class _Exchange(nn.Module):
-    """x + silu(mean over those read + mean over those that read it + W norm(x)), GraphSAGE in both directions."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(hidden)
-        self.down: nn.Module = SAGEConv(hidden, hidden)
-        self.up: nn.Module = SAGEConv(hidden, hidden, root_weight=False)
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        y = self.norm(x)
-        return x + functional.silu(self.down(y, edges) + self.up(y, torch.stack([edges[1], edges[0]])))
-
-
-class _Mean(nn.Module):
-    """SAGEConv with its parameters, in operators that ONNX has.
-
-    y_i = W_l mean(x_j for edges j -> i) + W_r x_i
-
-    Shapes: x [num_layers, hidden], edges [2, num_edges], result [num_layers, hidden].
-    """
-
-    def __init__(self, sage: SAGEConv) -> None:
-        super().__init__()
-        self.left = sage.lin_l
-        self.right = sage.lin_r if sage.root_weight else None
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        source, target = edges[0], edges[1]
-        total = torch.zeros_like(x).index_add(0, target, x.index_select(0, source))
-        y: Tensor = self.left(total / _degrees(x, target).clamp(min=1.0).unsqueeze(1))
-        return y if self.right is None else y + self.right(x)
-
-
-class _Network(nn.Module):
-    """Log ratios of layers to their bounds.
-
-    Shapes: features [num_layers, num_features], edges [2, num_edges], result [num_layers].
-    """
-
-    centre: Tensor
-    gain: Tensor
-    typical: Tensor
-    low: Tensor
-    high: Tensor
-
-    def __init__(self, features: int, hidden: int, exchanges: int) -> None:
-        super().__init__()
-        for name, size in (("centre", features), ("gain", features), ("typical", 1), ("low", 1), ("high", 1)):
-            self.register_buffer(name, torch.zeros(size))
-        self.enter = nn.Linear(features, hidden)
-        self.blocks = nn.ModuleList(_Block(hidden) for _ in range(2))
-        self.norm_alone = nn.LayerNorm(hidden)
-        self.alone = nn.Linear(hidden, 1)
-        self.exchanges = nn.ModuleList(_Exchange(hidden) for _ in range(exchanges))
-        self.norm_around = nn.LayerNorm(hidden)
-        self.around = nn.Linear(hidden, 1)
-
-    def forward(self, features: Tensor, edges: Tensor) -> Tensor:
-        x = functional.silu(self.enter(((features - self.centre) * self.gain).clamp(-_CLAMP, _CLAMP)))
-        for block in self.blocks:
-            x = block(x)
-        ratios: Tensor = self.typical + self.alone(self.norm_alone(x)).squeeze(1)
-        # In training, batches without edges are spared work that comes to nothing; exported, there is no such branch.
-        if len(self.exchanges) and not (self.training and edges.shape[1] == 0):
-            for exchange in self.exchanges:
-                x = exchange(x, edges)
-            connected = _degrees(x, torch.cat([edges[0], edges[1]])).clamp(max=1.0)
-            said = self.around(self.norm_around(x)).squeeze(1)
-            context = _MOST_CONTEXT * torch.tanh(said / _MOST_CONTEXT)
-            ratios = ratios + connected * context
-        return torch.minimum(torch.maximum(ratios, self.low), self.high)
-
-
-class _Average(nn.Module):
-    """Several networks, as one."""
-
-    def __init__(self, networks: list[_Network]) -> None:
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
-
-    def forward(self, features: Tensor, edges: Tensor) -> Tensor:
-        return torch.stack([network(features, edges) for network in self.networks]).mean(dim=0)
 
 
 class GraphRegressor:
@@ -198,7 +88,7 @@ class GraphRegressor:
         """Train the networks."""
         self.columns_ = encoded.features.shape[1]
         with _threads(self.threads):
-            self.network_ = _Average(
+            self.network_ = Average(
                 [self._train(encoded, latencies_us, (self.seed, member)) for member in range(self.members)]
             ).eval()
         return self
@@ -219,29 +109,13 @@ class GraphRegressor:
         Inputs: "features", float32 [num_layers, num_features], and "edges", int64 [2, num_edges], of which there may
         be none. Output: log ratios, float32 [num_layers].
         """
-        plain = copy.deepcopy(self.network_)
-        for exchange in [module for module in plain.modules() if isinstance(module, _Exchange)]:
-            exchange.down, exchange.up = _Mean(exchange.down), _Mean(exchange.up)
-        layers, edges = torch.export.Dim("layers"), torch.export.Dim("edges")
-        with _quiet():
-            program = torch.onnx.export(
-                plain,
-                (torch.zeros(7, self.columns_), torch.tensor([[0, 1, 1, 2, 4], [1, 2, 3, 3, 5]])),
-                input_names=["features", "edges"],
-                output_names=["log_ratios"],
-                dynamic_shapes=({0: layers}, {1: edges}),
-                opset_version=_OPSET,
-                dynamo=True,
-                verbose=False,
-            )
-        assert program is not None
-        return bytes(program.model_proto.SerializeToString())
+        return exported(self.network_, self.columns_)
 
-    def _train(self, encoded: Encoded, latencies_us: np.ndarray, seed: tuple[int, int]) -> _Network:
+    def _train(self, encoded: Encoded, latencies_us: np.ndarray, seed: tuple[int, int]) -> GraphNetwork:
         random = np.random.default_rng(seed)
         log_ratios = np.log(latencies_us / encoded.totals(encoded.bounds_us))
         weights = 1 / (0.1 + _NOISE_US / latencies_us) * np.sqrt(encoded.lengths)
-        network = _first_network(encoded.features, log_ratios, self.hidden, self.exchanges, random)
+        network = first_network(encoded.features, log_ratios, self.hidden, self.exchanges, random)
         # Whole models are few and large: twenty of their layers count as one row.
         steps = min(self.steps, self.least_steps + max(len(encoded), len(encoded.bounds_us) // 20) // 5)
         kept = 1 - min(0.5, 10 / steps)
@@ -263,10 +137,10 @@ class GraphRegressor:
             schedule.step()
             averaged.update_parameters(network)
         trained = averaged.module
-        assert isinstance(trained, _Network)
+        assert isinstance(trained, GraphNetwork)
         return trained
 
-    def _loss(self, network: _Network, batch: Encoded, log_ratios: np.ndarray, weights: np.ndarray) -> Tensor:
+    def _loss(self, network: GraphNetwork, batch: Encoded, log_ratios: np.ndarray, weights: np.ndarray) -> Tensor:
         """Of single layers, plus that of longer sequences: their own mean, so that a few count as much as the many."""
         totals = batch.totals(batch.bounds_us)
         graphs = torch.from_numpy(np.repeat(np.arange(len(batch)), batch.lengths))
@@ -288,36 +162,6 @@ class GraphRegressor:
         return loss
 
 
-def _first_network(
-    features: np.ndarray, log_ratios: np.ndarray, hidden: int, exchanges: int, random: np.random.Generator
-) -> _Network:
-    """Weights from `random` alone, never from torch's own generator, which all threads share."""
-    with torch.device("meta"):
-        network = _Network(features.shape[1], hidden, exchanges)
-    network = network.to_empty(device="cpu")
-    generator = torch.Generator().manual_seed(int(random.integers(2**63)))
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            if parameter.ndim == 2:
-                reach = 1 / math.sqrt(parameter.shape[1])
-                parameter.uniform_(-reach, reach, generator=generator)
-            else:
-                parameter.fill_(float("norm" in name and name.endswith("weight")))
-        for last in (network.alone, network.around):
-            last.weight.zero_()
-        spread = features.std(axis=0, dtype=np.float64)
-        gain = np.where(spread > 1e-6, 1 / np.maximum(spread, _LEAST_SCALE), 0.0)
-        for buffer, values in (
-            (network.centre, features.mean(axis=0, dtype=np.float64)),
-            (network.gain, gain),
-            (network.typical, [np.median(log_ratios)]),
-            (network.low, [log_ratios.min() - _MARGIN]),
-            (network.high, [log_ratios.max() + _MARGIN]),
-        ):
-            buffer.copy_(torch.from_numpy(np.asarray(values, dtype=np.float32)))
-    return network
-
-
 def _batches(
     sequences: np.ndarray, lengths: np.ndarray, layers: int, random: np.random.Generator
 ) -> Iterator[np.ndarray]:
@@ -333,11 +177,6 @@ def _pace(done: float) -> float:
     return min(1.0, 0.05 + done / 0.05) * (0.5 + 0.5 * math.cos(math.pi * min(1.0, done)))
 
 
-def _degrees(x: Tensor, ends: Tensor) -> Tensor:
-    """How many edges end at each layer, shape [num_layers]."""
-    return x.new_zeros(x.shape[0]).index_add(0, ends, torch.ones_like(ends, dtype=x.dtype))
-
-
 def _misranked(predicted: Tensor, measured: Tensor) -> Tensor:
     """Pairwise logistic loss (Burges et al., 2005) over pairs whose log costs differ by 5% and more."""
     apart = measured.unsqueeze(0) - measured.unsqueeze(1)
@@ -345,22 +184,6 @@ def _misranked(predicted: Tensor, measured: Tensor) -> Tensor:
     if not pairs.any():
         return predicted.new_zeros(())
     return functional.softplus(-10 * (predicted.unsqueeze(0) - predicted.unsqueeze(1))[pairs]).mean()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter warns of what its own parts deprecate in each other, and of packages that are not needed here."""
-    chatty = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
-    levels = [logger.level for logger in chatty]
-    for logger in chatty:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(chatty, levels, strict=True):
-            logger.setLevel(level)
 
 
 @contextmanager
