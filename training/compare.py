@@ -15,7 +15,7 @@ from costmodel.errors import MissingExtraError, TrainingError
 from costmodel.training.dataset import Dataset
 from costmodel.training.held_out import METRICS, accuracy, held_out
 from costmodel.training.regressors import REGRESSORS, Regressor
-from costmodel.training.splits import LEAST_FAMILIES, leave_share_out
+from costmodel.training.splits import LEAST_FAMILIES, inner_splits, leave_share_out
 
 try:
     from joblib import Parallel, delayed
@@ -31,6 +31,8 @@ MEANINGFUL = 0.75
 ADVISED_RUNS = 29
 HELD_OUT_SHARE = 0.2
 _RESAMPLES = 10_000
+# Groups of the other families, to learn from what layers cost in a model.
+_INNER_FOLDS = 2
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,9 @@ def compare(
     splits = [leave_share_out(dataset, HELD_OUT_SHARE, seed) for seed in range(runs)]
 
     def one(seed: int, name: str) -> float | None:
-        return accuracy(held_out(dataset, [splits[seed]], predictors[name], seed))[part][key]
+        # Layers alone have no place in a model to learn.
+        inner = [] if part == "layer" else inner_splits(dataset, splits[seed], _INNER_FOLDS, seed)
+        return accuracy(held_out(dataset, [splits[seed]], predictors[name], seed, besides=inner))[part][key]
 
     tasks = [(seed, name) for seed in range(runs) for name in (first, second)]
     found: list[float | None] = []

@@ -1,6 +1,6 @@
 """Predictions of layers and models whose family was held out, and how far they are off."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,17 +9,19 @@ import numpy as np
 from costmodel.errors import MissingExtraError
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded
+from costmodel.in_place import InPlace
 from costmodel.training.dataset import Dataset, MeasuredModel
+from costmodel.training.in_place import LayersOf, fit_in_place
 from costmodel.training.regressors import Regressor
 from costmodel.training.splits import Split
 
 try:
     from joblib import Parallel, delayed
-    from scipy.stats import kendalltau
+    from scipy.stats import kendalltau, spearmanr
 except ModuleNotFoundError as error:
     raise MissingExtraError("evaluation", "train") from error
 
-__all__ = ["METRICS", "HeldOut", "accuracy", "errors_of", "held_out"]
+__all__ = ["METRICS", "HeldOut", "accuracy", "errors_of", "held_out", "rank_correlation"]
 
 # What `accuracy` says of layers, and of models composed in each of two ways.
 METRICS = {
@@ -28,6 +30,7 @@ METRICS = {
     "model_unseen": ("mape", "within_5pct", "within_10pct", "kendall_tau"),
 }
 # What a layer alone decides: not the weights of the model around it.
+_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 _ALONE = [i for i, name in enumerate(SCHEMA.names) if not name.startswith("footprint")]
 
 
@@ -38,12 +41,19 @@ class HeldOut:
     Attributes:
         dataset: What was measured.
         rows_us: Predicted costs, shape [num_rows]; nan for samples and whole models.
-        models_us: For each measured model, predicted costs of its sequences; nan where it was not held out.
+        models_us: For each measured model, predicted costs of its sequences in their place; nan where it was not held
+            out.
+        known_us: For each measured model, measured costs of its sequences in their place.
+        predicted_in_place: What predicted costs become in a model, by all models that were held out.
+        measured_in_place: What measured costs become in a model, by all of them.
     """
 
     dataset: Dataset
     rows_us: np.ndarray
     models_us: tuple[np.ndarray, ...]
+    known_us: tuple[np.ndarray, ...]
+    predicted_in_place: InPlace
+    measured_in_place: InPlace
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -66,8 +76,8 @@ class HeldOut:
         data = self.dataset
         return np.array(
             [
-                np.where(data.known_elsewhere[i], data.latencies_us[model.rows], costs).sum()
-                for i, (model, costs) in enumerate(zip(data.models, self.models_us, strict=True))
+                np.where(elsewhere, known, costs).sum()
+                for elsewhere, known, costs in zip(data.known_elsewhere, self.known_us, self.models_us, strict=True)
             ],
             dtype=np.float64,
         )
@@ -92,15 +102,25 @@ class HeldOut:
 
 
 def held_out(
-    dataset: Dataset, splits: Iterable[Split], make: Callable[[int], Regressor], seed: int, *, jobs: int = 1
+    dataset: Dataset,
+    splits: Sequence[Split],
+    make: Callable[[int], Regressor],
+    seed: int,
+    *,
+    besides: Sequence[Split] = (),
+    jobs: int = 1,
 ) -> HeldOut:
     """What a predictor says of families when it has not seen them.
+
+    What a layer costs in a model, beside what it is predicted to cost alone, is learnt from the models of the other
+    splits, with what is predicted when those are held out.
 
     Args:
         dataset: Measured sequences and models.
         splits: Which families are held out together.
         make: Of the predictor, from a seed.
         seed: Its seed.
+        besides: Further splits to learn from what layers cost in a model; they are not judged.
         jobs: Splits at once.
     """
 
@@ -113,14 +133,39 @@ def held_out(
         return split.judged, costs, {i: _in_model(dataset, dataset.models[i], regressor) for i in split.models}
 
     # Threads: LightGBM and numpy let go of the interpreter, and the data need not be copied.
-    parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(one)(split) for split in splits)
+    parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(one)(split) for split in (*splits, *besides))
     rows_us = np.full(len(dataset), np.nan)
-    by_model: dict[int, np.ndarray] = {}
-    for judged, costs, models in parts:
+    for judged, costs, _ in parts[: len(splits)]:
         rows_us[judged] = costs[judged]
-        by_model |= models
-    models_us = (by_model.get(i, np.full(len(model.rows), np.nan)) for i, model in enumerate(dataset.models))
-    return HeldOut(dataset, rows_us, tuple(models_us))
+    alone = {i: costs for _, _, models in parts for i, costs in models.items()}
+    measured = {i: dataset.latencies_us[model.rows] for i, model in enumerate(dataset.models)}
+    models_us = [np.full(len(model.rows), np.nan) for model in dataset.models]
+    known_us = list(measured.values())
+    for split in splits:
+        predicted_in_place, measured_in_place = (_fit(dataset, of, split.models) for of in (alone, measured))
+        for i in split.models:
+            models_us[i] = _layers_of(dataset, i, alone[i]).placed_us(predicted_in_place)
+            known_us[i] = _layers_of(dataset, i, measured[i]).placed_us(measured_in_place)
+    return HeldOut(dataset, rows_us, tuple(models_us), tuple(known_us), _fit(dataset, alone), _fit(dataset, measured))
+
+
+def _fit(dataset: Dataset, costs_us: Mapping[int, np.ndarray], without: Sequence[int] = ()) -> InPlace:
+    """What costs of layers alone become in a model, by some models; nothing else where only those were measured."""
+    if dataset.whole_only:
+        return InPlace()
+    models = [i for i in costs_us if i not in set(without)]
+    return fit_in_place(
+        [_layers_of(dataset, i, costs_us[i]) for i in models], [dataset.models[i].latency_us for i in models]
+    )
+
+
+def _layers_of(dataset: Dataset, model: int, costs_us: np.ndarray) -> LayersOf:
+    found = dataset.models[model]
+    return LayersOf(
+        costs_us,
+        tuple(dataset.kinds[row] if dataset.encoded.lengths[row] == 1 else "" for row in found.rows.tolist()),
+        float(dataset.encoded.features[dataset.encoded.starts[found.row], _PRESSURE]),
+    )
 
 
 def _in_model(dataset: Dataset, model: MeasuredModel, regressor: Regressor) -> np.ndarray:
@@ -166,3 +211,10 @@ def errors_of(predicted: np.ndarray, measured: np.ndarray) -> dict[str, float | 
         "within_10pct": float((relative <= 0.10).mean()),
         "kendall_tau": None if tau is None or np.isnan(tau) else tau,
     }
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> float | None:
+    """Spearman's, from -1 to 1; None where one of them never changes."""
+    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return None
+    return float(spearmanr(one, other).statistic)

@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.errors import TrainingError
 from costmodel.training.dataset import Dataset
 
-__all__ = ["LEAST_FAMILIES", "Split", "leave_families_out", "leave_share_out", "split_name"]
+__all__ = ["LEAST_FAMILIES", "Split", "inner_splits", "leave_families_out", "leave_share_out", "split_name"]
 
 LEAST_FAMILIES = 3
 
@@ -79,6 +79,26 @@ def leave_share_out(dataset: Dataset, share: float, seed: int) -> Split:
         number = round(share * len(group)) if held else max(1, round(share * len(group)))
         held.update(chance.sample(group, min(len(group), number)))
     return _without(dataset, frozenset(held))
+
+
+def inner_splits(dataset: Dataset, split: Split, folds: int, seed: int) -> list[Split]:
+    """What a split keeps, with families of that held out in turn; nothing is judged on them.
+
+    Args:
+        dataset: Measured sequences.
+        split: Whose families none of them sees.
+        folds: Number of groups of families.
+        seed: Of the choice which families go together.
+    """
+    return [
+        replace(
+            inner,
+            kept=inner.kept & split.kept,
+            judged=np.zeros(len(dataset), dtype=bool),
+            models=tuple(i for i in inner.models if i not in split.models),
+        )
+        for inner in leave_families_out(dataset, folds, seed)
+    ]
 
 
 def _enough_families(dataset: Dataset) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from costmodel.decomposition import decompose
 from costmodel.features.tabular import encode_all
 from costmodel.groups import read_bytes
 from costmodel.home import Home
+from costmodel.in_place import InPlace
 from costmodel.serving.predictor import Predictor
 from costmodel.store import Store
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
@@ -36,7 +37,15 @@ def home(trained: Home, regressor: GraphRegressor, tmp_path_factory: pytest.Temp
     home = copied(trained, tmp_path_factory.mktemp("gnn") / "home")
     path = champion_of(home.bundles, SYSTEM.name)
     assert path is not None
-    bundle = replace(load_bundle(path), name="gnn", version="gnn", model=regressor.to_onnx(), source="")
+    bundle = replace(
+        load_bundle(path),
+        name="gnn",
+        version="gnn",
+        model=regressor.to_onnx(),
+        source="",
+        predicted_in_place=InPlace(),
+        measured_in_place=InPlace(),
+    )
     save_bundle(home.bundles, bundle)
     promote(home.bundles, SYSTEM.name, "gnn")
     return home

@@ -1,0 +1,70 @@
+"""What a layer costs in a model, by what it costs alone.
+
+The sum of layers measured one by one is a little off the latency of the model, and not at random: what is short is
+shorter among others, where the runtime's own code and the layer's input are still in a cache. Models that were measured
+whole say by how much (`costmodel.training.in_place`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from costmodel.host import Host
+
+__all__ = ["SHORT_US", "InPlace", "pressure", "shortness"]
+
+# What counts as short, in microseconds: each is the scale of an exponential.
+SHORT_US = (3.0, 20.0)
+_USUAL_L3_BYTES = 32 << 20
+_CACHES = 2  # weights that fill the last cache this often come from memory, all of them
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """log(cost in a model / cost alone) of a layer: a sum of what makes it so.
+
+    Attributes:
+        short: Times how short it is, as `shortness` says.
+        footprint: Times the `pressure` of the model's weights on the caches.
+        operators: What comes with its operator; nothing where that is not listed.
+    """
+
+    short: tuple[float, ...] = (0.0,) * len(SHORT_US)
+    footprint: float = 0.0
+    operators: Mapping[str, float] = field(default_factory=dict)
+
+    def factors(self, costs_us: np.ndarray, operators: Sequence[str], pressure: float) -> np.ndarray:
+        """What costs of layers alone are multiplied by; shape [num_layers].
+
+        Args:
+            costs_us: Of the layers alone, shape [num_layers].
+            operators: Of the layers.
+            pressure: That of the weights of their model.
+        """
+        of_operators = np.array([self.operators.get(operator, 0.0) for operator in operators])
+        return np.asarray(np.exp(shortness(costs_us) @ np.array(self.short) + self.footprint * pressure + of_operators))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; read back by `from_dict`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "InPlace":
+        """What `to_dict` wrote down."""
+        return cls(**{**data, "short": tuple(data["short"])})
+
+
+def shortness(costs_us: np.ndarray) -> np.ndarray:
+    """How short layers are on each scale of `SHORT_US`: 1 is nothing, 0 is long; shape [num_layers, num_scales]."""
+    return np.asarray(np.exp(-np.asarray(costs_us)[:, None] / np.array(SHORT_US)))
+
+
+def pressure(footprint_bytes: float, host: Host | None) -> float:
+    """How far the weights of a model overflow a core's own cache, as a logarithm; 0 where caches are not known."""
+    if host is None or not host.l2_bytes:
+        return 0.0
+    most = _CACHES * (host.l3_bytes or _USUAL_L3_BYTES)
+    return math.log((min(footprint_bytes, most) + 1) / host.l2_bytes)
