@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 __all__ = ["SOURCES", "TYPICAL_CONSTRUCTION", "Cost", "Uncertainty", "compose", "half_width"]
 
@@ -19,7 +19,7 @@ class Cost:
         latency_us: Of back-to-back runs on the quiet machine.
         interval_us: Where it lies with the level of the estimate.
         source: One of `SOURCES`; an unpriced cost has latency 0 and appears only in partial estimates.
-        kind: Operator types; errors of predictions of one kind are taken as fully correlated.
+        kind: Operator types.
     """
 
     latency_us: float
@@ -29,8 +29,10 @@ class Cost:
 
     def scaled(self, factor: float) -> "Cost":
         """As much of it; `factor` is 0 or more."""
+        if factor == 1:
+            return self
         low, high = self.interval_us
-        return replace(self, latency_us=factor * self.latency_us, interval_us=(factor * low, factor * high))
+        return Cost(factor * self.latency_us, (factor * low, factor * high), self.source, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,12 @@ class Uncertainty:
     """What is known about the error of a composed latency beyond its parts.
 
     Attributes:
-        scale: Factor on the width that the parts give, so that held-out models are covered.
+        correlation: How far the errors of predicted costs go together: 0 not at all, so that they cancel out in long
+            sums, 1 wholly, so that they add up; more where models were worse than that. Held-out models say it.
         construction: Half-width, in log latency, of (sum of measured layers) / (whole model).
     """
 
-    scale: float = 1.0
+    correlation: float = 1.0
     construction: float = TYPICAL_CONSTRUCTION
 
 
@@ -68,13 +71,13 @@ def compose(
 def half_width(costs: Sequence[Cost], uncertainty: Uncertainty) -> float:
     """Half-width of the sum of `costs` in log latency, so that it is a factor and never crosses zero.
 
-    Each cost widens the sum by its share. A regressor that is wrong about one convolution is wrong about its siblings
-    in the same direction, so predicted costs add linearly within a kind and in quadrature between kinds; noise of
-    measurements has no such memory and adds in quadrature.
+    Each cost widens the sum by its share. Predictions that are equal are of one layer that repeats: its error repeats
+    too. Those of different ones go together as far as their correlation says: a regressor that is wrong about one
+    convolution is wrong about its siblings in the same direction. Noise of measurements has no such memory.
     """
     total = sum(cost.latency_us for cost in costs)
     measured = 0.0
-    by_kind: dict[str, float] = {}
+    predicted: dict[Cost, float] = {}
     for cost in costs:
         if cost.latency_us <= 0:
             continue
@@ -82,6 +85,8 @@ def half_width(costs: Sequence[Cost], uncertainty: Uncertainty) -> float:
         if cost.source == "measured":
             measured += share**2
         else:
-            by_kind[cost.kind] = by_kind.get(cost.kind, 0.0) + share
-    predicted = sum(share**2 for share in by_kind.values()) * uncertainty.scale**2
-    return math.sqrt(measured + predicted + uncertainty.construction**2)
+            predicted[cost] = predicted.get(cost, 0.0) + share
+    together, apart = sum(predicted.values()) ** 2, sum(share**2 for share in predicted.values())
+    rho = uncertainty.correlation
+    # Rounding must not make it negative where all of it is one cost.
+    return math.sqrt(measured + max(0.0, rho * together + (1 - rho) * apart) + uncertainty.construction**2)

@@ -1,28 +1,28 @@
 """Artefacts: a trained regressor as files that load in five years and execute nothing.
 
-A bundle is a folder: `model.onnx` (what serves), `card.json` (schema fingerprint, system, calibration, training range,
-accuracy) and `lightgbm.txt` where that is what it was made from. `champion.json` beside the bundles of a system names
-the one that answers. No pickle anywhere.
+A bundle is a folder: `model.onnx` (what serves), `support.npz` (arrays of numbers: the layers that were trained on),
+`card.json` (schema fingerprint, system, calibration, accuracy) and `lightgbm.txt` where that is what it was made from.
+`champion.json` beside the bundles of a system names the one that answers. No pickle anywhere.
 """
 
 import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from costmodel.errors import ArtefactError
 from costmodel.features.schema import SCHEMA
+from costmodel.in_place import InPlace
 from costmodel.training.calibration import Calibration
+from costmodel.training.support import Support
 
 __all__ = ["CARD_VERSION", "Bundle", "champion_of", "load_bundle", "promote", "save_bundle"]
 
-CARD_VERSION = 1
-_CARD, _MODEL = "card.json", "model.onnx"
+CARD_VERSION = 2
+_CARD, _MODEL, _SUPPORT = "card.json", "model.onnx", "support.npz"
 _CHAMPION = "champion.json"
 
 
@@ -36,9 +36,10 @@ class Bundle:
         system: Name of the system that it was trained for.
         model: ONNX: features, and edges where it takes them, to log(cost / bound).
         calibration: Of its intervals.
-        lower: Smallest value of each feature in training, shape [num_features].
-        upper: Largest value of each feature in training, shape [num_features].
+        support: What it was trained on.
         facts: Data fingerprint, number of rows, accuracy: for people.
+        predicted_in_place: What a predicted cost becomes in a model.
+        measured_in_place: What a measured cost becomes in a model.
         source: The regressor's own text format; empty if it has none.
     """
 
@@ -47,9 +48,10 @@ class Bundle:
     system: str
     model: bytes
     calibration: Calibration
-    lower: np.ndarray
-    upper: np.ndarray
+    support: Support
     facts: Mapping[str, Any]
+    predicted_in_place: InPlace = field(default_factory=InPlace)
+    measured_in_place: InPlace = field(default_factory=InPlace)
     source: str = ""
 
 
@@ -69,9 +71,9 @@ def save_bundle(folder: Path, bundle: Bundle) -> Path:
         "schema_version": SCHEMA.version,
         "schema_fingerprint": SCHEMA.fingerprint,
         "calibration": bundle.calibration.to_dict(),
-        "features": {
-            name: [float(low), float(high)]
-            for name, low, high in zip(SCHEMA.names, bundle.lower, bundle.upper, strict=True)
+        "in_place": {
+            "predicted": bundle.predicted_in_place.to_dict(),
+            "measured": bundle.measured_in_place.to_dict(),
         },
         "facts": dict(bundle.facts),
     }
@@ -79,6 +81,7 @@ def save_bundle(folder: Path, bundle: Bundle) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         (partial / _MODEL).write_bytes(bundle.model)
+        (partial / _SUPPORT).write_bytes(bundle.support.to_bytes())
         if bundle.source:
             (partial / f"{bundle.name}.txt").write_text(bundle.source)
         (partial / _CARD).write_text(json.dumps(card, indent=1, allow_nan=False))
@@ -138,16 +141,16 @@ def load_bundle(path: Path) -> Bundle:
                 "upgrade costmodel or train again"
             )
         SCHEMA.check(card["schema_fingerprint"], f"the regressor in {path}")
-        ranges = np.array([card["features"][name] for name in SCHEMA.names], dtype=np.float32)
         return Bundle(
             name=card["name"],
             version=card["version"],
             system=card["system"],
             model=(path / _MODEL).read_bytes(),
             calibration=Calibration.from_dict(card["calibration"]),
-            lower=ranges[:, 0],
-            upper=ranges[:, 1],
+            support=Support.from_bytes((path / _SUPPORT).read_bytes()),
             facts=card["facts"],
+            predicted_in_place=InPlace.from_dict(card["in_place"]["predicted"]),
+            measured_in_place=InPlace.from_dict(card["in_place"]["measured"]),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactError(

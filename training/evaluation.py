@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.training.calibration import Calibration
+from costmodel.training.calibration import DISTANCES, Calibration
 from costmodel.training.dataset import Dataset
-from costmodel.training.held_out import METRICS, HeldOut, accuracy, errors_of, held_out
-from costmodel.training.intervals import calibrate, coverage
+from costmodel.training.distances import Distances, distances
+from costmodel.training.held_out import METRICS, HeldOut, accuracy, errors_of, held_out, rank_correlation
+from costmodel.training.intervals import Judged
 from costmodel.training.regressors import BASELINES, REGRESSORS, Regressor
 from costmodel.training.splits import LEAST_FAMILIES, leave_families_out, split_name
 
@@ -36,12 +37,14 @@ class Evaluation:
         calibrations: For each predictor, the intervals that its held-out errors justify.
         best: The predictor with the smallest error over models, baselines included.
         held_out: For each predictor, what it said with the first seed.
+        distances: How far what it was asked about lay from what it had seen.
     """
 
     report: dict[str, Any]
     calibrations: Mapping[str, Calibration]
     best: str
     held_out: Mapping[str, HeldOut]
+    distances: Distances
 
 
 def evaluate(
@@ -77,6 +80,7 @@ def evaluate(
         judged, folds = dataset.by_model(), _MODEL_FOLDS
         split = f"leave-models-out, {folds} folds"
     splits = leave_families_out(judged, folds)
+    far = distances(judged, splits)
     names = list(predictors)
     results: dict[str, Any] = {}
     calibrations = {}
@@ -85,7 +89,7 @@ def evaluate(
         if progress is not None:
             progress(done, len(names), name)
         runs = [held_out(judged, splits, predictors[name], seed, jobs=jobs) for seed in seeds]
-        results[name], calibrations[name] = _score(dataset, runs, level)
+        results[name], calibrations[name] = _score(dataset, [Judged(run, far) for run in runs], level)
         first[name] = runs[0]
     if progress is not None:
         progress(len(names), len(names), "")
@@ -100,7 +104,7 @@ def evaluate(
         "rows": len(dataset),
         "families": {family: _family_facts(dataset, family) for family in dataset.all_families},
     }
-    return Evaluation(report, calibrations, best=ranked[0], held_out=first)
+    return Evaluation(report, calibrations, best=ranked[0], held_out=first, distances=far)
 
 
 def _mape(result: Mapping[str, Any]) -> float:
@@ -120,17 +124,20 @@ def _family_facts(dataset: Dataset, family: str) -> dict[str, Any]:
     }
 
 
-def _score(dataset: Dataset, runs: Sequence[HeldOut], level: float) -> tuple[dict[str, Any], Calibration]:
+def _score(dataset: Dataset, judged: Sequence[Judged], level: float) -> tuple[dict[str, Any], Calibration]:
     """Metrics averaged over seeds, and the calibration that the first seed justifies."""
+    runs = [of_seed.run for of_seed in judged]
     found = [accuracy(run) for run in runs]
     means = {part: {key: _mean([a[part][key] for a in found]) for key in keys} for part, keys in METRICS.items()}
-    covered = [coverage(run, level) for run in runs]
+    covered = [of_seed.coverage(level) for of_seed in judged]
+    for part, metrics in means.items():
+        metrics["interval_coverage"] = _mean([of_seed[part] for of_seed in covered])
+        metrics["interval_half_width"] = _mean([of_seed[f"{part}_width"] for of_seed in covered])
     result = {
-        "layer": means["layer"],
-        "model": {**means["model"], "interval_coverage": _mean([known for known, _ in covered])},
-        "model_unseen": {**means["model_unseen"], "interval_coverage": _mean([unknown for _, unknown in covered])},
+        **means,
         "operators": _by_operator(runs),
         "sizes": _by_size(runs),
+        "distances": _by_distance(runs, judged[0].distances),
         "models": [
             {
                 "model": model.name,
@@ -144,7 +151,7 @@ def _score(dataset: Dataset, runs: Sequence[HeldOut], level: float) -> tuple[dic
             for i, model in enumerate(dataset.models)
         ],
     }
-    return result, calibrate(runs[0], level)
+    return result, judged[0].calibrate(level)
 
 
 def _by_operator(runs: Sequence[HeldOut]) -> dict[str, Any]:
@@ -166,6 +173,18 @@ def _by_size(runs: Sequence[HeldOut]) -> list[dict[str, Any]]:
         rows = runs[0].judged[(latencies >= low) & (latencies < high)]
         result.append({"from_us": low, "to_us": None if np.isinf(high) else high, **_layer_errors(runs, rows)})
     return result
+
+
+def _by_distance(runs: Sequence[HeldOut], far: Distances) -> dict[str, Any]:
+    """Errors of layers by how far they lie from what was trained on, and how well that ranks them."""
+    run = runs[0]
+    of_rows = far.rows[run.judged]
+    sizes = np.abs(np.log(run.dataset.latencies_us[run.judged] / run.rows_us[run.judged]))
+    found = []
+    for low, high in pairwise((0.0, *DISTANCES, float("inf"))):
+        rows = run.judged[(of_rows >= low) & (of_rows < high)]
+        found.append({"from": low, "to": None if np.isinf(high) else high, **_layer_errors(runs, rows)})
+    return {"rank_correlation": rank_correlation(of_rows, sizes), "ranges": found}
 
 
 def _layer_errors(runs: Sequence[HeldOut], rows: np.ndarray) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from costmodel.training import figures
 from costmodel.training.evaluation import Evaluation
-from costmodel.training.intervals import coverage_by_level
+from costmodel.training.intervals import Judged, coverage_by_level
 from costmodel.training.learning_curve import learning_curve
 from costmodel.training.regressors import REGRESSORS, Regressor
 from costmodel.units import format_us
@@ -43,7 +43,7 @@ def full_report(
     points = learning_curve(run.dataset, predictors[of], seeds=report["seeds"], jobs=jobs, progress=progress)
     return {
         **report,
-        "coverage": coverage_by_level(run),
+        "coverage": coverage_by_level(Judged(run, evaluation.distances)),
         "learning_curve": {"predictor": of, "points": points},
     }
 
@@ -65,12 +65,16 @@ def write_report(folder: Path, report: Mapping[str, Any]) -> None:
     where = f"{name} on {report['system']}, {report['split']}"
     _write_predictors(folder, report["predictors"])
     _write(folder / "sizes.csv", result["sizes"])
+    _write(folder / "distances.csv", result["distances"]["ranges"])
     _write(folder / "operators.csv", [{"operator": kind, **errors} for kind, errors in result["operators"].items()])
     operators = dict(list(result["operators"].items())[:_OPERATORS])
     sizes = {_range(size["from_us"], size["to_us"]): size for size in result["sizes"] if size["layers"]}
+    ranges = result["distances"]["ranges"]
+    distances = {_apart(of["from"], of["to"]): of for of in ranges if of["layers"]}
     for what, title, classes, all_of_them in (
         ("operators", "Layers by operator, most time first", operators, result["operators"].values()),
         ("sizes", "Sequences by how long they take", sizes, result["sizes"]),
+        ("distances", "Sequences by how far they lie from what was trained on", distances, ranges),
     ):
         if classes:  # none where only whole models are measured
             time_us = sum(errors["latency_us"] for errors in all_of_them)
@@ -122,6 +126,10 @@ def _range(low_us: float, high_us: float | None) -> str:
     if high_us is None:
         return f"over {_short(low_us)}"
     return f"{_short(low_us)} to {_short(high_us)}" if low_us else f"under {_short(high_us)}"
+
+
+def _apart(low: float, high: float | None) -> str:
+    return "operator never measured" if high is None else f"{low:g} to {high:g}"
 
 
 def _short(latency_us: float) -> str:

@@ -16,17 +16,18 @@ from costmodel.errors import ArtefactError
 from costmodel.features.schema import SCHEMA
 from costmodel.home import Home
 from costmodel.training.artefact import CARD_VERSION, Bundle, champion_of, load_bundle, promote, save_bundle
-from costmodel.training.calibration import Calibration
+from costmodel.training.calibration import DISTANCES, Calibration
+from costmodel.training.support import Support
 from tests.synthetic import SYSTEM
 
+WIDTHS = (0.2,) * (len(DISTANCES) + 1)
 BUNDLE = Bundle(
     name="lightgbm",
     version="20261120-120000-abcdef01",
     system="made.up",
     model=b"an ONNX network",
-    calibration=Calibration(0.9, 0.2, {"Conv": 0.1}, Uncertainty(1.2, 0.03)),
-    lower=np.linspace(-3, 0, len(SCHEMA.names), dtype=np.float32),
-    upper=np.linspace(1, 9, len(SCHEMA.names), dtype=np.float32),
+    calibration=Calibration(0.9, WIDTHS, {"Conv": 0.5}, uncertainty=Uncertainty(0.2, 0.03)),
+    support=Support.of(np.linspace(-3, 9, 4 * len(SCHEMA.names), dtype=np.float32).reshape(4, -1)),
     facts={"rows": 100, "accuracy": {"mape": None}},
     source="tree",
 )
@@ -41,17 +42,17 @@ def _edited(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
 def test_round_trip(tmp_path: Path) -> None:
     """What was saved is loaded, all that is needed to answer."""
     loaded = load_bundle(save_bundle(tmp_path, BUNDLE))
-    assert np.array_equal(loaded.lower, BUNDLE.lower)
-    assert np.array_equal(loaded.upper, BUNDLE.upper)
+    assert np.array_equal(loaded.support.points, BUNDLE.support.points)
+    assert np.array_equal(loaded.support.operators, BUNDLE.support.operators)
     for name in ("name", "version", "system", "model", "calibration", "facts"):
         assert getattr(loaded, name) == getattr(BUNDLE, name)
 
 
 def test_a_bundle_is_text_and_onnx(trained: Home) -> None:
-    """JSON, LightGBM's text, and a network of standard operators: no pickle, nothing that executes."""
+    """JSON, LightGBM's text, arrays of numbers, and a network of standard operators: nothing that executes."""
     path = champion_of(trained.bundles, SYSTEM.name)
     assert path is not None
-    assert {file.name for file in path.iterdir()} == {"card.json", "lightgbm.txt", "model.onnx"}
+    assert {file.name for file in path.iterdir()} == {"card.json", "lightgbm.txt", "model.onnx", "support.npz"}
     json.loads((path / "card.json").read_text())
     assert (path / "lightgbm.txt").read_text().startswith("tree")
     for file in path.iterdir():
@@ -120,11 +121,10 @@ def test_a_not_a_number_is_not_written(tmp_path: Path) -> None:
     ("edit", "sentence"),
     [
         (lambda card: card.update(schema_fingerprint="0" * 16), "was trained on feature schema 0000000000000000"),
-        (lambda card: card.update(card_version=CARD_VERSION + 1), "has format 2 .* upgrade costmodel or train again"),
+        (lambda card: card.update(card_version=CARD_VERSION + 1), "has format 3 .* upgrade costmodel or train again"),
         (lambda card: card.pop("calibration"), "is damaged"),
         (lambda card: card["calibration"].update(invented=1), "is damaged"),
-        (lambda card: card["features"].popitem(), "is damaged"),
-        (lambda card: card.update(features=[]), "is damaged"),
+        (lambda card: card["calibration"].update(by_distance=None), "is damaged"),
         (lambda card: card.update(card_version="one"), "is damaged"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_bundle_that_does_not_fit_is_refused(
     assert "train again" in str(caught.value)
 
 
-@pytest.mark.parametrize("damage", ["card.json", "model.onnx"])
+@pytest.mark.parametrize("damage", ["card.json", "model.onnx", "support.npz"])
 @pytest.mark.parametrize("how", ["missing", "a folder"])
 def test_missing_files_are_named(tmp_path: Path, damage: str, how: str) -> None:
     """A bundle that lost a file is damaged."""
@@ -148,6 +148,15 @@ def test_missing_files_are_named(tmp_path: Path, damage: str, how: str) -> None:
     if how == "a folder":
         (path / damage).mkdir()
     with pytest.raises(ArtefactError, match=f"is damaged .*{damage}.*train again"):
+        load_bundle(path)
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"\x00" * 100])
+def test_damaged_points_are_refused(tmp_path: Path, data: bytes) -> None:
+    """In one sentence, whatever stands in the file."""
+    path = save_bundle(tmp_path, BUNDLE)
+    (path / "support.npz").write_bytes(data)
+    with pytest.raises(ArtefactError, match=r"is damaged .*no points of layers.*train again"):
         load_bundle(path)
 
 

@@ -2,23 +2,20 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.composition import TYPICAL_CONSTRUCTION, Cost, Uncertainty, half_width
-from costmodel.training.calibration import (
-    EXTRAPOLATION_FACTOR,
-    Calibration,
-    conformal_quantile,
-    model_scores,
-    predicted_cost,
-)
+from costmodel.composition import Uncertainty
+from costmodel.training.calibration import DISTANCES, Calibration, conformal_quantile, predicted_costs
+from costmodel.training.support import FARTHEST
 
 SCORES = st.floats(0, 1e3, allow_nan=False)
-CALIBRATION = Calibration(0.9, 0.2, {"Conv": 0.1}, Uncertainty(1.5, 0.05))
+WIDTHS = tuple(0.1 * (1 + place) for place in range(len(DISTANCES) + 1))
+CALIBRATION = Calibration(0.9, WIDTHS, {"Conv": 0.5}, extrapolated_from=3.0)
 
 
 @given(scores=st.lists(SCORES, min_size=11, max_size=60), level=st.floats(0.5, 0.9))
@@ -57,47 +54,76 @@ def test_a_higher_level_is_never_narrower(scores: list[float], low: float, high:
     assert conformal_quantile(scores, low) <= conformal_quantile(scores, high)
 
 
-def test_kinds_have_widths_of_their_own_once_there_is_enough_of_them() -> None:
-    """Thirty residuals fix the width of a kind; fewer share that of all."""
-    kinds = ["Conv"] * 30 + ["Relu"] * 29
-    residuals = np.array([0.1] * 30 + [-0.5] * 29)
-    calibration = Calibration.fit(kinds, residuals, np.array([0.02, -0.03]), 0.9)
-    assert calibration.by_kind == {"Conv": 0.1}
-    assert calibration.half_width_of("Conv", extrapolated=False) == 0.1
-    assert calibration.half_width_of("Relu", extrapolated=False) == calibration.half_width == 0.5
-    assert calibration.half_width_of("Never seen", extrapolated=False) == 0.5
-    assert calibration.uncertainty.construction == 0.03
+def _residuals(seed: int, count: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """Errors that depend on the operator, on the size, and on the distance; as `Calibration.fit` takes them."""
+    random = np.random.default_rng(seed)
+    kinds = random.choice(["Conv", "Relu", "Add"], count)
+    costs_us = np.exp(random.uniform(0, 9, count))
+    distances = random.uniform(0, 5, count)
+    scale = np.select([kinds == "Conv", kinds == "Relu"], [0.02, 0.1], 0.05)
+    errors = scale * np.where(costs_us < 10, 3, 1) * np.where(distances > 3, 4, 1) * random.standard_t(3, count)
+    return kinds.tolist(), costs_us, distances, errors
 
 
-def test_without_whole_models_the_construction_error_is_the_typical_one() -> None:
-    """That nobody looked is no evidence that a sum of layers is exact."""
-    calibration = Calibration.fit(["Conv"], np.array([0.1]), np.array([]), 0.9)
-    assert calibration.uncertainty.construction == TYPICAL_CONSTRUCTION > 0
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
+def test_layers_are_covered_at_every_level_and_distance(level: float) -> None:
+    """Fresh errors lie inside as often as promised: over all, near and far, short and long, of each operator."""
+    calibration = Calibration.fit(*_residuals(0, 6000), level)
+    kinds, costs_us, distances, errors = _residuals(1, 6000)
+    inside = np.abs(errors) <= calibration.half_widths(kinds, costs_us, distances)
+    assert inside.mean() == pytest.approx(level, abs=0.02)
+    classes = [distances < 1, distances > 3, costs_us < 10, costs_us > 100, np.array(kinds) == "Conv"]
+    for of_class in classes:
+        assert inside[of_class].mean() == pytest.approx(level, abs=0.05)
+
+
+def test_what_is_known_worse_is_wider() -> None:
+    """Of an operator, of a size, at a distance; and it is called extrapolated where errors are larger by far."""
+    calibration = Calibration.fit(*_residuals(0, 6000), 0.9)
+    assert calibration.by_kind["Conv"] < calibration.by_kind["Add"] < calibration.by_kind["Relu"]
+    assert calibration.by_size[1] > 2 * calibration.by_size[-2]
+    assert calibration.extrapolated_from == 3.0
+    near, far, unknown = calibration.half_widths(["Conv"] * 3, np.full(3, 100.0), np.array([0.5, 4.0, FARTHEST]))
+    assert 2 * near < far < unknown
+
+
+RESIDUALS = st.lists(
+    st.tuples(st.sampled_from(["Conv", "Relu"]), st.floats(0.1, 1e6), st.floats(0, FARTHEST), st.floats(-3, 3)),
+    min_size=1, max_size=60,
+)  # fmt: skip
+
+
+@given(residuals=RESIDUALS, level=st.sampled_from([0.5, 0.9, 0.99]))
+def test_farther_is_never_narrower(residuals: list[tuple[str, float, float, float]], level: float) -> None:
+    """Whatever was measured; and what is farther than that is at least as wide."""
+    kinds, *numbers = zip(*residuals, strict=True)
+    calibration = Calibration.fit(kinds, *map(np.array, numbers), level)
+    assert list(calibration.by_distance) == sorted(calibration.by_distance)
+    assert 0 < calibration.extrapolated_from <= FARTHEST
+    assert calibration.half_widths(["Never seen"], np.array([5.0]), np.array([0.0]))[0] >= 0
+
+
+def test_nothing_to_learn_from_says_nothing() -> None:
+    """An interval of no residuals would be a guess."""
+    with pytest.raises(ValueError, match="no residuals"):
+        Calibration.fit([], np.array([]), np.array([]), np.array([]), 0.9)
 
 
 def test_round_trip_through_json() -> None:
     """What an artefact writes down is read back equal."""
-    assert Calibration.from_dict(json.loads(json.dumps(CALIBRATION.to_dict()))) == CALIBRATION
+    calibration = replace(Calibration.fit(*_residuals(0, 100), 0.9), uncertainty=Uncertainty(0.2, 0.05))
+    assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
 
 
-@given(latency_us=st.floats(0.1, 1e9), kind=st.sampled_from(["Conv", "Relu"]))
-def test_a_predicted_cost_lies_in_its_interval(latency_us: float, kind: str) -> None:
-    """An interval is a factor either way; outside the training range it is wider, and says so."""
-    inside = predicted_cost(latency_us, kind, CALIBRATION)
-    outside = predicted_cost(latency_us, kind, CALIBRATION, extrapolated=True)
-    assert (inside.source, outside.source) == ("predicted", "extrapolated")
-    width = CALIBRATION.half_width_of(kind, extrapolated=False)
-    for cost, expected in ((inside, width), (outside, EXTRAPOLATION_FACTOR * width)):
-        low, high = cost.interval_us
-        assert 0 < low < cost.latency_us < high
-        assert math.log(high / cost.latency_us) == pytest.approx(expected)
-        assert math.log(cost.latency_us / low) == pytest.approx(expected)
-
-
-@given(width=st.floats(0.01, 1), error=st.floats(-2, 2))
-def test_the_score_of_a_model_is_its_error_in_half_widths(width: float, error: float) -> None:
-    """1 when the measured latency lies at the edge of the interval that the parts give."""
-    costs = [Cost(us, (us * math.exp(-width), us * math.exp(width)), "predicted", "Conv") for us in (10.0, 30.0)]
-    uncertainty = Uncertainty(construction=0.0)
-    (score,) = model_scores([costs], [40 * math.exp(error)], uncertainty)
-    assert score == pytest.approx(abs(error) / half_width(costs, uncertainty))
+@given(latency_us=st.floats(0.1, 1e9), kind=st.sampled_from(["Conv", "Relu"]), distance=st.floats(0, FARTHEST))
+def test_a_predicted_cost_lies_in_its_interval(latency_us: float, kind: str, distance: float) -> None:
+    """An interval is a factor either way; what is extrapolated says so."""
+    asked = np.array([latency_us]), [kind], np.array([distance])
+    (cost,) = predicted_costs(*asked, CALIBRATION)
+    assert cost.source == ("extrapolated" if distance >= CALIBRATION.extrapolated_from else "predicted")
+    (width,) = CALIBRATION.half_widths([kind], asked[0], asked[2])
+    low, high = cost.interval_us
+    assert 0 < low < cost.latency_us < high
+    assert math.log(high / cost.latency_us) == pytest.approx(width)
+    assert math.log(cost.latency_us / low) == pytest.approx(width)
+    assert cost.latency_us == latency_us

@@ -15,13 +15,13 @@ import pytest
 from costmodel.training.baselines import RooflineRegressor
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation import evaluate
-from costmodel.training.intervals import LEVELS, coverage_by_level
+from costmodel.training.intervals import LEVELS, Judged, coverage_by_level
 from costmodel.training.learning_curve import SHARES, learning_curve
 from costmodel.training.report import family_errors, full_report, write_report
 from tests.synthetic import FAMILIES, MEASURED
 
 CHEAP = {"roofline": lambda seed: RooflineRegressor()}
-FIGURES = {"coverage", "families", "learning_curve", "operators", "predictions", "sizes"}
+FIGURES = {"coverage", "distances", "families", "learning_curve", "operators", "predictions", "sizes"}
 
 
 def _report(dataset: Dataset) -> dict[str, Any]:
@@ -115,10 +115,10 @@ def test_layers_are_told_by_operator_and_size(folder: Path) -> None:
 
 def test_wider_intervals_hold_more(dataset: Dataset) -> None:
     """At each level at least as many models are inside as at the one before."""
-    run = evaluate(dataset, seeds=(0,), predictors=CHEAP).held_out["roofline"]
-    points = coverage_by_level(run)
+    evaluation = evaluate(dataset, seeds=(0,), predictors=CHEAP)
+    points = coverage_by_level(Judged(evaluation.held_out["roofline"], evaluation.distances))
     assert [point["level"] for point in points] == list(LEVELS)
-    for key in ("model", "model_unseen"):
+    for key in ("model", "model_unseen", "layer"):
         shares = [point[key] for point in points]
         assert shares == sorted(shares)
         assert 0 <= shares[0] <= shares[-1] <= 1
@@ -146,5 +146,5 @@ def test_a_learning_curve_holds_out_the_same_for_every_share(dataset: Dataset) -
 def test_without_whole_models_layers_are_drawn(dataset: Dataset, tmp_path: Path) -> None:
     """What was not run whole is in no figure."""
     write_report(tmp_path, _report(replace(dataset, models=())))
-    assert {path.stem for path in tmp_path.glob("*.svg")} == {"learning_curve", "operators", "sizes"}
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {"distances", "learning_curve", "operators", "sizes"}
     assert "mean error of layers" in _words(tmp_path / "learning_curve.svg")
