@@ -11,6 +11,7 @@ from costmodel.granularity import AUTO, Granularity
 from costmodel.graph import LayerGraph
 from costmodel.home import Home, find_home
 from costmodel.model import Model, read_model
+from costmodel.recent import Recent
 from costmodel.runtimes import DEFAULT_RUNTIME, Runtime, RuntimeSettings, get_runtime
 from costmodel.store import Store
 from costmodel.systems import this_system
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from costmodel.serving.predictor import Predictor
 
 __all__ = ["CostModel"]
+
+# What is remembered of models that were asked about; each piece takes about 1 kB, less where layers repeat.
+_MOST_PIECES = 100_000
 
 
 class CostModel:
@@ -47,6 +51,7 @@ class CostModel:
         self._predictor = predictor
         self._runtime = runtime
         self._cache = cache
+        self._cuts: Recent[tuple[str, str, int], Decomposition] = Recent(_MOST_PIECES, _pieces)
 
     @classmethod
     def load(cls, system: str | None = None, *, store: str | None = None, home: Home | None = None) -> Self:
@@ -101,7 +106,12 @@ class CostModel:
         Raises:
             LoweringError: The runtime cannot build the model.
         """
-        return decompose(model.name, self.lower(model), granularity)
+        key = model.name, model.digest, granularity
+        cut = self._cuts.get(key)
+        if cut is None:
+            cut = decompose(model.name, self.lower(model), granularity)
+            self._cuts.put(key, cut)
+        return cut
 
     def predict(
         self,
@@ -175,3 +185,7 @@ class CostModel:
         wanted = list(sequences)
         costs = self._predictor.costs({sequence.signature: sequence for sequence in wanted})
         return [costs.get(sequence.signature) for sequence in wanted]
+
+
+def _pieces(cut: Decomposition) -> int:
+    return len(cut.pieces)

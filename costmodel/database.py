@@ -6,6 +6,7 @@ Format history (`FORMAT_VERSION`):
 """
 
 import logging
+import os
 import re
 import sqlite3
 import time
@@ -38,6 +39,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 from sqlalchemy.pool import NullPool
 
 from costmodel.errors import MissingExtraError, StoreError
+from costmodel.stamp import stamp_of
 
 __all__ = [
     "FORMAT_VERSION", "Database", "add_if_new", "measurements", "models", "pieces", "samples", "select_in",
@@ -118,6 +120,9 @@ class Database:
         """Open the database at `url`, making the tables if it is empty; see `costmodel.store.Store`."""
         self._engine = _connect(url, create=create)
         self._place = make_url(url).render_as_string(hide_password=True)
+        # Elsewhere the times of an open file may lag behind what is in it.
+        local = self._engine.dialect.name == "sqlite" and os.name == "posix"
+        self._file = Path(str(self._engine.url.database)) if local else None
         try:
             self._prepare()
         except StoreError:
@@ -178,6 +183,10 @@ class Database:
         """
         with self._reporting(), self._engine.connect() as connection:
             yield connection
+
+    def version(self) -> tuple[int, ...] | None:
+        """What differs after every write of whoever it was; None where only the database itself could tell."""
+        return None if self._file is None else stamp_of(self._file)
 
     def close(self) -> None:
         """Let go of the database."""

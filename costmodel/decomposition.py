@@ -7,6 +7,7 @@ from functools import cached_property
 
 from costmodel.cutter import Cutter, Window
 from costmodel.graph import LayerGraph
+from costmodel.groups import read_bytes
 from costmodel.sequence import LayerSequence, build_sequence
 
 __all__ = [
@@ -68,6 +69,11 @@ class Decomposition:
     def counts(self) -> Counter[str]:
         """How often each signature appears."""
         return Counter(piece.sequence.signature for piece in self.pieces)
+
+    @cached_property
+    def read_bytes(self) -> int:
+        """Bytes of weights that a run of the model reads: its footprint."""
+        return sum(count * read_bytes(self.unique[signature]) for signature, count in self.counts.items())
 
     @property
     def unique_share(self) -> float:

@@ -1,17 +1,22 @@
 """Groups: what is loaded together and takes turns while it is timed."""
 
-from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 
 from costmodel.host import Host
 from costmodel.model import Model
 from costmodel.network import weight_indices
 from costmodel.sequence import LayerSequence
 
-__all__ = ["Group", "grouped", "read_bytes", "swept_bytes", "weight_bytes"]
+__all__ = ["Group", "among_their_origins", "grouped", "read_bytes", "swept_bytes", "weight_bytes"]
 
 _MOST_LOADED = 256
 _MOST_BYTES = 2 << 30
+# Samples that are timed together, at most: so many for each layer of their model, which are their surroundings, unless
+# it has few; and not many more weights than it, because what is loaded together shares the caches.
+_SAMPLES_A_LAYER = 2
+_FEWEST_SAMPLES = 16
+_LEAST_FOOTPRINT_BYTES = 16 << 20
 # Where the host does not say: what a server's cores share at least.
 _USUAL_L3_BYTES = 32 << 20
 # Inputs that are looked up.
@@ -31,7 +36,7 @@ class Group:
         label: What to call it while it is measured; the name of the model.
         sequences: In the order of their model.
         whole: The model as one sequence, to be timed end to end in the same turns; None where it is not wanted.
-        model: That model.
+        model: That model; without it the sequence that it is is timed, with weights made for it.
         footprint_bytes: Weights that the whole model reads; None where there is no model, and caches are taken as cold.
         company: Signatures of sequences that are there as surroundings only, whose times are not kept: among samples,
             which may be larger than all of their model, they do not meet the caches that they meet in it.
@@ -67,6 +72,34 @@ def grouped(
     return [Group(part[0].kind, tuple(part)) for part in parts]
 
 
+def among_their_origins(
+    samples: Mapping[str, tuple[LayerSequence, LayerSequence]], models: Iterable[Group]
+) -> list[Group]:
+    """Groups of samples, each behind the layer that it was made from: they meet what that meets.
+
+    Args:
+        samples: Each with its origin.
+        models: Where the origins may be found; samples around others are in groups of no model.
+    """
+    found: list[Group] = []
+    left = dict(samples)
+    for group in models:
+        unique = {sequence.signature: sequence for sequence in group.sequences}
+        mine = {s: left.pop(s) for s in list(left) if left[s][1].signature in unique}
+        portions = grouped(
+            (sample for sample, _ in mine.values()),
+            most_loaded=max(_FEWEST_SAMPLES, _SAMPLES_A_LAYER * len(unique)),
+            most_bytes=max(_LEAST_FOOTPRINT_BYTES, group.footprint_bytes or 0),
+        )
+        for portion in portions:
+            of_origin: dict[str, list[LayerSequence]] = {}
+            for sample in portion.sequences:
+                of_origin.setdefault(mine[sample.signature][1].signature, []).append(sample)
+            among = [s for origin, layer in unique.items() for s in (layer, *of_origin.get(origin, ()))]
+            found.append(replace(group, sequences=tuple(among), whole=None, company=unique.keys()))
+    return found + grouped(sample for sample, _ in left.values())
+
+
 def weight_bytes(sequence: LayerSequence) -> int:
     """Bytes of the weights of a sequence."""
     return sum(sequence.values[index].type.nbytes for index in weight_indices(sequence))
@@ -74,7 +107,9 @@ def weight_bytes(sequence: LayerSequence) -> int:
 
 def read_bytes(sequence: LayerSequence) -> int:
     """Bytes of its weights that a run reads: all of them, but of a table that is looked up only what is found there."""
-    weights = set(weight_indices(sequence))
+    weights = weight_indices(sequence)
+    if not weights:
+        return 0
     found = {
         layer.inputs[slot]: sum(sequence.values[index].type.nbytes for index in layer.outputs if index >= 0)
         for layer in sequence.layers

@@ -4,6 +4,7 @@ import hashlib
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class Model:
     weights_missing: bool = False
     warnings: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Content hash of everything that matters to a cost: the graph and its shapes, not the weights."""
         return hashlib.sha256(self.proto.SerializeToString(deterministic=True)).hexdigest()

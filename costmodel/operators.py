@@ -37,14 +37,17 @@ _WINDOWED = {
 
 
 @cache
-def _versions(op_type: str, domain: str) -> tuple[OpSchema, ...]:
+def _all_versions() -> Mapping[tuple[str, str], Sequence[OpSchema]]:
+    """Every version of every operator that ONNX defines, oldest first, by name and domain."""
+    found: dict[tuple[str, str], list[OpSchema]] = {}
+    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version):
+        found.setdefault((schema.name, schema.domain), []).append(schema)
+    return found
+
+
+def _versions(op_type: str, domain: str) -> Sequence[OpSchema]:
     """Every version of an operator, oldest first; empty when ONNX does not define it."""
-    found = [
-        schema
-        for schema in onnx.defs.get_all_schemas_with_history()
-        if schema.name == op_type and schema.domain == domain
-    ]
-    return tuple(sorted(found, key=lambda schema: schema.since_version))
+    return _all_versions().get((op_type, domain), ())
 
 
 @cache

@@ -91,7 +91,7 @@ class LayerSequence:
         """Identity of the sequence: 32 hexadecimal digits."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:SIGNATURE_HEX_DIGITS]
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """Operator types in order, for people and for grouping: "Conv", "Conv+MaxPool"."""
         return "+".join(layer.op_type for layer in self.layers)

@@ -36,6 +36,10 @@ class Store:
         self.url = url
         self._database = Database(url, create=create)
 
+    def version(self) -> tuple[int, ...] | None:
+        """What differs after every write of whoever it was; None where that cannot be told without a query."""
+        return self._database.version()
+
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
@@ -120,6 +124,11 @@ class Store:
             for (name, lowering, granularity), of_model in grouped.items()
             for row in [models[name, lowering]]
         ]
+
+    def wholes(self) -> set[str]:
+        """Signatures of whole models."""
+        with self._database.reading() as connection:
+            return set(connection.scalars(select(database.models.c.whole)))
 
     def put_samples(self, samples: Mapping[str, tuple[LayerSequence, LayerSequence]]) -> None:
         """Add sequences of no model, each with the one that it was sampled around."""

@@ -1,39 +1,30 @@
 """Tabular encoding: one row of numbers for each layer of a sequence on a system.
 
-Sizes are logarithms, because costs span six orders of magnitude. The cost of a sequence is the sum of what a regressor
-says of its layers, so that one trained on single layers answers for chains of any length (docs/adr/0006).
+The cost of a sequence is the sum of what a regressor says of its layers, so that one trained on single layers answers
+for chains of any length (docs/adr/0006).
 """
 
-import itertools
-import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from costmodel.features.bound import layer_bound_us
-from costmodel.features.layout import walk_of
-from costmodel.features.schema import OPERATORS, SCHEMA
-from costmodel.features.work import Work, layer_work, window_area
-from costmodel.graph import ITEM_BYTES, TensorType
-from costmodel.sequence import LayerSequence, SequenceLayer
+from costmodel.features.row import footprint_features, layer_numbers
+from costmodel.features.schema import GROUPS, OPERATORS, SCHEMA
+from costmodel.features.work import layer_work
+from costmodel.recent import Recent
+from costmodel.sequence import LayerSequence
 from costmodel.systems import System
 
-__all__ = ["Encoded", "encode_all", "encode_sequence"]
+__all__ = ["Encoded", "Encoder", "encode_all"]
 
 _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
-# Rows of a matrix product, and positions along a row of an image, that the kernels of ONNX Runtime's MLAS compute at
-# once; what is left over costs as much as a whole tile.
-_PRODUCT_TILE = 12
-_IMAGE_TILE = 6
-_VECTORS_IN_TILE = 4
-# Activations that are fused into a layer, the cheap ones first; none is 0, what is not listed is as dear as the last.
-_ACTIVATIONS = {
-    name: float(place)
-    for place, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
-}
-_USUAL_L3_BYTES = 32 << 20
-_CACHES = 2  # weights that fill the last cache this often come from memory, all of them
+_NUMBERS = len(SCHEMA.names) - len(GROUPS["operator"])
+_FOOTPRINT = tuple(SCHEMA.names.index(name) for name in GROUPS["footprint"])
+_MOST_REMEMBERED = 100_000  # layers; each takes about 0.5 kB
 
 
 @dataclass(frozen=True)
@@ -77,6 +68,40 @@ class Encoded:
         return Encoded(self.features[layers], self.bounds_us[layers], starts, edges[:, (edges >= 0).all(axis=0)])
 
 
+class Encoder:
+    """Encodes sequences on one system; what they are by themselves, wherever they run, it works out once.
+
+    Threads may share it.
+    """
+
+    def __init__(self, system: System, most: int = _MOST_REMEMBERED) -> None:
+        """Of a system.
+
+        Args:
+            system: Where the sequences would run.
+            most: Layers to remember.
+        """
+        self.system = system
+        self._recent: Recent[str, _Rows] = Recent(most, _Rows.__len__)
+
+    def encode(
+        self,
+        sequences: Iterable[LayerSequence],
+        footprints: Iterable[float] | None = None,
+        needs: Iterable[Iterable[int]] = (),
+    ) -> Encoded:
+        """As `encode_all`."""
+        sequences = list(sequences)
+        return _assembled(sequences, list(map(self._rows_of, sequences)), self.system, footprints, needs)
+
+    def _rows_of(self, sequence: LayerSequence) -> "_Rows":
+        rows = self._recent.get(sequence.signature)
+        if rows is None:
+            rows = _Rows.of(sequence, self.system)
+            self._recent.put(sequence.signature, rows)
+        return rows
+
+
 def encode_all(
     sequences: Iterable[LayerSequence],
     system: System,
@@ -94,22 +119,74 @@ def encode_all(
             are edges between them then. Which of several results it is that a layer reads is not known: it is all.
     """
     sequences = list(sequences)
-    around = itertools.repeat(0.0) if footprints is None else footprints
-    starts = _starts([len(sequence.layers) for sequence in sequences])
-    rows = [
-        row
-        for sequence, footprint in zip(sequences, around, strict=False)
-        for row in encode_sequence(sequence, system, footprint)
-    ]
+    return _assembled(sequences, [_Rows.of(sequence, system) for sequence in sequences], system, footprints, needs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a sequence is by itself, on one system; the footprint around it is added where it is used.
+
+    Attributes:
+        numbers: The columns before those of operators, float32 [num_layers, _NUMBERS], as bytes, which are joined in no
+            time; 0 where the footprint goes.
+        operators: Column of the operator of each layer, among those of operators.
+        bounds_us: Of each layer.
+        weight_bytes: Of all layers.
+        edges: Between its layers.
+    """
+
+    numbers: bytes
+    operators: tuple[int, ...]
+    bounds_us: tuple[float, ...]
+    weight_bytes: int
+    edges: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    @classmethod
+    def of(cls, sequence: LayerSequence, system: System) -> "_Rows":
+        works = [layer_work(sequence, layer) for layer in sequence.layers]
+        bounds = [layer_bound_us(work, system) for work in works]
+        numbers = array("f")
+        for layer, work, bound in zip(sequence.layers, works, bounds, strict=True):
+            numbers.extend(layer_numbers(sequence, layer, work, bound, system))
+        return cls(
+            numbers=numbers.tobytes(),
+            operators=tuple(_OPERATOR_COLUMN.get(layer.op_type, len(OPERATORS)) for layer in sequence.layers),
+            bounds_us=tuple(bounds),
+            weight_bytes=sum(work.weight_bytes for work in works),
+            edges=tuple(_edges(sequence)) if len(works) > 1 else (),
+        )
+
+
+def _assembled(
+    sequences: Sequence[LayerSequence],
+    parts: Sequence[_Rows],
+    system: System,
+    footprints: Iterable[float] | None,
+    needs: Iterable[Iterable[int]],
+) -> Encoded:
+    starts = _starts([len(part) for part in parts])
+    layers = int(starts[-1])
+    features = np.zeros((layers, len(SCHEMA.names)), dtype=np.float32)
+    features[:, :_NUMBERS] = np.frombuffer(b"".join([part.numbers for part in parts]), np.float32).reshape(-1, _NUMBERS)
+    operators = np.fromiter(chain.from_iterable(part.operators for part in parts), np.int64, layers)
+    features[np.arange(layers), _NUMBERS + operators] = 1.0
+    weights = np.array([part.weight_bytes for part in parts], dtype=np.float64)
+    around = np.zeros(len(parts)) if footprints is None else np.fromiter(footprints, np.float64, len(parts))
+    for column, values in zip(_FOOTPRINT, footprint_features(np.maximum(around, weights), system), strict=True):
+        features[:, column] = np.repeat(values, np.diff(starts))
     edges = [
         (start + one, start + other)
-        for start, sequence in zip(starts.tolist(), sequences, strict=False)
-        for one, other in _edges(sequence)
+        for start, part in zip(starts.tolist(), parts, strict=False)
+        if part.edges
+        for one, other in part.edges
     ]
     edges += _edges_between(sequences, needs, starts.tolist())
     return Encoded(
-        features=np.array([row for row, _ in rows], dtype=np.float32).reshape(len(rows), len(SCHEMA.names)),
-        bounds_us=np.array([bound for _, bound in rows], dtype=np.float64),
+        features=features,
+        bounds_us=np.fromiter(chain.from_iterable(part.bounds_us for part in parts), np.float64, layers),
         starts=starts,
         edges=np.array(edges, dtype=np.int64).reshape(-1, 2).T,
     )
@@ -140,165 +217,3 @@ def _edges_between(
             for row, layer in enumerate(sequences[needed].layers):
                 if leaving.intersection(layer.outputs):
                     yield from ((starts[needed] + row, reader) for reader in readers)
-
-
-def encode_sequence(sequence: LayerSequence, system: System, footprint: float = 0.0) -> list[tuple[list[float], float]]:
-    """For each layer its features in the order of `SCHEMA`, and its bound in microseconds.
-
-    Args:
-        sequence: What to encode.
-        system: Where it would run.
-        footprint: Bytes of weights that the whole model reads; at least those of the sequence are taken.
-    """
-    works = [layer_work(sequence, layer) for layer in sequence.layers]
-    footprint = max(footprint, sum(work.weight_bytes for work in works))
-    return [
-        _encode_layer(sequence, layer, work, system, footprint)
-        for layer, work in zip(sequence.layers, works, strict=True)
-    ]
-
-
-def _encode_layer(
-    sequence: LayerSequence, layer: SequenceLayer, work: Work, system: System, footprint: float
-) -> tuple[list[float], float]:
-    assert system.host is not None
-    bound = layer_bound_us(work, system)
-    operator = [0.0] * (len(OPERATORS) + 1)
-    operator[_OPERATOR_COLUMN.get(layer.op_type, len(OPERATORS))] = 1.0
-    row = [
-        *_work_features(work, bound, system),
-        *_shape_features(sequence, layer, work, max(4, system.host.vector_bits // 32)),
-        *_window_features(sequence, layer),
-        *_layout_features(sequence, layer, work),
-        *_system_features(work, system, footprint),
-        *operator,
-    ]
-    return row, bound
-
-
-def _work_features(work: Work, bound: float, system: System) -> list[float]:
-    memory_us = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
-    return [
-        math.log(bound),
-        math.log1p(work.multiply_flops),
-        math.log1p(work.other_flops),
-        math.log1p(work.scalar_calls),
-        math.log1p(work.input_bytes),
-        math.log1p(work.weight_bytes),
-        math.log1p(work.output_bytes),
-        math.log1p(work.moved_bytes),
-        math.log1p(work.flops / max(1, work.moved_bytes)),
-        min(1.0, memory_us / bound),
-    ]
-
-
-def _shape_features(sequence: LayerSequence, layer: SequenceLayer, work: Work, lanes: int) -> list[float]:
-    data, made = _ends(sequence, layer)
-    product = work.contraction
-    batch, rows, columns, depth = (product.batch, product.rows, product.columns, product.depth) if product else [1] * 4
-    width = made.shape[-1] if made.shape else 1
-    return [
-        _log(batch),
-        _log(rows),
-        _log(columns),
-        _log(depth),
-        _waste(rows, _PRODUCT_TILE),
-        _waste(columns, lanes),
-        _waste(columns, lanes * _VECTORS_IN_TILE),
-        _waste(depth, lanes),
-        float(len(data.shape)),
-        _log(data.shape[1] if len(data.shape) > 1 else 1),
-        _log(made.shape[1] if len(made.shape) > 1 else 1),
-        _log(math.prod(data.shape[2:])),
-        _log(math.prod(made.shape[2:])),
-        _log(width),
-        _waste(width, _IMAGE_TILE),
-        _log(data.shape[-1] if data.shape else 1),
-        float(sum(i >= 0 for i in layer.inputs)),
-        float(ITEM_BYTES.get(data.dtype, 0)),
-        float("float" in data.dtype),
-        float(data.blocked),
-        float(made.blocked),
-        float(layer.since),
-    ]
-
-
-def _window_features(sequence: LayerSequence, layer: SequenceLayer) -> list[float]:
-    data, made = _ends(sequence, layer)
-    attributes = layer.attributes
-    kernel = attributes.get("kernel_shape", {}).get("ints", [1])
-    strides = attributes.get("strides", {}).get("ints", [1])
-    dilations = attributes.get("dilations", {}).get("ints", [1])
-    pads = attributes.get("pads", {}).get("ints", [0])
-    group = attributes.get("group", {"i": 1})["i"]
-    in_channels = data.shape[1] if len(data.shape) > 1 else 1
-    windowed = "kernel_shape" in attributes
-    area = window_area(layer, data)
-    wide = data.shape[-1] if data.shape else 1
-    return [
-        _log(area),
-        float(min(kernel[-1], wide)),
-        float(min(strides[-1], wide)),
-        float(dilations[-1]),
-        sum(pads) / max(1, sum(made.shape[2:])) if windowed else 0.0,
-        _log(group),
-        float(group > 1 and group == in_channels),
-        float(windowed and area == 1 and math.prod(strides) == 1),
-        _ACTIVATIONS.get(attributes.get("activation", {}).get("s", ""), max(_ACTIVATIONS.values())),
-        float(layer.op_type in ("Conv", "FusedConv") and sum(i >= 0 for i in layer.inputs) > 3),
-    ]
-
-
-def _layout_features(sequence: LayerSequence, layer: SequenceLayer, work: Work) -> list[float]:
-    data, made = _ends(sequence, layer)
-    walk = walk_of(sequence, layer)
-    return [
-        float(walk.last_axis_kept),
-        _log(walk.inner_run),
-        _log(walk.axis_size),
-        math.log(max(1e-9, walk.other_operand)),
-        float(walk.other_operand_inner),
-        float(work.weight_bytes > 0),
-        walk.interpolation,
-        math.log(max(1, made.elements) / max(1, data.elements)),
-    ]
-
-
-def _system_features(work: Work, system: System, footprint: float) -> list[float]:
-    assert system.host is not None
-    threads = system.settings.threads
-    footprint = min(footprint, _CACHES * (system.host.l3_bytes or _USUAL_L3_BYTES))
-
-    def over(amount: float, cache_bytes: int) -> float:
-        return math.log((amount + 1) / cache_bytes) if cache_bytes else 0.0
-
-    return [
-        float(threads),
-        math.log(system.capabilities["gemm_gflops"]),
-        math.log(system.capabilities["memory_gbps"]),
-        system.capabilities["layer_us"],
-        float(system.host.vector_bits),
-        over(work.moved_bytes, system.host.l1d_bytes),
-        over(work.moved_bytes, system.host.l2_bytes),
-        over(work.moved_bytes, system.host.l3_bytes),
-        over(work.weight_bytes, system.host.l2_bytes),
-        over(footprint, system.host.l2_bytes),
-        over(footprint, system.host.l3_bytes),
-        math.log1p(work.output_bytes / threads),
-    ]
-
-
-def _ends(sequence: LayerSequence, layer: SequenceLayer) -> tuple[TensorType, TensorType]:
-    """The first tensor that a layer reads, and the first that it makes."""
-    first = next((i for i in layer.inputs if i >= 0), None)
-    data = TensorType("float32", (1,)) if first is None else sequence.values[first].type
-    return data, sequence.values[next(i for i in layer.outputs if i >= 0)].type
-
-
-def _log(size: int) -> float:
-    return math.log(max(1, size))
-
-
-def _waste(size: int, tile: int) -> float:
-    """What filling up to whole tiles adds, as the logarithm of a factor."""
-    return math.log(max(1, -(-size // tile)) * tile / max(1, size))

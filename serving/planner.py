@@ -80,7 +80,7 @@ class Planner:
             graph: Its layers.
         """
         cuts = candidates(model, graph)
-        footprint = sum(read_bytes(piece.sequence) for piece in cuts[0].pieces)
+        footprint = cuts[0].read_bytes
         costs = self.predictor.costs(cuts[0].unique, footprint=footprint)
         known = self._latencies_us(cuts)
         layers_us = self._layers_us(cuts[0], costs)

@@ -1,7 +1,7 @@
 """The predictor: prices sequences as measured or predicted, and composes them to estimates."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -14,23 +14,27 @@ from costmodel.decomposition import Decomposition, Piece
 from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.features.schema import SCHEMA
-from costmodel.features.tabular import encode_all
-from costmodel.groups import read_bytes
+from costmodel.features.tabular import Encoded, Encoder
+from costmodel.in_place import pressure
 from costmodel.measurement import jitter
+from costmodel.recent import Recent
 from costmodel.rules import Rule, find_rule, rule_name, shares
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort_session import open_session
 from costmodel.sequence import LayerSequence
+from costmodel.serving.placing import placed
+from costmodel.serving.steps import Steps
+from costmodel.serving.timed import Timed
 from costmodel.store import Store
 from costmodel.systems import System
 from costmodel.training.artefact import Bundle, champion_of, load_bundle
-from costmodel.training.calibration import predicted_cost
+from costmodel.training.calibration import predicted_costs
+from costmodel.training.support import farthest
 
 __all__ = ["Predictor", "Regression"]
 
-# How far beyond the training range a feature may lie before a prediction is called extrapolated: half an e-fold for
-# the logarithmic sizes that most features are.
-_MARGIN = 0.5
+_MOST_KNOWN = 100_000  # costs; each takes about 0.4 kB
+_PORTION = 4096  # sequences that are predicted at once: the features of a layer take 1.4 kB
 
 
 class Regression:
@@ -39,6 +43,7 @@ class Regression:
     Attributes:
         bundle: What it was loaded from.
         sees_neighbours: Whether the cost of a layer depends on those around it.
+        steps: Between which footprints it sees no difference.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -48,6 +53,8 @@ class Regression:
             ArtefactError: The network does not load, or takes other inputs than our features.
         """
         self.bundle = bundle
+        self._encoder: Encoder | None = None
+        self._far: Recent[str, float] = Recent(_MOST_KNOWN)
         try:
             # One thread that does not spin: rows are few, and the cores belong to whoever asks.
             self._session = open_session(bundle.model, RuntimeSettings(threads=1, spinning=False))
@@ -55,11 +62,18 @@ class Regression:
             self.sees_neighbours = inputs.pop("edges", None) is not None
             if list(inputs) != ["features"] or inputs["features"][-1] != len(SCHEMA.names):
                 raise ValueError(f"inputs {inputs}")
+            self.steps = Steps(bundle.model)
         except Exception as error:
             raise ArtefactError(
                 f"the network of the regressor {bundle.version} of {bundle.system} is damaged ({error}): "
                 f"train again with `costmodel train --system {bundle.system}`"
             ) from error
+
+    def _encoder_of(self, system: System) -> Encoder:
+        encoder = self._encoder
+        if encoder is None or encoder.system != system:
+            self._encoder = encoder = Encoder(system)
+        return encoder
 
     @property
     def id(self) -> PredictorId:
@@ -77,18 +91,31 @@ class Regression:
             footprint: Bytes of weights that the model reads which they are part of.
             needs: Positions of those that each reads results of, where they are the pieces of one model.
         """
-        if not sequences:
-            return []
-        encoded = encode_all(sequences, system, repeat(footprint), needs)
+        if needs:
+            return self._costs_of(sequences, system, footprint, needs)
+        portions = (sequences[start : start + _PORTION] for start in range(0, len(sequences), _PORTION))
+        return [cost for portion in portions for cost in self._costs_of(portion, system, footprint)]
+
+    def _costs_of(
+        self, sequences: Sequence[LayerSequence], system: System, footprint: float, needs: Sequence[Iterable[int]] = ()
+    ) -> list[Cost]:
+        encoded = self._encoder_of(system).encode(sequences, repeat(footprint), needs)
         feeds = {"features": encoded.features} | ({"edges": encoded.edges} if self.sees_neighbours else {})
         ratios = self._session.run(None, feeds)[0].reshape(-1)
         latencies = encoded.totals(encoded.bounds_us * np.exp(ratios.astype(np.float64)))
-        low, high = self.bundle.lower - _MARGIN, self.bundle.upper + _MARGIN
-        outside = encoded.totals(np.any((encoded.features < low) | (encoded.features > high), axis=1)) > 0
-        return [
-            predicted_cost(float(us), sequence.kind, self.bundle.calibration, extrapolated=bool(extrapolated))
-            for us, sequence, extrapolated in zip(latencies, sequences, outside, strict=True)
-        ]
+        distances = self._distances(sequences, encoded)
+        return predicted_costs(latencies, [s.kind for s in sequences], distances, self.bundle.calibration)
+
+    def _distances(self, sequences: Sequence[LayerSequence], encoded: Encoded) -> np.ndarray:
+        """That of each sequence to what was trained on, wherever it runs; shape [num_sequences]."""
+        known = [self._far.get(sequence.signature) for sequence in sequences]
+        missing = [place for place, distance in enumerate(known) if distance is None]
+        if missing:
+            found = farthest(encoded.take(np.array(missing)), self.bundle.support).tolist()
+            for place, distance in zip(missing, found, strict=True):
+                known[place] = distance
+                self._far.put(sequences[place].signature, distance)
+        return np.array(known)
 
 
 @dataclass(frozen=True)
@@ -122,9 +149,23 @@ class Predictor:
         return cls(store, found, None if path is None else Regression(load_bundle(path)))
 
     @cached_property
+    def _timed(self) -> Timed:
+        return Timed(self.store, self.system.name)
+
+    @cached_property
+    def _known(self) -> Recent[tuple[str, Hashable], Cost]:
+        """Predicted costs of sequences by themselves, by signature and step of the footprint."""
+        return Recent(_MOST_KNOWN)
+
+    @cached_property
+    def _known_in_place(self) -> Recent[Hashable, tuple[Cost, ...]]:
+        """Predicted costs of the pieces of models."""
+        return Recent(_MOST_KNOWN, len)
+
+    @cached_property
     def _jitter(self) -> dict[str, float]:
         """That of whole models; of sequences where none was measured whole, as on a machine that saw bricks only."""
-        wholes = {model.whole for model in self.store.models()}
+        wholes = self.store.wholes()
         measured = list(self.store.measurements(self.system.name, wholes, repeats=False))
         return jitter(measured or self.store.measurements(self.system.name, repeats=False))
 
@@ -138,19 +179,30 @@ class Predictor:
             footprint: Bytes of weights that the model reads which they are part of; by default more than caches hold.
             measured: Whether to use measurements; without them every cost is predicted.
         """
-        found = self._measured(sequences) if measured else {}
+        found = self._timed.costs(sequences) if measured else {}
         if self.regression is not None:
-            missing = [signature for signature in sequences if signature not in found]
-            predicted = self.regression.costs([sequences[s] for s in missing], self.system, footprint)
-            found.update(zip(missing, predicted, strict=True))
+            missing = [sequence for signature, sequence in sequences.items() if signature not in found]
+            found.update(self._predicted(missing, footprint))
         return found
 
-    def _measured(self, sequences: Mapping[str, LayerSequence]) -> dict[str, Cost]:
-        timings = self.store.timings(self.system.name, sequences)
-        return {
-            signature: Cost(timing.latency_us, timing.interval_us, "measured", sequences[signature].kind)
-            for signature, timing in timings.items()
-        }
+    def _predicted(self, sequences: Sequence[LayerSequence], footprint: float) -> dict[str, Cost]:
+        """The predicted cost of each sequence by itself, by signature."""
+        assert self.regression is not None
+        step = self.regression.steps.of(footprint, self.system)
+        found: dict[str, Cost] = {}
+        missing: dict[str, LayerSequence] = {}
+        for sequence in sequences:
+            signature = sequence.signature
+            cost = self._known.get((signature, step))
+            if cost is None:
+                missing[signature] = sequence
+            else:
+                found[signature] = cost
+        costs = self.regression.costs(list(missing.values()), self.system, footprint)
+        for signature, cost in zip(missing, costs, strict=True):
+            self._known.put((signature, step), cost)
+            found[signature] = cost
+        return found
 
     def _costs_in_place(self, pieces: Sequence[Piece], *, footprint: float, measured: bool) -> list[Cost | None]:
         """The cost of each piece of a model; what is not measured is predicted where it stands."""
@@ -158,14 +210,24 @@ class Predictor:
         if self.regression is None or not self.regression.sees_neighbours:
             costs = self.costs(unique, footprint=footprint, measured=measured)
             return [costs.get(piece.sequence.signature) for piece in pieces]
-        found = self._measured(unique) if measured else {}
+        found = self._timed.costs(unique) if measured else {}
         if len(found) == len(unique):
             return [found[piece.sequence.signature] for piece in pieces]
-        needs = [piece.needs for piece in pieces]
-        predicted = self.regression.costs([piece.sequence for piece in pieces], self.system, footprint, needs)
         return [
-            found.get(piece.sequence.signature, in_place) for piece, in_place in zip(pieces, predicted, strict=True)
+            found.get(piece.sequence.signature, in_place)
+            for piece, in_place in zip(pieces, self._predicted_in_place(pieces, footprint), strict=True)
         ]
+
+    def _predicted_in_place(self, pieces: Sequence[Piece], footprint: float) -> tuple[Cost, ...]:
+        """The predicted cost of each piece of a model among the others."""
+        assert self.regression is not None
+        needs = tuple(piece.needs for piece in pieces)
+        key = tuple(piece.sequence.signature for piece in pieces), needs
+        costs = self._known_in_place.get(key)
+        if costs is None:
+            costs = tuple(self.regression.costs([p.sequence for p in pieces], self.system, footprint, needs))
+            self._known_in_place.put(key, costs)
+        return costs
 
     def estimate(
         self,
@@ -194,8 +256,11 @@ class Predictor:
         """
         rule = find_rule(composition) if isinstance(composition, str) else composition
         pieces = decomposition.pieces
-        footprint = float(sum(read_bytes(piece.sequence) for piece in pieces))
+        footprint = float(decomposition.read_bytes)
         priced = self._costs_in_place(pieces, footprint=footprint, measured=measured)
+        if self.regression is not None:
+            bundle, under = self.regression.bundle, pressure(footprint, self.system.host)
+            priced = placed(pieces, priced, bundle.measured_in_place, bundle.predicted_in_place, under)
         holes = [name for p, cost in zip(pieces, priced, strict=True) if cost is None for name in p.layers]
         notes = list(warnings)
         if self.system.asserted:

@@ -183,3 +183,15 @@ def test_new_measurements_are_seen_at_once(home: Home, tmp_path: Path) -> None:
     assert after is not None
     assert (before.source, after.source) == ("predicted", "measured")
     assert after.latency_us == pytest.approx(123.0)
+
+
+def test_a_model_is_cut_once(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
+    """Its answer stays what it was; another cut, name or shape of it is another question."""
+    model = read_model(light_models["squeezenet"])
+    first = cost_model.decompose(model)
+    assert cost_model.decompose(model) is first
+    assert cost_model.decompose(read_model(light_models["squeezenet"])) is first
+    assert cost_model.decompose(model, 2).granularity == 2
+    renamed = read_model(light_models["squeezenet"], name="another")
+    assert cost_model.decompose(renamed).model == "another"
+    assert cost_model.predict(renamed).latency_us == cost_model.predict(model).latency_us

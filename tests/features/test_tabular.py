@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 from costmodel.decomposition import decompose, whole_model
 from costmodel.features.bound import bound_us
 from costmodel.features.schema import OPERATORS, SCHEMA
-from costmodel.features.tabular import encode_all, encode_sequence
+from costmodel.features.tabular import Encoder, encode_all
 from costmodel.graph import LayerGraph
 from costmodel.sequence import LayerSequence
 from costmodel.systems import System
@@ -21,7 +23,7 @@ Lowered = Callable[[str], LayerGraph]
 
 def features_of(sequence: LayerSequence, system: System = SYSTEM) -> dict[str, float]:
     """The features of a sequence's only layer by name."""
-    ((row, _),) = encode_sequence(sequence, system)
+    (row,) = encode_all([sequence], system).features.tolist()
     return dict(zip(SCHEMA.names, row, strict=True))
 
 
@@ -75,6 +77,37 @@ def test_some_sequences_are_what_they_are_alone(light_name: str, lowered_light: 
         assert np.array_equal(taken.bounds_us, alone.bounds_us)
         assert np.array_equal(taken.starts, alone.starts)
         assert {tuple(e) for e in taken.edges.T.tolist()} == {tuple(e) for e in alone.edges.T.tolist()}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("Relu", "Exp", "Unheard")), st.lists(st.integers(0, 70), max_size=4)), max_size=30
+    ),
+    st.integers(1, 30),
+    st.lists(st.floats(0, 1e9), min_size=30, max_size=30),
+)
+def test_what_is_remembered_is_what_is_worked_out(
+    layers: list[tuple[str, list[int]]], most: int, footprints: list[float]
+) -> None:
+    """Whatever was encoded before, in whatever surroundings, and however little is remembered."""
+    encoder = Encoder(SYSTEM, most)
+    sequences = [elementwise(*shape, op_type=op_type) for op_type, shape in layers]
+    for around in (footprints[: len(sequences)], None, footprints[::-1][: len(sequences)]):
+        expected, found = encode_all(sequences, SYSTEM, around), encoder.encode(sequences, around)
+        assert np.array_equal(found.features, expected.features)
+        assert np.array_equal(found.bounds_us, expected.bounds_us)
+        assert np.array_equal(found.starts, expected.starts)
+
+
+def test_longer_sequences_are_remembered_with_their_edges(light_name: str, lowered_light: Lowered) -> None:
+    """The second time as the first."""
+    sequences = list(decompose(light_name, lowered_light(light_name), 5).unique.values())
+    encoder = Encoder(SYSTEM)
+    expected = encode_all(sequences, SYSTEM)
+    for _ in range(2):
+        found = encoder.encode(sequences)
+        assert np.array_equal(found.features, expected.features)
+        assert np.array_equal(found.edges, expected.edges)
 
 
 def test_every_layer_has_one_operator(light_name: str, lowered_light: Lowered) -> None:

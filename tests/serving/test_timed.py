@@ -1,0 +1,108 @@
+"""Measured costs in memory: as those in the store, and read from it no more often than it is written to."""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from costmodel.composition import Cost
+from costmodel.measurement import Timing
+from costmodel.sequence import LayerSequence
+from costmodel.serving.timed import Timed
+from costmodel.store import Store
+from tests.fakes import elementwise
+from tests.synthetic import SYSTEM, made_up_measurement
+
+MINUTE_NS = 60_000_000_000
+
+
+class CountingStore(Store):
+    """Counts what is read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"sqlite:///{path}")
+        self.read: list[set[str]] = []
+
+    def timings(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, Timing]:
+        """As of any store."""
+        self.read.append(set(signatures or ()))
+        return super().timings(system, signatures)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of the store."""
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> CountingStore:
+    """With the made-up system in it."""
+    store = CountingStore(path)
+    store.put_system(SYSTEM)
+    return store
+
+
+def settle(path: Path, minutes: int = 1) -> None:
+    """As if nobody had written for some time."""
+    for file in path.parent.glob(f"{path.name}*"):
+        then = time.time_ns() - minutes * MINUTE_NS
+        os.utime(file, ns=(then, then))
+
+
+def by_signature(sequences: Iterable[LayerSequence]) -> dict[str, LayerSequence]:
+    """As they are asked for."""
+    return {sequence.signature: sequence for sequence in sequences}
+
+
+ONE, OTHER = elementwise(1, 8), elementwise(1, 9)
+
+
+def measure(store: Store, sequence: LayerSequence, latency_us: float) -> None:
+    """Put one made-up measurement into the store."""
+    store.put_measurement(SYSTEM.name, made_up_measurement(sequence.signature, latency_us), sequence)
+
+
+def test_a_store_at_rest_is_read_once(store: CountingStore, path: Path) -> None:
+    """For what is measured and for what is not; what is asked for anew is read, and nothing else."""
+    measure(store, ONE, 12.0)
+    settle(path)
+    timed = Timed(store, SYSTEM.name)
+    first = timed.costs(by_signature([ONE, OTHER]))
+    assert first == {ONE.signature: Cost(12.0, first[ONE.signature].interval_us, "measured", "Relu")}
+    assert timed.costs(by_signature([ONE, OTHER])) == first
+    third = elementwise(1, 10)
+    assert timed.costs(by_signature([ONE, third])) == first
+    assert store.read == [{ONE.signature, OTHER.signature}, {third.signature}]
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_anybody_writes_is_seen_at_once(store: CountingStore, path: Path, settled: bool) -> None:
+    """By another connection, just now or some time ago, for the first time or again."""
+    timed = Timed(store, SYSTEM.name)
+    other = Store(store.url)
+    settle(path, 9)
+    assert timed.costs(by_signature([ONE])) == {}
+    for turn, (latency_us, median_us) in enumerate([(10.0, 10.0), (30.0, 20.0), (20.0, 20.0)]):
+        measure(other, ONE, latency_us)
+        if settled:
+            settle(path, 8 - turn)
+        assert timed.costs(by_signature([ONE]))[ONE.signature].latency_us == pytest.approx(median_us)
+
+
+def test_another_file_in_its_place_is_seen(store: CountingStore, path: Path, tmp_path: Path) -> None:
+    """A store that is replaced by a copy of another is not answered for from memory."""
+    settle(path)
+    timed = Timed(store, SYSTEM.name)
+    assert timed.costs(by_signature([ONE])) == {}
+    (tmp_path / "other").mkdir()
+    elsewhere = tmp_path / "other" / "store.db"
+    other = Store(f"sqlite:///{elsewhere}")
+    other.put_system(SYSTEM)
+    measure(other, ONE, 7.0)
+    other.close()
+    os.replace(elsewhere, path)
+    settle(path)
+    assert timed.costs(by_signature([ONE]))[ONE.signature].latency_us == pytest.approx(7.0)
