@@ -9,10 +9,10 @@ all of their layers are predicted. Errors of models are against their latency fr
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from time import perf_counter
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,35 +20,30 @@ from costmodel.features.schema import GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.home import find_home
 from costmodel.store import Store
-from costmodel.training.boosted import LightGBMRegressor
+from costmodel.training.boosted import DEFAULTS, Hyperparameters, LightGBMRegressor
 from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.held_out import accuracy, held_out
 from costmodel.training.regressors import REGRESSORS, Regressor
 from costmodel.training.splits import leave_families_out
 
 FOLDS = 8
-ROUNDS = LightGBMRegressor().rounds
+ROUNDS = DEFAULTS.rounds
 THREADS = 2
 
 
 class Variant(LightGBMRegressor):
     """The trees with some parameters changed, or blind to some features."""
 
-    def __init__(self, *, without: tuple[str, ...] = (), rounds: int | None = None, **changed: object) -> None:
-        super().__init__(seed=0, threads=THREADS)
+    def __init__(self, *, without: tuple[str, ...] = (), **changed: Any) -> None:
+        own = {field.name for field in fields(Hyperparameters)} & changed.keys()
+        super().__init__(0, THREADS, replace(DEFAULTS, **{name: changed.pop(name) for name in own}))
         self._blind = [SCHEMA.names.index(name) for name in without]
-        self._rounds = rounds
         self._changed = changed
 
     @property
     def parameters(self) -> Mapping[str, object]:
         """As decided, with the changes."""
         return {**super().parameters, **self._changed}
-
-    @property
-    def rounds(self) -> int:
-        """Number of trees."""
-        return self._rounds or super().rounds
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
         """Grow the trees on what may be seen."""
@@ -64,6 +59,44 @@ class Variant(LightGBMRegressor):
         return replace(encoded, features=features)
 
 
+class PerOperator:
+    """One for each operator that has enough rows, and the pooled one for the others."""
+
+    def __init__(self, least_rows: int) -> None:
+        self._least_rows = least_rows
+
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
+        """Grow the trees of each."""
+        self.pooled_ = Variant().fit(encoded, latencies_us)
+        single = np.flatnonzero(encoded.lengths == 1)
+        operators = _operators(encoded)[encoded.starts[single]]
+        self.own_ = {}
+        for operator, number in zip(*np.unique(operators, return_counts=True), strict=True):
+            if number >= self._least_rows:
+                mine = single[operators == operator]
+                self.own_[operator] = Variant().fit(encoded.take(mine), latencies_us[mine])
+        return self
+
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        """Costs of layers, each by its operator's own."""
+        costs_us = self.pooled_.predict_us(encoded)
+        operators = _operators(encoded)
+        for operator, own in self.own_.items():
+            rows = np.flatnonzero(operators == operator)
+            if len(rows):
+                alone = Encoded(
+                    encoded.features[rows], encoded.bounds_us[rows], np.arange(len(rows) + 1), np.zeros((2, 0), int)
+                )
+                costs_us[rows] = own.predict_us(alone)
+        return costs_us
+
+
+def _operators(encoded: Encoded) -> np.ndarray:
+    """Which operator each layer is, shape [num_layers]."""
+    columns = [SCHEMA.names.index(name) for name in GROUPS["operator"]]
+    return np.asarray(encoded.features[:, columns].argmax(axis=1))
+
+
 VARIANTS: Mapping[str, Callable[[], Regressor]] = {
     "as decided": Variant,
     "15 leaves": lambda: Variant(num_leaves=15),
@@ -73,6 +106,8 @@ VARIANTS: Mapping[str, Callable[[], Regressor]] = {
     "20 rows in a leaf": lambda: Variant(min_data_in_leaf=20),
     "extremely random splits": lambda: Variant(extra_trees=True),
     "squared error": lambda: Variant(objective="regression"),
+    "dear layers count more": lambda: Variant(time_weight=0.25),
+    **{f"one for each operator of {n} rows": partial(PerOperator, n) for n in (30, 200)},
     **{f"without the features of {group}": partial(Variant, without=names) for group, names in GROUPS.items()},
     **{f"instead: {name}": partial(make, 0) for name, make in REGRESSORS.items() if name != "lightgbm"},
 }  # fmt: skip

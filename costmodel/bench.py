@@ -169,7 +169,7 @@ class Bench:
         seen: set[str] = set()
         for group in groups:
             asked = {s.signature: s for s in (*group.sequences, *([group.whole] if group.whole else []))}
-            planned.append((group, asked.keys() - known - seen))
+            planned.append((group, asked.keys() - known - seen - group.company))
             seen |= asked.keys()
             self.store.put_sequences(asked.values())
         report.reused = len(known & seen)
@@ -197,16 +197,18 @@ class Bench:
         for portion in grouped(bare.values()) or [Group("", ())]:
             entries: dict[str, tuple[LayerSequence, Entry]] = {}
             for sequence in (*portion.sequences, *wholes):
-                model = group.model if sequence == group.whole else None
+                is_whole = sequence == group.whole
+                model = group.model if is_whole else None
                 name = sequence.signature if model is None else group.label
                 if name in report.failed:
                     continue
                 try:
-                    entries[name] = sequence, Entry(self._opened(sequence, model), whole=model is not None)
+                    entries[name] = sequence, Entry(self._opened(sequence, model), whole=is_whole)
                 except (MeasurementError, LoweringError) as error:
                     report.failed[name] = str(error)
             loaded = list(entries.values())
-            for measurement in self._timed(loaded, self._sweep(group, portion.sequences), missing, deadline_ns):
+            sweep = self._sweep(group, portion.sequences)
+            for measurement in self._timed(loaded, sweep, missing, deadline_ns, group.footprint_bytes):
                 if measurement.signature in group.company:
                     continue
                 self.store.put_measurement(self.system.name, measurement)
@@ -244,6 +246,7 @@ class Bench:
         sweep: Sweep,
         missing: Set[str],
         deadline_ns: float = math.inf,
+        footprint_bytes: int | None = None,
     ) -> Iterator[Measurement]:
         """What is measured of entries that take turns; nothing if all that are missing fail."""
         before = circumstances()
@@ -258,7 +261,7 @@ class Bench:
             [entry for _, entry in entries], probes, self._reference, sweep, self._protocol, self._clock_ns, deadline_ns
         )
         overhead_us = self._overhead_us(shorts, longs, together) if layers else 0.0
-        told = self._circumstances(before)
+        told = {**self._circumstances(before), "footprint_bytes": footprint_bytes}
         for sequence, entry in entries:
             if entry.error is None:
                 yield Measurement(

@@ -13,7 +13,7 @@ from costmodel.cache import lower_cached
 from costmodel.decomposition import Decomposition, decompose, whole_model
 from costmodel.errors import MeasurementError, ModelError
 from costmodel.graph import LayerGraph
-from costmodel.groups import Group, grouped, read_bytes
+from costmodel.groups import Group, among_their_origins, grouped, read_bytes
 from costmodel.model import Model, read_model
 from costmodel.runtimes import Runtime, lowering_key
 from costmodel.sampling import sample_around
@@ -28,12 +28,6 @@ __all__ = ["Decomposed", "bench_target", "decompose_models", "groups_of", "measu
 
 # Sequences measured a second time, to know how well a measurement repeats.
 REPEATED_SEQUENCES = 40
-
-# Samples that are timed together, at most: so many for each layer of their model, which are their surroundings, unless
-# it has few; and not many more weights than it, because what is loaded together shares the caches.
-_SAMPLES_A_LAYER = 2
-_FEWEST_SAMPLES = 16
-_LEAST_FOOTPRINT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +167,7 @@ def bench_target(
             around = _samples(sequences, samples, bench.system)
             store.put_samples(around)
             taken = bench.run(
-                _among_their_origins(around, models),
+                among_their_origins(around, [group for item in models for group in groups_of(item, granularities[:1])]),
                 budget_s=_rest(budget_s, report),
                 progress=tell("measuring samples"),
             )
@@ -228,35 +222,6 @@ def groups_of(item: Decomposed, granularities: Sequence[int]) -> Iterator[Group]
             model=item.model,
             footprint_bytes=footprint,
         )
-
-
-def _among_their_origins(
-    samples: Mapping[str, tuple[LayerSequence, LayerSequence]], models: Sequence[Decomposed]
-) -> list[Group]:
-    """Groups of samples, each behind the layer that it was made from: they meet what that meets.
-
-    Args:
-        samples: Each with its origin.
-        models: Where the origins may be found; samples around others are in groups of no model.
-    """
-    found: list[Group] = []
-    left = dict(samples)
-    for item in models:
-        unique = item.decomposition.unique
-        mine = {s: left.pop(s) for s in list(left) if left[s][1].signature in unique}
-        (group,) = groups_of(item, (item.decomposition.granularity,))
-        portions = grouped(
-            (sample for sample, _ in mine.values()),
-            most_loaded=max(_FEWEST_SAMPLES, _SAMPLES_A_LAYER * len(unique)),
-            most_bytes=max(_LEAST_FOOTPRINT_BYTES, group.footprint_bytes or 0),
-        )
-        for portion in portions:
-            of_origin: dict[str, list[LayerSequence]] = {}
-            for sample in portion.sequences:
-                of_origin.setdefault(mine[sample.signature][1].signature, []).append(sample)
-            among = [s for origin, layer in unique.items() for s in (layer, *of_origin.get(origin, ()))]
-            found.append(replace(group, sequences=tuple(among), whole=None, company=unique.keys()))
-    return found + grouped(sample for sample, _ in left.values())
 
 
 def _to_repeat(groups: Iterable[Group], repeated: Set[str], failed: Iterable[str]) -> list[Group]:

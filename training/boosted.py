@@ -1,7 +1,8 @@
 """Gradient-boosted trees: the only file that knows LightGBM."""
 
 from collections.abc import Mapping
-from typing import Self
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,10 +18,57 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("training", "train") from error
 
-__all__ = ["LightGBMRegressor"]
+__all__ = ["DEFAULTS", "OBJECTIVES", "Hyperparameters", "LightGBMRegressor", "usual_leaves"]
+
+# What may be minimised, and the parameter that says from which error of log(cost / bound) on an error counts linearly.
+OBJECTIVES: Mapping[str, str | None] = {"regression_l1": None, "huber": "alpha", "fair": "fair_c", "regression": None}
 
 # The more layers are known, the finer they may be told apart (docs/adr/0006).
 _FEWEST_LEAVES, _MOST_LEAVES, _ROWS_A_LEAF = 7, 31, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """How trees are grown.
+
+    Attributes:
+        leaves: Of a tree, at most; None for as many as the number of rows justifies.
+        rounds: Number of trees.
+        learning_rate: Share of each tree that is added.
+        rows_in_leaf: The fewest.
+        feature_share: Features that a tree may use.
+        row_share: Rows that a tree sees.
+        l2: Penalty on the squares of what leaves say.
+        path_smooth: How much a leaf of few rows says what its parent says.
+        objective: What is minimised, one of `OBJECTIVES`.
+        linear_from: Error of log(cost / bound) from which on it counts linearly, for the objectives that have that.
+        time_weight: A row counts as its latency to this power: 0 for all alike, 1 for as much as it takes.
+    """
+
+    leaves: int | None = None
+    rounds: int = 1000
+    learning_rate: float = 0.05
+    rows_in_leaf: int = 5
+    feature_share: float = 0.5
+    row_share: float = 0.8
+    l2: float = 1.0
+    path_smooth: float = 0.0
+    objective: str = "regression_l1"
+    linear_from: float = 0.1
+    time_weight: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, to be recorded."""
+        return asdict(self)
+
+
+# By evidence: docs/adr/0006, benchmarks/regressor_variants.py.
+DEFAULTS = Hyperparameters()
+
+
+def usual_leaves(num_rows: int) -> int:
+    """Leaves of a tree where nobody says how many."""
+    return min(_MOST_LEAVES, max(_FEWEST_LEAVES, num_rows // _ROWS_A_LEAF))
 
 
 class LightGBMRegressor:
@@ -29,25 +77,31 @@ class LightGBMRegressor:
     Args:
         seed: Of bagging and feature sampling.
         threads: Used for training.
+        hyperparameters: How trees are grown.
     """
 
-    def __init__(self, seed: int = 0, threads: int = 1) -> None:
+    def __init__(self, seed: int = 0, threads: int = 1, hyperparameters: Hyperparameters = DEFAULTS) -> None:
         self.seed = seed
         self.threads = threads
-        self.leaves_ = _FEWEST_LEAVES
+        self.hyperparameters = hyperparameters
+        self.leaves_ = hyperparameters.leaves or _FEWEST_LEAVES
 
     @property
     def parameters(self) -> Mapping[str, object]:
         """What LightGBM is told."""
+        given = self.hyperparameters
+        linear_from = OBJECTIVES[given.objective]
         return {
-            "objective": "regression_l1",
-            "learning_rate": 0.05,
+            "objective": given.objective,
+            **({linear_from: given.linear_from} if linear_from else {}),
+            "learning_rate": given.learning_rate,
             "num_leaves": self.leaves_,
-            "min_data_in_leaf": 5,
-            "feature_fraction": 0.5,
-            "bagging_fraction": 0.8,
+            "min_data_in_leaf": given.rows_in_leaf,
+            "feature_fraction": given.feature_share,
+            "bagging_fraction": given.row_share,
             "bagging_freq": 1,
-            "lambda_l2": 1.0,
+            "lambda_l2": given.l2,
+            "path_smooth": given.path_smooth,
             "seed": self.seed,
             "num_threads": self.threads,
             "deterministic": True,
@@ -58,21 +112,34 @@ class LightGBMRegressor:
     @property
     def rounds(self) -> int:
         """Number of trees."""
-        return 1000
+        return self.hyperparameters.rounds
 
     @property
     def settings(self) -> Mapping[str, object]:
         """All that it was told, to compare runs by."""
-        return {**self.parameters, "rounds": self.rounds}
+        return {**self.parameters, "rounds": self.rounds, "time_weight": self.hyperparameters.time_weight}
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
         """Grow the trees."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         target = np.log(costs_us / encoded.bounds_us[rows])
-        self.leaves_ = min(_MOST_LEAVES, max(_FEWEST_LEAVES, len(rows) // _ROWS_A_LEAF))
-        data = lightgbm.Dataset(encoded.features[rows], target, feature_name=list(SCHEMA.names), free_raw_data=True)
+        self.leaves_ = self.hyperparameters.leaves or usual_leaves(len(rows))
+        data = lightgbm.Dataset(
+            encoded.features[rows],
+            target,
+            weight=self._weights(costs_us),
+            feature_name=list(SCHEMA.names),
+            free_raw_data=True,
+        )
         self.booster_ = lightgbm.train(dict(self.parameters), data, num_boost_round=self.rounds)
         return self
+
+    def _weights(self, costs_us: np.ndarray) -> np.ndarray | None:
+        """How much each row counts, on average once; None for all alike."""
+        if not self.hyperparameters.time_weight:
+            return None
+        weights = costs_us**self.hyperparameters.time_weight
+        return np.asarray(weights / weights.mean())
 
     def predict_us(self, encoded: Encoded) -> np.ndarray:
         """Costs of layers in microseconds, shape [num_layers]."""

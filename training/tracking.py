@@ -11,10 +11,10 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import CostModelError, MissingExtraError
 
@@ -24,11 +24,17 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("tracking", "train") from error
 
-__all__ = ["CHAMPION", "EXPERIMENT", "model_name", "track", "where_to_look"]
+if TYPE_CHECKING:
+    from costmodel.training.search import Trial
+
+__all__ = ["CHAMPION", "EXPERIMENT", "model_name", "track", "track_trials", "where_to_look"]
 
 EXPERIMENT = "costmodel"
 CHAMPION = "champion"
 _BUNDLE, _FIGURES = "artefact", "figures"
+# What makes MLflow show a run beneath another.
+_PARENT = "mlflow.parentRunId"
+_SEARCH_ERROR = "search_error"
 
 # While a run is recorded, where the user has not said otherwise: MLflow's own patience with a server that is down is
 # four minutes, and it prints addresses on standard output, which belongs to `--json`.
@@ -76,33 +82,50 @@ def track(
         CostModelError: The tracking store cannot be used.
     """
     tags = {"system": system, **tags}
-    try:
-        # A client of our own: MLflow's fluent functions remember one store for the whole process.
-        with _manners():
-            client, experiment = _open(folder)
-            run = client.create_run(experiment, run_name=run_name, tags=tags)
-            run_id, status = str(run.info.run_id), "FAILED"
-            try:
-                at = int(time.time() * 1000)
-                client.log_batch(
-                    run_id,
-                    metrics=[Metric(name, value, at, 0) for name, value in metrics.items()],
-                    params=[Param(name, str(value)) for name, value in parameters.items()],
-                )
-                client.log_artifacts(run_id, str(artefacts), _BUNDLE)
-                for name, document in documents.items():
-                    client.log_dict(run_id, dict(document), name)
-                _log_figures(client, run_id, figures)
-                _register(client, system, run_id, f"{run.info.artifact_uri}/{_BUNDLE}", tags, champion=champion)
-                status = "FINISHED"
-            finally:
-                client.set_terminated(run_id, status)
-    except Exception as error:  # a store may be a plug-in, a driver or a cloud's own client, with errors of its own
-        raise CostModelError(
-            f"the training run is not in MLflow as a whole ({_without_password(str(error))}): "
-            f"check MLFLOW_TRACKING_URI, or the folder {folder}"
-        ) from error
+    with _recording(folder) as (client, experiment):
+        run = client.create_run(experiment, run_name=run_name, tags=tags)
+        run_id, status = str(run.info.run_id), "FAILED"
+        try:
+            at = int(time.time() * 1000)
+            client.log_batch(
+                run_id,
+                metrics=[Metric(name, value, at, 0) for name, value in metrics.items()],
+                params=[Param(name, str(value)) for name, value in parameters.items()],
+            )
+            client.log_artifacts(run_id, str(artefacts), _BUNDLE)
+            for name, document in documents.items():
+                client.log_dict(run_id, dict(document), name)
+            _log_figures(client, run_id, figures)
+            _register(client, system, run_id, f"{run.info.artifact_uri}/{_BUNDLE}", tags, champion=champion)
+            status = "FINISHED"
+        finally:
+            client.set_terminated(run_id, status)
     return run_id
+
+
+def track_trials(folder: Path, run_id: str, system: str, trials: Iterable["Trial"]) -> None:
+    """Record the trials of a search as runs nested in that of the bundle which they led to.
+
+    Args:
+        folder: As in `track`.
+        run_id: Of the bundle's run, as `track` returned it.
+        system: That it was trained for.
+        trials: Each becomes a run; one that was given up is a killed run.
+
+    Raises:
+        CostModelError: The tracking store cannot be used.
+    """
+    with _recording(folder) as (client, experiment):
+        for trial in trials:
+            began, ended = (int(moment.timestamp() * 1000) for moment in (trial.began, trial.ended))
+            tags = {"system": system, _PARENT: run_id, "pruned": str(trial.pruned).lower()}
+            run = client.create_run(experiment, start_time=began, run_name=f"trial {trial.number}", tags=tags)
+            client.log_batch(
+                run.info.run_id,
+                metrics=[Metric(_SEARCH_ERROR, error, ended, fold) for fold, error in enumerate(trial.errors)],
+                params=[Param(name, str(value)) for name, value in trial.hyperparameters.to_dict().items()],
+            )
+            client.set_terminated(run.info.run_id, "KILLED" if trial.pruned else "FINISHED", end_time=ended)
 
 
 def model_name(system: str) -> str:
@@ -139,6 +162,24 @@ def _open(folder: Path) -> tuple[MlflowClient, str]:
             if found is None:  # else another process was faster
                 raise
     return client, str(found.experiment_id)
+
+
+@contextlib.contextmanager
+def _recording(folder: Path) -> Iterator[tuple[MlflowClient, str]]:
+    """The tracking store and our experiment in it, to be written to.
+
+    Raises:
+        CostModelError: It cannot be used.
+    """
+    try:
+        # A client of our own: MLflow's fluent functions remember one store for the whole process.
+        with _manners():
+            yield _open(folder)
+    except Exception as error:  # a store may be a plug-in, a driver or a cloud's own client, with errors of its own
+        raise CostModelError(
+            f"the training run is not in MLflow as a whole ({_without_password(str(error))}): "
+            f"check MLFLOW_TRACKING_URI, or the folder {folder}"
+        ) from error
 
 
 def _log_figures(client: MlflowClient, run_id: str, figures: Mapping[str, Path | bytes]) -> None:

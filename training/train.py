@@ -1,97 +1,35 @@
 """Train the regressors of a system: evaluate on held-out families, fit on everything, save, track, promote the best."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import CostModelError
-from costmodel.features.schema import SCHEMA
 from costmodel.store import Store
 from costmodel.training.artefact import Bundle, promote, save_bundle
-from costmodel.training.dataset import Dataset, load_dataset
+from costmodel.training.boosted import LightGBMRegressor
+from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation import Evaluation, evaluate
-from costmodel.training.regressors import BASELINES, GNN_INSTALLED, LEARNERS, Learner
-from costmodel.training.run_figures import run_figures
+from costmodel.training.labels import load_believable
+from costmodel.training.recording import record
+from costmodel.training.regressors import BASELINES, GNN_INSTALLED, LEARNERS, Learner, Regressor
+from costmodel.training.support import Support
 from costmodel.training.targets import layer_targets
+from costmodel.training.train_report import Trained, TrainReport
 
-__all__ = ["FOLDS", "TrainReport", "Trained", "train"]
+if TYPE_CHECKING:
+    from costmodel.training.search import Search
 
+__all__ = ["FOLDS", "TrainReport", "Trained", "train", "train_on"]
+
+# The regressor whose hyperparameters can be searched.
+SEARCHED = "lightgbm"
 # Groups in which families are left out, where there are more of them: each costs a training of every regressor.
 FOLDS = 6
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One regressor that was trained and saved.
-
-    Attributes:
-        name: Of the regressor, "lightgbm" or "gnn".
-        version: Of its bundle.
-        path: Where that is.
-        run_id: In the tracking store; None if tracking was off.
-    """
-
-    name: str
-    version: str
-    path: Path
-    run_id: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """An entry of `costmodel train --json`."""
-        return {"name": self.name, "version": self.version, "path": str(self.path), "run_id": self.run_id}
-
-
-@dataclass(frozen=True)
-class TrainReport:
-    """What a training run made.
-
-    Attributes:
-        system: Name of the system.
-        champion: The regressor that answers now.
-        others: Those that did worse on held-out families; they are saved, too.
-        rows: Measured sequences they were fitted on.
-        evaluation: The document of `costmodel evaluate`.
-        warnings: What the reader should know, one sentence each.
-    """
-
-    system: str
-    champion: Trained
-    others: tuple[Trained, ...]
-    rows: int
-    evaluation: dict[str, Any]
-    warnings: tuple[str, ...]
-
-    @property
-    def version(self) -> str:
-        """Of the new champion."""
-        return self.champion.version
-
-    @property
-    def path(self) -> Path:
-        """The new champion's bundle."""
-        return self.champion.path
-
-    @property
-    def run_id(self) -> str | None:
-        """The new champion's, in the tracking store; None if tracking was off."""
-        return self.champion.run_id
-
-    def to_dict(self) -> dict[str, Any]:
-        """The document that `costmodel train --json` prints."""
-        return {
-            "system": self.system,
-            "predictor": {"name": self.champion.name, "version": self.version},
-            "path": str(self.path),
-            "rows": self.rows,
-            "run_id": self.run_id,
-            "others": [other.to_dict() for other in self.others],
-            "evaluation": self.evaluation,
-            "warnings": list(self.warnings),
-        }
 
 
 def train(
@@ -105,6 +43,8 @@ def train(
     learners: Mapping[str, Callable[[int], Learner]] = LEARNERS,
     level: float = 0.9,
     jobs: int = 1,
+    trials: int = 0,
+    searching: Callable[[int, int, str], None] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> TrainReport:
     """Train the regressors of `system`, and promote the one with the smallest error on held-out families.
@@ -119,6 +59,8 @@ def train(
         learners: Makers of the regressors that are trained, by name.
         level: Nominal coverage of intervals.
         jobs: Groups evaluated at once.
+        trials: How many hyperparameters of LightGBM to try first; 0 to take the usual ones.
+        searching: Told the same of that.
         progress: Told (done, total, what is next).
 
     Raises:
@@ -126,19 +68,87 @@ def train(
         TrainingError: Too little is measured.
         ArtefactError: A regressor cannot be written.
     """
-    dataset = load_dataset(store, system)
+    dataset, dropped = load_believable(store, system)
+    report = train_on(
+        dataset,
+        bundles,
+        tracking=tracking,
+        seeds=seeds,
+        folds=folds,
+        learners=learners,
+        level=level,
+        jobs=jobs,
+        trials=trials,
+        searching=searching,
+        progress=progress,
+    )
+    if not dropped:
+        return report
+    said = f"{dropped} measured sequences multiply faster than {system} can and were left out: measure them again"
+    return replace(report, warnings=(*report.warnings, said))
+
+
+def train_on(
+    dataset: Dataset,
+    bundles: Path,
+    *,
+    tracking: Path | None = None,
+    seeds: Sequence[int] = (0,),
+    folds: int = FOLDS,
+    learners: Mapping[str, Callable[[int], Learner]] = LEARNERS,
+    baselines: Mapping[str, Callable[[int], Regressor]] = BASELINES,
+    level: float = 0.9,
+    jobs: int = 1,
+    trials: int = 0,
+    searching: Callable[[int, int, str], None] | None = None,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    progress: Callable[[int, int, str], None] | None = None,
+) -> TrainReport:
+    """The same for a data set that is there already.
+
+    Args:
+        dataset: Measured sequences.
+        bundles: As in `train`.
+        tracking: As in `train`.
+        seeds: As in `train`.
+        folds: As in `train`.
+        learners: As in `train`.
+        baselines: What they are compared with.
+        level: As in `train`.
+        jobs: As in `train`.
+        trials: As in `train`.
+        searching: As in `train`.
+        facts: What the bundles say of themselves besides.
+        progress: As in `train`.
+
+    Raises:
+        TrainingError: Too little is measured.
+        ArtefactError: A regressor cannot be written.
+    """
+    system = dataset.system.name
+    found: Search | None = None
+    if trials:
+        from costmodel.training.search import search  # Optuna is needed for nothing else
+
+        found = search(dataset, trials, seed=seeds[0], threads=jobs, progress=searching)
+        learners = {**learners, SEARCHED: partial(LightGBMRegressor, hyperparameters=found.hyperparameters)}
     groups = folds if len(dataset.all_families) > folds else None
     evaluation = evaluate(
         dataset,
         seeds=seeds,
         folds=groups,
         level=level,
-        predictors={**learners, **BASELINES},
+        predictors={**learners, **baselines},
         jobs=jobs,
         progress=progress,
     )
     champion = evaluation.report["champion"]
     warnings = []
+    if found is not None and not found.adopted:
+        warnings.append(
+            f"the best of {len(found.trials)} trials does no better on families that took no part in the search than "
+            "the usual hyperparameters: these were taken"
+        )
     if not GNN_INSTALLED:
         warnings.append("the graph neural network was not trained, it is not installed: pip install 'costmodel[gnn]'")
     if dataset.whole_only:
@@ -151,13 +161,22 @@ def train(
     for name, make in learners.items():
         regressor = make(seeds[0])
         regressor.threads = jobs
-        saved[name] = _fitted(name, regressor, dataset, evaluation, bundles)
+        saved[name] = _fitted(name, regressor, dataset, evaluation, bundles, facts)
     promote(bundles, system, saved[champion][0].version)
     trained = []
     for of, settings in saved.values():
         if tracking is not None:
             try:
-                run_id = _tracked(tracking, of, settings, dataset, evaluation)
+                run_id = record(
+                    tracking,
+                    name=of.name,
+                    version=of.version,
+                    bundle=of.path,
+                    settings=settings,
+                    dataset=dataset,
+                    report=evaluation.report,
+                    found=found if of.name == SEARCHED else None,
+                )
                 of = replace(of, run_id=run_id)
             except CostModelError as error:  # the regressor answers already, and is worth more than the record of it
                 warnings.append(str(error))
@@ -165,11 +184,24 @@ def train(
         trained.append(of)
     others = tuple(of for of in trained if of.name != champion)
     [best] = [of for of in trained if of.name == champion]
-    return TrainReport(system, best, others, len(dataset), evaluation.report, tuple(dict.fromkeys(warnings)))
+    return TrainReport(
+        system,
+        best,
+        others,
+        len(dataset),
+        evaluation.report,
+        tuple(dict.fromkeys(warnings)),
+        search=found.to_dict() if found else None,
+    )
 
 
 def _fitted(
-    name: str, regressor: Learner, dataset: Dataset, evaluation: Evaluation, bundles: Path
+    name: str,
+    regressor: Learner,
+    dataset: Dataset,
+    evaluation: Evaluation,
+    bundles: Path,
+    facts: Mapping[str, Any],
 ) -> tuple[Trained, Mapping[str, object]]:
     """A regressor, fitted on everything and saved, and its settings."""
     regressor.fit(dataset.encoded, dataset.latencies_us)
@@ -181,8 +213,7 @@ def _fitted(
         system=dataset.system.name,
         model=regressor.to_onnx(),
         calibration=evaluation.calibrations[name],
-        lower=seen.min(axis=0),
-        upper=seen.max(axis=0),
+        support=Support.of(seen),
         facts={
             "trained_at": now.isoformat(timespec="seconds"),
             "rows": len(dataset),
@@ -190,45 +221,11 @@ def _fitted(
             "seeds": evaluation.report["seeds"],
             "split": evaluation.report["split"],
             "accuracy": evaluation.report["predictors"][name]["model"],
+            "settings": dict(regressor.settings),
+            **facts,
         },
+        predicted_in_place=evaluation.held_out[name].predicted_in_place,
+        measured_in_place=evaluation.held_out[name].measured_in_place,
         source=regressor.to_text(),
     )
     return Trained(name, bundle.version, save_bundle(bundles, bundle), run_id=None), regressor.settings
-
-
-def _tracked(
-    folder: Path, trained: Trained, settings: Mapping[str, object], dataset: Dataset, evaluation: Evaluation
-) -> str:
-    from costmodel.training.tracking import track  # MLflow takes seconds to import
-
-    return track(
-        folder,
-        system=dataset.system.name,
-        run_name=f"{trained.name} {dataset.system.name} {trained.version}",
-        parameters=settings,
-        metrics=_flat_metrics(evaluation.report),
-        tags={
-            "data_fingerprint": dataset.fingerprint,
-            "schema_fingerprint": SCHEMA.fingerprint,
-            "split": evaluation.report["split"],
-            "predictor": trained.name,
-            "version": trained.version,
-        },
-        artefacts=trained.path,
-        documents={"evaluation.json": evaluation.report},
-        figures=run_figures(evaluation.report, trained.name),
-        champion=trained.name == evaluation.report["champion"],
-    )
-
-
-def _flat_metrics(report: dict[str, Any]) -> dict[str, float]:
-    flat = {
-        f"{name}.{part}.{key}": float(value)
-        for name, result in report["predictors"].items()
-        for part in ("layer", "model", "model_unseen")
-        for key, value in result[part].items()
-        if value is not None and np.isfinite(value)
-    }
-    if report["noise_floor_mape"] is not None:
-        flat["noise_floor_mape"] = report["noise_floor_mape"]
-    return flat

@@ -155,7 +155,8 @@ def test_a_space_is_judged_on_others_of_its_models(wholes: Dataset) -> None:
     assert {model["family"] for model in learnt["models"]} == {"space0"}
     json.dumps(evaluation.report, allow_nan=False)
     calibration = evaluation.calibrations["log_linear"]
-    assert calibration.half_width == calibration.uncertainty.construction > 0
+    assert len(set(calibration.by_distance)) == 1  # of models, in whatever layers
+    assert calibration.by_distance[0] > 0 == calibration.uncertainty.construction
 
 
 def test_of_several_families_one_is_left_out_at_a_time(tmp_path: Path) -> None:

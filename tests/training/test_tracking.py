@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from mlflow import MlflowClient
 
 from costmodel.errors import CostModelError
-from costmodel.training.tracking import CHAMPION, EXPERIMENT, model_name, track, where_to_look
+from costmodel.training.boosted import DEFAULTS
+from costmodel.training.search import Trial
+from costmodel.training.tracking import CHAMPION, EXPERIMENT, model_name, track, track_trials, where_to_look
 from tests.synthetic import MLFLOW_DEPRECATION, put_tracking_store
 
 pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:DeprecationWarning")
@@ -129,6 +132,28 @@ def test_systems_have_models_of_their_own(folder: Path) -> None:
     for system in ("made.up", "C5.xlarge_2", "a" * 64):
         _track(folder, system, system=system)
         assert int(client.get_model_version_by_alias(model_name(system), CHAMPION).version) == 1
+
+
+def test_trials_are_nested_runs(folder: Path) -> None:
+    """Each beneath the run of its bundle, with what was tried, the error after each fold, and when it was."""
+    run_id = _track(folder)
+    began = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    trials = [
+        Trial(number, DEFAULTS, errors, pruned, began, began + timedelta(seconds=7))
+        for number, errors, pruned in ((0, (0.3, 0.2), False), (1, (0.4,), True))
+    ]
+    track_trials(folder, run_id, "made.up", trials)
+    client = _client(folder)
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    assert experiment is not None
+    nested = f"tags.`mlflow.parentRunId` = '{run_id}'"
+    first, second = client.search_runs([experiment.experiment_id], nested, order_by=["attributes.run_name"])
+    assert [run.info.run_name for run in (first, second)] == ["trial 0", "trial 1"]
+    assert [run.info.status for run in (first, second)] == ["FINISHED", "KILLED"]
+    assert first.data.params == {name: str(value) for name, value in DEFAULTS.to_dict().items()}
+    assert first.info.end_time - first.info.start_time == 7000
+    history = client.get_metric_history(first.info.run_id, "search_error")
+    assert [(metric.step, metric.value) for metric in history] == [(0, 0.3), (1, 0.2)]
 
 
 def test_where_to_look_is_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

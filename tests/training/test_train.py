@@ -4,7 +4,6 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from mlflow import MlflowClient
 
@@ -15,12 +14,13 @@ from costmodel.graph import Layer, LayerGraph, TensorType
 from costmodel.home import Home
 from costmodel.store import Store
 from costmodel.training.artefact import champion_of, load_bundle
-from costmodel.training.dataset import Dataset
+from costmodel.training.boosted import DEFAULTS
+from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.targets import layer_targets
 from costmodel.training.tracking import CHAMPION, model_name
 from costmodel.training.train import TrainReport, train
 from tests.fakes import elementwise
-from tests.synthetic import MLFLOW_DEPRECATION, QUICK, SYSTEM, made_up_measurement, put_tracking_store
+from tests.synthetic import MLFLOW_DEPRECATION, QUICK, SYSTEM, copied, made_up_measurement, put_tracking_store
 
 pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:DeprecationWarning")
 
@@ -50,16 +50,15 @@ def test_the_new_regressor_answers(home: Home, report: TrainReport, dataset: Dat
     assert bundle.facts["data_fingerprint"] == dataset.fingerprint
     assert bundle.facts["seeds"] == [3, 4]
     layers = dataset.encoded.features[layer_targets(dataset.encoded, dataset.latencies_us)[0]]
-    assert np.array_equal(bundle.lower, layers.min(axis=0))
-    assert np.array_equal(bundle.upper, layers.max(axis=0))
+    assert not bundle.support.distances(layers).any()
 
 
 def test_the_calibration_is_that_of_the_evaluation(report: TrainReport) -> None:
     """Intervals come from held-out families, not from the rows that the regressor has seen."""
     calibration = load_bundle(report.path).calibration
     assert calibration.level == 0.9
-    assert calibration.half_width > 0.02
-    assert calibration.uncertainty.scale >= 1
+    assert min(calibration.by_distance) > 0.02
+    assert 0 <= calibration.uncertainty.correlation < 10
     assert 0 < calibration.uncertainty.construction <= 0.03 + 1e-9
 
 
@@ -123,6 +122,40 @@ def test_too_little_data_leaves_the_champion_in_charge(tmp_path: Path, home: Hom
         train(store, SYSTEM.name, home.bundles, tracking=None)
     assert champion_of(home.bundles, SYSTEM.name) == report.path
     assert len(list((home.bundles / SYSTEM.name).iterdir())) == 2
+
+
+def test_a_search_is_reported_recorded_and_used(home: Home, store: Store, tmp_path: Path) -> None:
+    """Its trials are runs beneath that of the bundle, and the bundle says what its trees were grown by."""
+    report = train(store, SYSTEM.name, tmp_path, tracking=home.tracking, seeds=(0,), folds=3, learners=QUICK, trials=2)
+    assert report.search is not None
+    assert report.search["trials"] == 2
+    assert report.to_dict()["search"] == report.search
+    confirmed = report.search["confirmed_error"]
+    assert report.search["adopted"] == (confirmed["found"] < confirmed["defaults"])
+    assert report.search["adopted"] != any("no better" in warning for warning in report.warnings)
+    settings = load_bundle(report.path).facts["settings"]
+    taken = report.search["found"] if report.search["adopted"] else DEFAULTS.to_dict()
+    assert (settings["learning_rate"], settings["objective"]) == (taken["learning_rate"], taken["objective"])
+    client = MlflowClient(tracking_uri=f"sqlite:///{home.tracking / 'mlflow.db'}")
+    assert report.run_id is not None
+    experiment = client.get_run(report.run_id).info.experiment_id
+    assert len(client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{report.run_id}'")) == 2
+    assert "search.json" in {f.path for f in client.list_artifacts(report.run_id)}
+
+
+def test_what_cannot_be_is_left_out_and_said(tmp_path: Path, trained: Home) -> None:
+    """A cost in milliseconds among the microseconds."""
+    home = copied(trained, tmp_path / "home")
+    store = Store(home.store_url)
+    dataset = load_dataset(store, SYSTEM.name)
+    layers = [row for row, kind in enumerate(dataset.kinds) if kind == "Conv" and not dataset.whole[row]]
+    row = max(layers, key=lambda row: dataset.latencies_us[row])
+    signature, latency_us = dataset.signatures[row], float(dataset.latencies_us[row])
+    for _ in range(5):  # more than the right ones: the median is what counts
+        store.put_measurement(SYSTEM.name, made_up_measurement(signature, latency_us / 1000))
+    report = train(store, SYSTEM.name, tmp_path / "new", tracking=None, seeds=(0,), folds=2, learners=QUICK)
+    assert report.rows == len(dataset) - 1
+    assert any("1 measured sequence" in warning for warning in report.warnings)
 
 
 def test_an_unknown_system_is_not_trained(tmp_path: Path, store: Store) -> None:

@@ -1,0 +1,173 @@
+"""A new system by another one: in the made-up world, where a second system has other strengths."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.errors import UnknownSystemError
+from costmodel.measurement import Protocol
+from costmodel.runtimes import RuntimeSettings
+from costmodel.store import Store
+from costmodel.training.adaptation import Adaptation, load_adaptation
+from costmodel.training.anchors import anchored, anchors
+from tests.synthetic import MEASURED, SYSTEM, made_up_us
+
+# Where the base multiplies fast this one moves memory fast.
+NEW = replace(
+    SYSTEM,
+    name="made.new",
+    settings=RuntimeSettings(threads=2),
+    capabilities={**SYSTEM.capabilities, "gemm_gflops": 30.0, "memory_gbps": 40.0, "layer_us": 2.0},
+)
+
+
+@pytest.fixture(scope="module")
+def adaptation(store: Store) -> Adaptation:
+    """From the made-up system to the new one."""
+    return load_adaptation(store, SYSTEM.name, NEW)
+
+
+@pytest.fixture(scope="module")
+def truth(adaptation: Adaptation) -> dict[str, float]:
+    """What the sequences of all models cost on the new system."""
+    return {signature: made_up_us(sequence, NEW) for signature, sequence in adaptation.sequences.items()}
+
+
+def _off(costs_us: np.ndarray, adaptation: Adaptation, truth: dict[str, float], rows: np.ndarray) -> float:
+    exact = np.array([truth[adaptation.dataset.signatures[row]] for row in rows])
+    return float(np.median(np.abs(costs_us[rows] / exact - 1)))
+
+
+def _some(truth: dict[str, float], share: float) -> dict[str, float]:
+    chance = np.random.default_rng(0)
+    return {signature: us for signature, us in sorted(truth.items()) if chance.random() < share}
+
+
+def test_the_models_of_the_base_are_what_may_be_measured(adaptation: Adaptation) -> None:
+    """All their layers, and neither samples nor whole models."""
+    assert {usage.name for usage in adaptation.usages} == set(MEASURED)
+    assert not (adaptation.open & (adaptation.dataset.sampled | adaptation.dataset.whole)).any()
+    assert {adaptation.dataset.signatures[row] for row in np.flatnonzero(adaptation.open)} == set(adaptation.sequences)
+    assert adaptation.dataset.system == NEW
+
+
+def test_before_anything_is_measured_the_base_answers(adaptation: Adaptation, store: Store) -> None:
+    """And nothing is said of how far off that is."""
+    learnt = adaptation.learn({})
+    known = store.latencies_us(SYSTEM.name)
+    assert learnt.costs_us == pytest.approx([known[s] for s in adaptation.dataset.signatures])
+    assert (learnt.spread > 0).all()
+    assert not learnt.measured.any()
+    assert np.isnan(adaptation.expected(learnt).error)
+
+
+def test_a_few_measurements_give_a_common_factor(adaptation: Adaptation) -> None:
+    """Too few to learn more from."""
+    signature = next(iter(adaptation.sequences))
+    row = adaptation.row_of[signature]
+    learnt = adaptation.learn({signature: 3 * adaptation.anchors_us[row]})
+    assert learnt.costs_us == pytest.approx(3 * adaptation.anchors_us)
+
+
+def test_what_is_measured_tells_of_what_is_not(adaptation: Adaptation, truth: dict[str, float]) -> None:
+    """A third of the layers, and the others are a third as far off as they were, at most."""
+    learnt = adaptation.learn(_some(truth, 0.33))
+    rest = np.flatnonzero(adaptation.open & ~learnt.measured)
+    assert _off(learnt.costs_us, adaptation, truth, rest) < _off(adaptation.anchors_us, adaptation, truth, rest) / 3
+
+
+def test_more_measurements_lower_the_expected_error(adaptation: Adaptation, truth: dict[str, float]) -> None:
+    """Down to what sums of layers are off by; and it is near what it is said to be."""
+    expected = [adaptation.expected(adaptation.learn(_some(truth, share))) for share in (0.3, 1.0)]
+    assert expected[1].error < expected[0].error
+    construction = np.abs(1 / adaptation.construction - 1).mean()
+    assert expected[1].error == pytest.approx(construction)
+    assert expected[1].within_10pct == 1.0
+
+
+def test_models_to_check_are_those_that_fit(adaptation: Adaptation, truth: dict[str, float]) -> None:
+    """Any, with time; none without, and none that is measured; the same each time."""
+    learnt = adaptation.learn(truth)
+    rows = {model.row for model in adaptation.dataset.models}
+    found = adaptation.to_check(learnt, Protocol(), 3600)
+    assert {row for row, _ in found} == rows
+    assert {usage.name for _, usage in found} == set(MEASURED)
+    assert adaptation.to_check(learnt, Protocol(), 3600) == found
+    assert adaptation.to_check(learnt, Protocol(), 0.0) == []
+    known = {adaptation.dataset.signatures[row]: 1.0 for row in rows}
+    assert adaptation.to_check(adaptation.learn(known), Protocol(), 3600) == []
+
+
+def test_models_that_are_measured_whole_say_how_far_off_estimates_are(
+    adaptation: Adaptation, truth: dict[str, float]
+) -> None:
+    """Where they are enough: here two copies of six models, whose sums are a tenth more than they take."""
+    models = [model for model in adaptation.dataset.models for _ in range(2)]
+    many = replace(adaptation, dataset=replace(adaptation.dataset, models=tuple(models)))
+    wholes = {
+        adaptation.dataset.signatures[model.row]:
+            sum(truth[adaptation.dataset.signatures[row]] for row in model.rows) / 1.1
+        for model in models
+    }  # fmt: skip
+    expected = many.expected(many.learn(truth | wholes))
+    assert expected.error == pytest.approx(0.1)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.floats(0.0, 1.0))
+def test_what_is_measured_is_exact(adaptation: Adaptation, truth: dict[str, float], share: float) -> None:
+    """However much that is; what families say of themselves never enters what is said apart from them."""
+    known = _some(truth, share)
+    learnt = adaptation.learn({**known, "of no model": 1.0})
+    assert learnt.measured.sum() == len(known)
+    for signature, us in known.items():
+        assert learnt.costs_us[adaptation.row_of[signature]] == us
+    assert np.isnan(learnt.apart_us[~learnt.measured]).all()
+    assert np.isfinite(learnt.costs_us).all()
+
+
+def test_the_adapted_data_set_judges_on_measurements_only(adaptation: Adaptation, truth: dict[str, float]) -> None:
+    """Transferred costs train; a whole model costs what its layers do, by the ratio that the base has of them."""
+    learnt = adaptation.learn(_some(truth, 0.5))
+    dataset = adaptation.adapted(learnt)
+    assert dataset.system == NEW
+    assert (dataset.sampled == (adaptation.dataset.sampled | ~(learnt.measured | dataset.whole))).all()
+    everything = adaptation.adapted(adaptation.learn(truth))
+    assert {model.name for model in everything.models} == set(MEASURED)
+    for model in everything.models:
+        on_base = adaptation.dataset.latencies_us
+        ratio = on_base[model.row] / on_base[model.rows].sum()
+        assert model.latency_us == pytest.approx(ratio * everything.latencies_us[model.rows].sum())
+
+
+def test_without_a_base_bounds_are_the_anchors(store: Store) -> None:
+    """All models of the store count."""
+    adaptation = load_adaptation(store, None, NEW)
+    encoded = adaptation.dataset.encoded
+    assert adaptation.anchors_us == pytest.approx(encoded.totals(encoded.bounds_us))
+    assert {usage.name for usage in adaptation.usages} == set(MEASURED)
+
+
+def test_layers_that_the_base_has_not_measured_have_anchors_too(adaptation: Adaptation) -> None:
+    """Told by a regressor that learnt from those that it has."""
+    exact = adaptation.dataset.latencies_us
+    holes = adaptation.open & (np.arange(len(exact)) % 3 == 0)
+    told = anchors(replace(adaptation.dataset, latencies_us=np.where(holes, np.nan, exact)))
+    assert (told[~holes] == exact[~holes]).all()
+    assert np.median(np.abs(told[holes] / exact[holes] - 1)) < 0.1
+
+
+def test_anchors_take_the_place_of_bounds(adaptation: Adaptation) -> None:
+    """Sequences of several layers share theirs out."""
+    encoded = anchored(adaptation.dataset.encoded, adaptation.anchors_us)
+    assert encoded.totals(encoded.bounds_us) == pytest.approx(adaptation.anchors_us)
+    assert encoded.features[:, 0] == pytest.approx(np.log(encoded.bounds_us), rel=1e-5)
+
+
+def test_an_unknown_base_is_named(store: Store) -> None:
+    """As everywhere."""
+    with pytest.raises(UnknownSystemError, match="nobody"):
+        load_adaptation(store, "nobody", NEW)
