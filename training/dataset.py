@@ -15,7 +15,7 @@ from costmodel.sequence import LayerSequence
 from costmodel.store import Store, StoredModel
 from costmodel.systems import System
 
-__all__ = ["Dataset", "MeasuredModel", "load_dataset"]
+__all__ = ["Dataset", "MeasuredModel", "dataset_of", "load_dataset"]
 
 LEAST_ROWS = 20
 # Where there are hardly any layers, whole models have to tell.
@@ -128,8 +128,20 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
         UnknownSystemError: Nothing is known under that name.
         TrainingError: Too few sequences are measured.
     """
-    system = store.system(system_name)
-    latencies = store.latencies_us(system_name)
+    return dataset_of(store, store.system(system_name), store.latencies_us(system_name))
+
+
+def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> Dataset:
+    """The data set of costs that are known of a system, wherever they come from.
+
+    Args:
+        store: Where their sequences are, and the models that have these.
+        system: For which they are encoded.
+        latencies: Of each signature, in microseconds; nan where it is still to be found.
+
+    Raises:
+        TrainingError: They are too few.
+    """
     stored = store.models()
     models = _one_family_each(model for model in stored if model.family)
     owners = _owners(models)
@@ -141,8 +153,8 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
     whole_only = len(signatures) - measured_wholes < LEAST_ROWS
     if whole_only and measured_wholes < LEAST_MODELS:
         raise TrainingError(
-            f"the system {system_name} has {len(signatures)} measured sequences and training needs {LEAST_ROWS}, or "
-            f"{LEAST_MODELS} whole models: run `costmodel bench --system {system_name}` first, or import what you have"
+            f"the system {system.name} has {len(signatures)} measured sequences and training needs {LEAST_ROWS}, or "
+            f"{LEAST_MODELS} whole models: run `costmodel bench --system {system.name}` first, or import what you have"
         )
     found = store.sequences(signatures)
     sequences = {signature: found[signature] for signature in signatures}
@@ -161,7 +173,7 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
         encoded=encode_all([sequences[s] for s in signatures], system, _footprints(stored, samples, sequences)),
         latencies_us=np.array([latencies[s] for s in signatures]),
         models=tuple(_measured(models, signatures, latencies, whole_only=whole_only)),
-        repeats=tuple(_repeats(store, system_name, set(signatures) - wholes.keys())),
+        repeats=tuple(_repeats(store, system.name, set(signatures) - wholes.keys())),
     )
 
 

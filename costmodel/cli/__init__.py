@@ -53,6 +53,7 @@ def _terminate(_: int, __: FrameType | None) -> None:
 
 # Each command registers itself on `app`.
 from costmodel.cli import (  # noqa: E402
+    adapt,
     bench,
     compare,
     corpus,
@@ -66,4 +67,4 @@ from costmodel.cli import (  # noqa: E402
     transfer,
 )
 
-assert all((bench, compare, corpus, decompose, predict, regressors, reproduce, systems, tour, train, transfer))
+assert all((adapt, bench, compare, corpus, decompose, predict, regressors, reproduce, systems, tour, train, transfer))

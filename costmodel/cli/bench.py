@@ -40,6 +40,18 @@ def bench(
     samples: Annotated[
         int, typer.Option(min=0, help="Also measure this many sequences of no model, sampled around these.")
     ] = 0,
+    suggest: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Measure nothing; list the N sequences of the stored models that are most worth it.",
+            show_default=False,
+        ),
+    ] = None,
+    recheck: Annotated[
+        bool, typer.Option("--recheck", help="Measure again what looks wrong, and nothing else.")
+    ] = False,
     threads: ThreadsOption = 1,
     inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
@@ -60,9 +72,18 @@ def bench(
     budget_s = parse_budget_s(budget)
     most = parse_granularity(granularity)
     context = Context(store)
+    known = context.store.systems() if suggest is not None else {}
+    if suggest is not None and system in known:
+        _suggest(context, known[system], suggest, json=json)
+        return
     runtime, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
+    if suggest is not None:
+        _suggest(context, known.get(here.name, here), suggest, json=json)
+        return
     document: dict[str, Any] = {"system": here.name}
-    if most == AUTO:
+    if recheck:
+        document["suspects"], report = _recheck(context, runtime, here, target or corpus, budget_s, shown=not json)
+    elif most == AUTO:
         seconds = _to_share_s(budget_s, samples)
         plan, report = _bench_auto(context, runtime, here, target or corpus, seconds, shown=not json)
         document["plan"] = _plan_document(plan)
@@ -86,6 +107,37 @@ def bench(
     say(f"{here.name}: {bench_line(report)}")
     if report.left:
         say("The budget is spent: run the same command again to go on.")
+
+
+def _suggest(context: Context, system: "System", count: int, *, json: bool) -> None:
+    """Print what is most worth measuring."""
+    from costmodel.cli.adapt import print_suggestions, suggestion_document
+    from costmodel.suggesting import suggest
+
+    found = suggest(context.store, system, count)
+    if json:
+        print_json(suggestion_document(system.name, found))
+    else:
+        print_suggestions(found)
+
+
+def _recheck(
+    context: Context, runtime: "Runtime", here: "System", target: str, budget_s: float | None, *, shown: bool
+) -> "tuple[dict[str, int], BenchReport]":
+    """Measure again what looks wrong; show why it does. Gives how many there are of each reason."""
+    from costmodel.rechecking import recheck
+    from costmodel.training.labels import REASONS, count_reasons
+
+    with progress_bars() as stage:
+        found, report = recheck(
+            context.store, here, runtime, target, context.home.cache, budget_s=budget_s, progress=stage
+        )
+    counts = count_reasons(found)
+    if shown:
+        print_table(
+            ("suspect", "why", "sequences"), [(name, why, str(counts[name])) for name, why in REASONS.items()], left=2
+        )
+    return counts, report
 
 
 def _to_share_s(budget_s: float | None, samples: int) -> float:

@@ -23,6 +23,12 @@ def train(
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     seeds: _Seeds = 3,
+    search: Annotated[
+        int,
+        typer.Option(
+            "--search", min=0, metavar="N", help="First try N choices of LightGBM's hyperparameters; Ctrl-C ends that."
+        ),
+    ] = 0,
     tracking: Annotated[bool, typer.Option(help="Record the run in MLflow.")] = True,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -30,7 +36,8 @@ def train(
     """Train the regressor of a system and put it in charge.
 
     It is evaluated on families left out, and the run is recorded in MLflow: in `mlruns/`, or where
-    MLFLOW_TRACKING_URI says.
+    MLFLOW_TRACKING_URI says. With --search each trial is a run beneath it; what is found is taken if it does better on
+    families that took no part in the search.
     """
     from costmodel.training.train import train as train_system
 
@@ -44,6 +51,8 @@ def train(
             tracking=context.home.tracking if tracking else None,
             seeds=range(seeds),
             jobs=JOBS,
+            trials=search,
+            searching=stage("searching"),
             progress=stage("evaluating"),
         )
     for warning in report.warnings:
@@ -56,7 +65,20 @@ def train(
         print_json(report.to_dict())
         return
     print_evaluation(report.evaluation)
+    if report.search is not None:
+        _print_search(report.search)
     say(f"{report.system}: {report.version} answers now, trained on {report.rows} sequences.")
+
+
+def _print_search(found: dict[str, Any]) -> None:
+    """What was found, and how it does on families that took no part in the search."""
+    confirmed = found["confirmed_error"]
+    say(
+        f"search: {found['trials']} trials, {found['pruned']} given up early; on {len(found['confirming_families'])} "
+        f"families that took no part, the error of a {found['judged']} is {confirmed['found']:.1%} with the best and "
+        f"{confirmed['defaults']:.1%} with the usual hyperparameters: "
+        + ("the best are taken" if found["adopted"] else "the usual ones are taken")
+    )
 
 
 @app.command()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from costmodel.composition import Cost, Uncertainty, compose, half_width
 
-EXACT = Uncertainty(1.0, 0.0)
+TOGETHER, APART = Uncertainty(1.0, 0.0), Uncertainty(0.0, 0.0)
 
 
 def cost(latency_us: float, width: float = 0.1, source: str = "predicted", kind: str = "Conv") -> Cost:
@@ -27,7 +27,7 @@ costs = st.lists(
     min_size=1,
     max_size=20,
 )
-uncertainties = st.builds(Uncertainty, st.floats(1, 3), st.floats(0, 0.3))
+uncertainties = st.builds(Uncertainty, st.floats(0, 3), st.floats(0, 0.3))
 
 
 @given(costs, uncertainties, st.data())
@@ -42,35 +42,40 @@ def test_the_interval_contains_the_latency(parts: list[Cost], uncertainty: Uncer
 
 @given(costs, uncertainties)
 def test_more_uncertainty_is_wider(parts: list[Cost], uncertainty: Uncertainty) -> None:
-    """In scale, in construction, and in any part."""
+    """In correlation, in construction, and in any part."""
     width = half_width(parts, uncertainty)
     assert width >= uncertainty.construction
-    assert half_width(parts, Uncertainty(uncertainty.scale + 1, uncertainty.construction)) >= width
-    assert half_width(parts, Uncertainty(uncertainty.scale, uncertainty.construction + 0.1)) > width
+    correlation, construction = uncertainty.correlation, uncertainty.construction
+    assert half_width(parts, Uncertainty(correlation + 1, construction)) >= width * (1 - 1e-9)
+    assert half_width(parts, Uncertainty(correlation, construction + 0.1)) > width
 
 
-@given(count=st.integers(2, 20), width=st.floats(0.01, 1))
-def test_errors_of_one_kind_add_up_and_those_of_different_kinds_cancel(count: int, width: float) -> None:
-    """A regressor that is wrong about one convolution is wrong about its siblings in the same direction."""
-    alike = half_width([cost(10, width) for _ in range(count)], EXACT)
-    mixed = half_width([cost(10, width, kind=f"Kind{i}") for i in range(count)], EXACT)
-    measured = half_width([cost(10, width, "measured") for _ in range(count)], EXACT)
-    assert alike == pytest.approx(width)
-    assert mixed == pytest.approx(width / math.sqrt(count))
-    assert measured == pytest.approx(mixed)
+@given(count=st.integers(2, 20), width=st.floats(0.01, 1), correlation=st.floats(0, 1))
+def test_errors_of_different_layers_cancel_as_far_as_they_are_not_correlated(
+    count: int, width: float, correlation: float
+) -> None:
+    """A sum of many is as uncertain as each if all go wrong together, and less if not; measurements never do."""
+    different = [cost(10 + i / 1e6, width) for i in range(count)]
+    assert half_width(different, TOGETHER) == pytest.approx(width)
+    assert half_width(different, APART) == pytest.approx(width / math.sqrt(count), rel=1e-3)
+    between = half_width(different, Uncertainty(correlation, 0.0))
+    assert between == pytest.approx(width * math.sqrt(correlation + (1 - correlation) / count), rel=1e-3)
+    measured = half_width([cost(10, width, "measured") for _ in range(count)], TOGETHER)
+    assert measured == pytest.approx(width / math.sqrt(count))
 
 
-def test_the_scale_is_for_predictions_only() -> None:
-    """Measurements do not grow less certain because a regressor does badly."""
-    doubled = Uncertainty(2.0, 0.0)
-    assert half_width([cost(10, 0.1, "measured")], doubled) == pytest.approx(0.1)
-    assert half_width([cost(10, 0.1)], doubled) == pytest.approx(0.2)
+@given(st.integers(1, 20), st.floats(0.01, 1), uncertainties)
+def test_a_layer_that_repeats_repeats_its_error(count: int, width: float, uncertainty: Uncertainty) -> None:
+    """However its errors go together with those of others: the sum is as uncertain as the layer."""
+    alone = half_width([cost(10, width)], uncertainty)
+    assert half_width([cost(10, width)] * count, uncertainty) == pytest.approx(alone)
+    assert alone == pytest.approx(math.hypot(width, uncertainty.construction))
 
 
 def test_what_has_no_cost_counts_as_zero() -> None:
     """In a partial estimate, and without a width; of nothing but holes, the latency is 0."""
     hole = Cost(0.0, (0.0, 0.0), "unpriced", "")
-    assert compose([cost(10), hole], uncertainty=EXACT)[0] == 10
+    assert compose([cost(10), hole], uncertainty=TOGETHER)[0] == 10
     assert compose([hole]) == (0.0, (0.0, 0.0))
     assert compose([]) == (0, (0, 0))
 

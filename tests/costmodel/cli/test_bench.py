@@ -72,6 +72,16 @@ def test_people_read_a_line(run: Run, benched: Home, unique: int) -> None:
     assert len(done.out.splitlines()) == 1
 
 
+def test_what_looks_wrong_can_be_measured_again(run: Run, benched: Home) -> None:
+    """Only that, and nothing that was measured before is lost."""
+    store = Store(benched.store_url)
+    before = len(list(store.measurements("this.one")))
+    document = run(benched, "bench", MODEL, *NAMED, "--recheck", "--json").document
+    assert set(document["suspects"]) >= {"unstable", "outlier", "not_monotonic"}
+    assert document["measured"] <= sum(document["suspects"].values())
+    assert len(list(store.measurements("this.one"))) == before + document["measured"]
+
+
 def test_what_was_benched_is_priced_from_measurements(run: Run, benched: Home) -> None:
     """Without a regressor, since nothing is missing; `--measure` puts the measured latency beside it."""
     document = run(benched, "predict", MODEL, *NAMED, "--measure", "--json").document

@@ -41,6 +41,17 @@ def test_train_without_a_record(run: Run, own: Home) -> None:
     assert not (own.tracking / "artifacts").exists()
 
 
+def test_train_says_what_a_search_found(run: Run, own: Home) -> None:
+    """One trial is that of the usual hyperparameters: nothing better is found, and nothing else is taken."""
+    done = run(own, "train", *NAMED, "--no-tracking", "--search", "1")
+    (line,) = (line for line in done.out.splitlines() if line.startswith("search: "))
+    assert re.match(
+        r"search: 1 trials, 0 given up early; on \d+ families that took no part, the error of a layer", line
+    )
+    assert line.endswith("the usual ones are taken")
+    assert "no better on families" in done.err
+
+
 def test_evaluate_is_the_documented_document(run: Run, ready: Home) -> None:
     """At the top the keys that schedulers lean on, the champion among the predictors."""
     document = run(ready, "evaluate", *NAMED, "--json").document
@@ -88,7 +99,7 @@ def test_evaluate_fills_a_folder(run: Run, ready: Home, tmp_path: Path) -> None:
     assert {point["level"] for point in document["coverage"]} >= {0.5, 0.9, 0.99}
     assert {point["share"] for point in document["learning_curve"]["points"]} == {0.1, 0.25, 0.5, 1.0}
     kinds = {path.stem: path.suffix for path in sorted((tmp_path / "out").glob("*.svg"))}
-    assert set(kinds) == {"coverage", "families", "learning_curve", "operators", "predictions", "sizes"}
+    assert set(kinds) == {"coverage", "distances", "families", "learning_curve", "operators", "predictions", "sizes"}
 
 
 def test_what_draws_is_missed_before_anything_is_trained(

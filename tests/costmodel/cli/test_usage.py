@@ -12,7 +12,7 @@ from tests.shell import Run
 
 README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
-    "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour", "export",
+    "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour", "export",
     "import", "reproduce",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # of commands
@@ -68,6 +68,10 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
         ["bench", "--budget", "soon"],
         ["bench", "--budget", "-3s"],
         ["bench", "--samples", "-1"],
+        ["bench", "--suggest", "0"],
+        ["adapt"],
+        ["adapt", "--from", "base", "--budget", "soon"],
+        ["adapt", "--from", "base", "--system", "base"],
         ["decompose", "light", "--level", "extreme"],
         ["decompose", "light", "--decoys", "3"],
         ["tour", "--budget", "soon"],

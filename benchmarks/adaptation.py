@@ -1,0 +1,237 @@
+"""What to measure of a new system, and what it brings: adapting replayed on measurements that are there already.
+
+    costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet     # and the other files of both systems
+    python benchmarks/adaptation.py amd-epyc-zen5-2c-ort1.31-1t amd-epyc-zen5-2c-ort1.31-2t
+
+Sequences of the second system are revealed in the order in which `costmodel adapt` would measure them, by several ways
+to choose, each at the time that measuring it takes (`costmodel.duration`). Families are held out in groups: nothing
+that only they have is measured. Errors of models are against their latency from end to end on the second system:
+
+    here      models that may be measured, as the product answers: measured layers are exact, the others transferred
+    held      of the held families; the base has measured their layers
+    by ratio  models of `here`, times what the base says of whole models over sums of their layers
+    new       `held`, priced by a regressor for which nobody has measured their layers (with --new-models)
+    expected  what `costmodel adapt` says that the error of `here` is
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+
+from costmodel.home import find_home
+from costmodel.measurement import Protocol
+from costmodel.store import Store
+from costmodel.systems import System
+from costmodel.training.adaptation import Adaptation, Learnt, load_adaptation
+from costmodel.training.boosted import LightGBMRegressor
+from costmodel.training.dataset import MeasuredModel
+from costmodel.training.splits import Split, leave_families_out
+from costmodel.training.suggestion import Portion, choose, worth
+
+MINUTES = (0.5, 1.0, 2.0, 5.0, 10.0)
+FOLDS = 4
+CHECKS = 0.15  # of the time for whole models, as in `costmodel adapt`
+_RANDOM_IN_PORTION = 32
+_HEAD = (
+    f"{'':<28}{'measured':>9}{'of time':>8} |{'here':>7}{'in 5%':>6}{'in 10%':>7}{'expected':>9} |{'by ratio':>9}"
+    f"{'in 10%':>7} |{'held':>7}{'in 5%':>6}{'in 10%':>7} |{'new':>7}{'in 10%':>7}{'seconds':>9}"
+)
+
+Values = Callable[[Adaptation, Learnt], np.ndarray]
+
+
+def _uses(adaptation: Adaptation) -> np.ndarray:
+    counts = np.zeros(len(adaptation.dataset))
+    for usage in adaptation.usages:
+        counts[usage.unique] += 1
+    return counts
+
+
+STRATEGIES: Mapping[str, Values | None] = {
+    "random": None,
+    "most costly": lambda of, learnt: learnt.costs_us * _uses(of),
+    "most frequent": lambda of, _: _uses(of),
+    "largest share": lambda of, learnt: of.shares(learnt),
+    "most uncertain": lambda of, learnt: learnt.spread,
+    "share x uncertainty": lambda of, learnt: worth(of.shares(learnt), learnt.spread),
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the new system really does.
+
+    Attributes:
+        exact_us: By signature, as its measurements say.
+        rough_us: The same by the first passes of these only.
+        wholes_us: For each model of the base's data set, from end to end; nan where that is not known.
+    """
+
+    exact_us: Mapping[str, float]
+    rough_us: Mapping[str, float]
+    wholes_us: np.ndarray
+
+
+def main() -> None:
+    """Print a table for each way to choose."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base")
+    parser.add_argument("new")
+    parser.add_argument("--passes", type=int, default=0, help="passes over a group; by default as in any bench")
+    parser.add_argument("--folds", type=int, default=FOLDS)
+    parser.add_argument("--only", default="", help="ways to choose with this in their name")
+    parser.add_argument("--new-models", action="store_true", help="train the regressor that serves, too")
+    given = parser.parse_args()
+    protocol = Protocol()
+    if given.passes:
+        protocol = replace(protocol, passes=given.passes, most_passes=given.passes)
+    store = Store(find_home().store_url)
+    system = store.system(given.new)
+    adaptation = load_adaptation(store, given.base, system, lowering=_lowering(store, given.base, system))
+    truth = _truth(store, given.new, adaptation, given.passes)
+    adaptation = _measurable(adaptation, truth)
+    splits = leave_families_out(adaptation.dataset, given.folds)
+    print(f"{given.base} -> {given.new}: {adaptation.open.sum()} sequences of {len(adaptation.usages)} models")
+    print(_HEAD)
+    for name, values in STRATEGIES.items():
+        if given.only in name:
+            runs = [_replayed(adaptation, truth, split, values, protocol, new=given.new_models) for split in splits]
+            for minutes, *rows in zip((0.0, *MINUTES), *runs, strict=True):
+                print(_row(name, minutes, rows), flush=True)
+
+
+def _lowering(store: Store, base: str, system: System) -> str:
+    """Of the models on a system whose level is not that of the base."""
+    if store.system(base).settings.level == system.settings.level:
+        return ""
+    known = store.latencies_us(system.name)
+    return next(m.lowering for m in store.models() if all(piece.signature in known for piece in m.pieces))
+
+
+def _truth(store: Store, new: str, adaptation: Adaptation, passes: int) -> Truth:
+    exact = store.latencies_us(new)
+    rough = {}
+    for of in store.measurements(new, exact, repeats=False):
+        some = replace(of, rounds_us=of.rounds_us[:passes], reference_us=of.reference_us[:passes]) if passes else of
+        rough[of.signature] = some.latency_us
+    dataset = adaptation.dataset
+    wholes = [exact.get(dataset.signatures[model.row], np.nan) for model in dataset.models]
+    return Truth(exact, rough, np.array(wholes))
+
+
+def _measurable(adaptation: Adaptation, truth: Truth) -> Adaptation:
+    """The same with those models of which everything is known on the new system."""
+    signatures = adaptation.dataset.signatures
+    usages = tuple(u for u in adaptation.usages if all(signatures[row] in truth.exact_us for row in u.rows))
+    return replace(adaptation, usages=usages)
+
+
+def _replayed(
+    adaptation: Adaptation, truth: Truth, split: Split, values: Values | None, protocol: Protocol, *, new: bool
+) -> list[tuple[float, ...]]:
+    """Figures at each of `MINUTES`, and at the start."""
+    dataset = adaptation.dataset
+    held = {dataset.models[i].name for i in split.models}
+    here = replace(adaptation, usages=tuple(u for u in adaptation.usages if u.name not in held))
+    judged: tuple[list[tuple[MeasuredModel, float]], ...] = ([], [])
+    measurable = {usage.name for usage in adaptation.usages}
+    for model, whole_us in zip(dataset.models, truth.wholes_us, strict=True):
+        if model.name in measurable and not np.isnan(whole_us):
+            judged[model.name in held].append((model, whole_us))
+    known: dict[str, float] = {}
+    found: list[tuple[float, ...]] = []
+    spent_s = took_s = 0.0
+    rng = np.random.default_rng(0)
+    for minutes in (0.0, *MINUTES):
+        while True:
+            begin = perf_counter()
+            learnt = here.learn(known)
+            left_s = 60 * minutes - spent_s
+            if left_s <= 0:
+                break
+            for row, _ in here.to_check(learnt, protocol, CHECKS * left_s):
+                signature = dataset.signatures[row]
+                known |= {signature: truth.rough_us[signature]} if signature in truth.rough_us else {}
+            portions = _chosen(here, learnt, values, protocol, (1 - CHECKS) * left_s, rng)
+            spent_s += CHECKS * left_s
+            took_s = perf_counter() - begin
+            if not portions:
+                break
+            for portion in portions:
+                spent_s += portion.seconds
+                known |= {s: truth.rough_us[s] for s in (dataset.signatures[row] for row in portion.rows)}
+        expected = here.expected(learnt).error
+        errors = [np.array([learnt.costs_us[m.rows].sum() / us - 1 for m, us in of]) for of in judged]
+        by_ratio = [
+            learnt.costs_us[m.rows].sum() * m.latency_us / adaptation.anchors_us[m.rows].sum() / us - 1
+            for m, us in judged[0]
+        ]
+        unseen = _unseen(here, learnt, split, judged[1]) if new else np.full(1, np.nan)
+        shares = here.shares(learnt)[learnt.measured].sum()
+        found.append((learnt.measured.sum(), shares, *_figures(errors[0]), expected,
+                      *_figures(np.array(by_ratio))[::2], *_figures(errors[1]),
+                      *_figures(unseen)[::2], took_s))  # fmt: skip
+    return found
+
+
+def _chosen(
+    adaptation: Adaptation,
+    learnt: Learnt,
+    values: Values | None,
+    protocol: Protocol,
+    left_s: float,
+    rng: np.random.Generator,
+) -> Sequence[Portion]:
+    left = adaptation.open & ~learnt.measured
+    prices = adaptation.prices(learnt, protocol)
+    if values is not None:
+        return choose(adaptation.usages, left, values(adaptation, learnt), prices, left_s)
+    return list(_random(adaptation, left, prices.seconds, left_s, rng))
+
+
+def _random(
+    adaptation: Adaptation, left: np.ndarray, seconds: Callable[..., float], budget_s: float, rng: np.random.Generator
+) -> Iterator[Portion]:
+    """Some sequences of models taken by chance."""
+    left = left.copy()
+    for number in rng.permutation(len(adaptation.usages)):
+        usage = adaptation.usages[number]
+        rows = rng.permutation(usage.unique[left[usage.unique]])[:_RANDOM_IN_PORTION]
+        if len(rows) and budget_s > 0:
+            portion = Portion(usage, rows, seconds(usage, rows), 0.0)
+            budget_s -= portion.seconds
+            left[rows] = False
+            yield portion
+
+
+def _unseen(
+    adaptation: Adaptation, learnt: Learnt, split: Split, judged: Sequence[tuple[MeasuredModel, float]]
+) -> np.ndarray:
+    """Errors of models whose layers nobody has measured, by the regressor that would serve."""
+    dataset = adaptation.adapted(learnt)
+    kept = split.kept & ~dataset.whole
+    regressor = LightGBMRegressor(0).fit(dataset.encoded.take(kept), dataset.latencies_us[kept])
+    costs = dataset.encoded.totals(regressor.predict_us(dataset.encoded))
+    return np.array([costs[model.rows].sum() / us - 1 for model, us in judged])
+
+
+def _figures(errors: np.ndarray) -> tuple[float, float, float]:
+    off = np.abs(errors)
+    return float(off.mean()), float((off <= 0.05).mean()), float((off <= 0.1).mean())
+
+
+def _row(name: str, minutes: float, rows: Sequence[tuple[float, ...]]) -> str:
+    measured, share, *figures, took = np.mean(rows, axis=0)
+    here, here5, here10, expected, ratio, ratio10, held, held5, held10, new, new10 = figures
+    return (
+        f"{name:<20}{minutes:>4.1f} min{measured:>9.0f}{share:>8.0%} |{here:>7.1%}{here5:>6.0%}{here10:>7.0%}"
+        f"{expected:>9.1%} |{ratio:>9.1%}{ratio10:>7.0%} |{held:>7.1%}{held5:>6.0%}{held10:>7.0%} |"
+        f"{new:>7.1%}{new10:>7.0%}{took:>9.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

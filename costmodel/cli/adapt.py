@@ -1,0 +1,125 @@
+"""`costmodel adapt`, and what `costmodel bench --suggest` prints."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from costmodel.cli import app
+from costmodel.cli.options import (
+    Context,
+    InterThreadsOption,
+    JsonOption,
+    LevelOption,
+    StoreOption,
+    SystemOption,
+    ThreadsOption,
+    parse_budget_s,
+)
+from costmodel.cli.output import note, print_json, print_table, progress_bars, say
+
+if TYPE_CHECKING:
+    from costmodel.adapting import Point
+    from costmodel.suggesting import Suggested
+
+__all__ = ["adapt", "print_suggestions", "suggestion_document"]
+
+_REASONS = {
+    "budget": "the budget is spent",
+    "flat": "the last rounds brought next to nothing",
+    "complete": "everything that the models consist of is measured",
+    "interrupted": "stopped by hand, what was measured is kept",
+}
+
+
+@app.command()
+def adapt(
+    base: Annotated[str, typer.Option("--from", metavar="BASE", help="The system to start from, measured before.")],
+    system: SystemOption = None,
+    budget: Annotated[str, typer.Option(help="Stop measuring after this long: 90s, 5m.")] = "5m",
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            help="Models that count: a corpus or a folder; by default those that the base measured.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: ThreadsOption = 1,
+    inter_threads: InterThreadsOption = 1,
+    level: LevelOption = "all",
+    assert_system: Annotated[
+        bool, typer.Option("--assert-system", help="Vouch that this host is the named system; marks the records.")
+    ] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Get to know a system in minutes, starting from another one.
+
+    Measures in rounds what helps the models' estimates most, and prints after each what error is to be expected: Ctrl-C
+    stops measuring when that is good enough. Then a regressor is trained and put in charge.
+    """
+    from costmodel.adapting import adapt as adapt_system
+
+    context = Context(store)
+    budget_s = parse_budget_s(budget)
+    assert budget_s is not None
+    runtime, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
+    if base == here.name:
+        raise typer.BadParameter("a system is not adapted from itself: name another one", param_hint="--from")
+    with progress_bars() as stage:
+        report = adapt_system(
+            context.store,
+            here,
+            runtime,
+            base,
+            context.bundles,
+            budget_s=budget_s,
+            target=corpus,
+            cache=context.home.cache,
+            told=lambda point: None if json else say(_line(point)),
+            progress=stage if json else None,  # bars and lines of the curve would disturb each other on a terminal
+        )
+    for what, reason in report.bench.failed.items():
+        note(f"{what} was not measured: {reason}")
+    if json:
+        print_json(report.to_dict())
+        return
+    say(f"{_REASONS[report.reason].capitalize()}: {report.curve[-1].measured} sequences are measured.")
+    say(f"{report.system}: {report.version} answers now.")
+
+
+def _line(point: "Point") -> str:
+    if point.expected_error is None or point.expected_within_10pct is None:
+        expected = "error unknown yet"
+    else:
+        expected = f"expected error {point.expected_error:.1%}, {point.expected_within_10pct:.0%} of models within 10%"
+    off = "" if point.round_error is None else f"; the last round was told {point.round_error:.1%} off"
+    return f"{point.seconds / 60:5.1f} min  {point.measured:6d} measured, {point.share:.0%} of latency  {expected}{off}"
+
+
+def suggestion_document(system: str, suggestions: "list[Suggested]") -> dict[str, Any]:
+    """Suggestions as JSON."""
+    return {"system": system, "suggestions": [asdict(suggested) for suggested in suggestions]}
+
+
+def print_suggestions(suggestions: "list[Suggested]") -> None:
+    """A line for each, the best first."""
+    from costmodel.units import format_us
+
+    print_table(
+        ("kind", "signature", "unsure", "models", "share", "expected", "seconds"),
+        [
+            (
+                of.kind,
+                of.signature[:12],
+                f"{of.uncertainty:.0%}",
+                str(of.models),
+                f"{of.share:.2%}",
+                format_us(of.latency_us),
+                f"{of.seconds:.2f}",
+            )
+            for of in suggestions
+        ],
+        left=2,
+    )
+    say("unsure: how far predictions are apart; share: of a model's latency, on average", style="dim")

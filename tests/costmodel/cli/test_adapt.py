@@ -1,0 +1,50 @@
+"""`costmodel adapt` on this very machine, for seconds, and `costmodel bench --suggest`."""
+
+import re
+
+from costmodel.home import Home
+from tests.shell import Run
+from tests.synthetic import SYSTEM
+
+HERE = ("--system", "this.one")
+
+
+def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
+    """One document with the curve; then models are predicted by what it says."""
+    done = run(own, "adapt", *HERE, "--from", SYSTEM.name, "--budget", "3s", "--json")
+    document = done.document
+    assert list(document) == [
+        "system", "base", "curve", "ended", "measured", "failed", "predictor", "path", "evaluation",
+    ]  # fmt: skip
+    assert (document["system"], document["base"], document["failed"]) == ("this.one", SYSTEM.name, {})
+    first, *_, last = document["curve"]
+    assert (first["measured"], first["expected_error"]) == (0, None)
+    assert last["measured"] == document["measured"] > 0
+    assert last["expected_error"] > 0
+    predicted = run(own, "predict", "light_resnet50", *HERE, "--json").document
+    assert predicted["predictor"]["version"] == document["predictor"]["version"]
+    shown = run(own, "adapt", *HERE, "--from", SYSTEM.name, "--budget", "0.1s")
+    assert re.match(r" +0\.0 min +\d+ measured, \d+% of latency +expected error ", shown.out)
+    assert shown.out.splitlines()[-1].endswith(" answers now.")
+
+
+def test_suggestions_are_a_table_or_a_document(run: Run, ready: Home) -> None:
+    """Of a system that is not measured, by one that is."""
+    document = run(ready, "bench", "--suggest", "3", *HERE, "--json").document
+    assert document["system"] == "this.one"
+    assert len(document["suggestions"]) == 3
+    assert set(document["suggestions"][0]) == {
+        "signature", "kind", "uncertainty", "models", "share", "latency_us", "seconds",
+    }  # fmt: skip
+    shown = run(ready, "bench", "--suggest", "3", *HERE)
+    assert document["suggestions"][0]["signature"][:12] in shown.out
+
+
+def test_nothing_is_suggested_where_everything_is_known(run: Run, ready: Home) -> None:
+    """As of the system that all was measured on, which is not this host."""
+    assert run(ready, "bench", "--suggest", "3", "--system", SYSTEM.name, "--json").document["suggestions"] == []
+
+
+def test_an_unknown_base_is_an_error(run: Run, ready: Home) -> None:
+    """One sentence with the systems that are known."""
+    assert SYSTEM.name in run(ready, "adapt", *HERE, "--from", "nobody").sentence
