@@ -14,6 +14,7 @@ __all__ = ["coverage", "families", "learning_curve", "predictions", "shares_and_
 _GOOD, _BAD, _OTHER = SERIES[0], SERIES[1], SERIES[2]
 _SOFT = "#6b7a86"  # of words that stand back
 _NAMED = 6
+_BAND_OF_TEN = 0.1  # of the measured latency, as tables count
 _RATIOS = (0.1, 0.25, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 4, 10)
 _APART = 0.06  # of the axis; what is nearer to a name shares it
 
@@ -29,12 +30,12 @@ def predictions(path: Path, title: str, models: Sequence[Mapping[str, Any]]) -> 
     measured = np.array([model["latency_us"] for model in models])
     predicted = np.array([model["unseen_us"] for model in models])
     ratio = predicted / measured
-    far = np.abs(np.log(ratio)) > np.log(1.1)
+    far = np.abs(ratio - 1) > _BAND_OF_TEN
     figure, (above, below) = new_figure(7.2, 8.2, 2, sharex=True, height_ratios=(3, 2))
     ends = np.array([measured.min() / 1.5, measured.max() * 1.5])
-    above.fill_between(ends, ends / 1.1, ends * 1.1, color=BAND, linewidth=0, zorder=0)
+    above.fill_between(ends, ends * (1 - _BAND_OF_TEN), ends * (1 + _BAND_OF_TEN), color=BAND, linewidth=0, zorder=0)
     above.plot(ends, ends, color=INK, linewidth=0.8, zorder=1)
-    below.axhspan(1 / 1.1, 1.1, color=BAND, linewidth=0, zorder=0)
+    below.axhspan(1 - _BAND_OF_TEN, 1 + _BAND_OF_TEN, color=BAND, linewidth=0, zorder=0)
     below.axhline(1, color=INK, linewidth=0.8, zorder=1)
     for axes, values in ((above, predicted), (below, ratio)):
         for chosen, colour in ((~far, _GOOD), (far, _BAD)):
@@ -128,7 +129,14 @@ def shares_and_errors(path: Path, title: str, classes: Mapping[str, Mapping[str,
     left.set_xlabel("mean error")
     right.barh(places, shares, color=PALE, height=0.6)
     for place, row, share in zip(places, rows, shares, strict=True):
-        right.text(share, place, f" {share:.1%}, {row['layers']:,}", va="center", fontsize=7)
+        right.annotate(
+            f"{share:.1%}, {row['layers']:,}",
+            (share, place),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+        )
     right.set_xlim(0, 1.9 * max(shares))
     right.spines[:].set_visible(False)
     right.tick_params(length=0, labelbottom=False, labelleft=False)
@@ -189,15 +197,17 @@ def learning_curve(path: Path, title: str, points: Sequence[Mapping[str, Any]], 
         axes.plot(shares, middle, color=colour, marker="o", markersize=4)
         middles[way] = middle[0]
     for way, colour in (("families", _GOOD), ("rows", _BAD)):
+        upper = middles[way] == max(middles.values())
         axes.annotate(
-            f"a part of the {way}", (shares[0], middles[way]), (6, 5), textcoords="offset points", color=colour,
+            f"a part of the {way}", (shares[0], middles[way]), (6, 5 if upper else -13), textcoords="offset points",
+            color=colour,
         )  # fmt: skip
     counts = {p["share"]: (p["families"], p["rows"]) for p in points if p["of"] == "families"}
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xticks(shares, [f"{share:.0%}" for share in shares])
     _percent(axes.yaxis)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.15 * max(p[key] for p in points))
     most = counts[shares[-1]]
     axes.set_xlabel(f"trained on (all: {most[0]:.0f} families, {most[1]:,.0f} rows)")
     axes.set_ylabel(label)
