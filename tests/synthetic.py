@@ -75,7 +75,7 @@ FAMILIES = ("alexnet", "inception", "shufflenet", "squeezenet", "vgg")
 # What is trained where it does not matter what is.
 QUICK = MappingProxyType({"lightgbm": LightGBMRegressor})
 SAMPLES = 40
-REPEATED = 10
+REPEATED = 30
 
 
 def _chance(text: str) -> float:

@@ -20,6 +20,8 @@ __all__ = ["Dataset", "MeasuredModel", "dataset_of", "load_dataset"]
 LEAST_ROWS = 20
 # Where there are hardly any layers, whole models have to tell.
 LEAST_MODELS = 10
+# Fewer sequences that were measured twice say little: one tiny layer that took twice its time decides their mean.
+LEAST_REPEATS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,8 @@ class Dataset:
         )
 
     def noise_floor(self) -> float | None:
-        """Mean relative difference between two measurements of the same sequence; None if none was repeated."""
-        if not self.repeats:
+        """Mean relative difference between two measurements of the same sequence; None if too few were repeated."""
+        if len(self.repeats) < LEAST_REPEATS:
             return None
         first, second = np.array(self.repeats).T
         return float(np.mean(np.abs(second - first) / first))

@@ -181,10 +181,10 @@ def test_only_complete_models_of_single_layers_are_judged(own_store: Store) -> N
 
 
 def test_the_noise_floor_is_the_error_between_repeats(dataset: Dataset) -> None:
-    """Ten sequences were measured again, 2% slower."""
+    """Thirty sequences were measured again, 2% slower; of fewer it would be one tiny layer that decides."""
     assert len(dataset.repeats) == REPEATED
     assert dataset.noise_floor() == pytest.approx(0.02)
-    assert replace(dataset, repeats=()).noise_floor() is None
+    assert replace(dataset, repeats=dataset.repeats[:29]).noise_floor() is None
 
 
 def test_the_fingerprint_names_the_data(dataset: Dataset, store: Store) -> None:
