@@ -19,7 +19,7 @@ def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
     assert (document["system"], document["base"], document["failed"]) == ("this.one", SYSTEM.name, {})
     first, *_, last = document["curve"]
     assert (first["measured"], first["expected_error"]) == (0, None)
-    assert last["measured"] == document["measured"] > 0
+    assert 0 < last["measured"] <= document["measured"]  # which counts models timed from end to end, too
     assert last["expected_error"] > 0
     predicted = run(own, "predict", "light_resnet50", *HERE, "--json").document
     assert predicted["predictor"]["version"] == document["predictor"]["version"]
