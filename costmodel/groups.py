@@ -8,7 +8,7 @@ from costmodel.model import Model
 from costmodel.network import weight_indices
 from costmodel.sequence import LayerSequence
 
-__all__ = ["Group", "among_their_origins", "grouped", "read_bytes", "swept_bytes", "weight_bytes"]
+__all__ = ["Group", "among_their_origins", "cached_bytes", "grouped", "read_bytes", "swept_bytes", "weight_bytes"]
 
 _MOST_LOADED = 256
 _MOST_BYTES = 2 << 30
@@ -19,6 +19,7 @@ _FEWEST_SAMPLES = 16
 _LEAST_FOOTPRINT_BYTES = 16 << 20
 # Where the host does not say: what a server's cores share at least.
 _USUAL_L3_BYTES = 32 << 20
+_CACHES = 2  # weights that fill the last cache this often come from memory, all of them
 # Inputs that are looked up.
 _TABLES = {
     "Gather": (0,), "GatherElements": (0,), "GatherND": (0,), "GatherBlockQuantized": (0,),
@@ -119,6 +120,11 @@ def read_bytes(sequence: LayerSequence) -> int:
     return sum(min(nbytes, found.get(index, nbytes)) for index, nbytes in sizes.items())
 
 
+def cached_bytes(host: Host | None) -> int:
+    """Weights that are so many that all of them come from memory; more make no difference."""
+    return _CACHES * ((host.l3_bytes if host else 0) or _USUAL_L3_BYTES)
+
+
 def swept_bytes(footprint_bytes: int | None, loaded_bytes: int, host: Host | None) -> int:
     """What has to be read in each circle, so that the weights in it lie as far away as they do in the model.
 
@@ -127,6 +133,6 @@ def swept_bytes(footprint_bytes: int | None, loaded_bytes: int, host: Host | Non
         loaded_bytes: Weights that the sequences read which take turns.
         host: Whose caches they are.
     """
-    caches = 2 * ((host.l3_bytes if host else 0) or _USUAL_L3_BYTES)
+    caches = cached_bytes(host)
     wanted = caches if footprint_bytes is None else min(footprint_bytes, caches)
     return max(0, wanted - loaded_bytes)

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.groups import cached_bytes
 from costmodel.host import Host
 
 __all__ = ["SHORT_US", "InPlace", "pressure", "shortness"]
 
 # What counts as short, in microseconds: each is the scale of an exponential.
 SHORT_US = (3.0, 20.0)
-_USUAL_L3_BYTES = 32 << 20
-_CACHES = 2  # weights that fill the last cache this often come from memory, all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +65,4 @@ def pressure(footprint_bytes: float, host: Host | None) -> float:
     """How far the weights of a model overflow a core's own cache, as a logarithm; 0 where caches are not known."""
     if host is None or not host.l2_bytes:
         return 0.0
-    most = _CACHES * (host.l3_bytes or _USUAL_L3_BYTES)
-    return math.log((min(footprint_bytes, most) + 1) / host.l2_bytes)
+    return math.log((min(footprint_bytes, cached_bytes(host)) + 1) / host.l2_bytes)

@@ -11,6 +11,7 @@ import numpy as np
 from costmodel.features.layout import walk_of
 from costmodel.features.work import Work, window_area
 from costmodel.graph import ITEM_BYTES, TensorType
+from costmodel.groups import cached_bytes
 from costmodel.sequence import LayerSequence, SequenceLayer
 from costmodel.systems import System
 
@@ -26,8 +27,6 @@ _ACTIVATIONS = {
     name: float(place)
     for place, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
 }
-_USUAL_L3_BYTES = 32 << 20
-_CACHES = 2  # weights that fill the last cache this often come from memory, all of them
 
 _Ends = tuple[TensorType, TensorType]
 
@@ -66,7 +65,7 @@ def footprint_features(footprints: np.ndarray, system: System) -> tuple[np.ndarr
         The features "footprint_over_l2" and "footprint_over_l3", float32, shape [num_models] each.
     """
     assert system.host is not None
-    read = np.minimum(footprints, float(_CACHES * (system.host.l3_bytes or _USUAL_L3_BYTES)))
+    read = np.minimum(footprints, float(cached_bytes(system.host)))
     caches = (system.host.l2_bytes, system.host.l3_bytes)
     over_l2, over_l3 = (np.log((read + 1) / cache) if cache else np.zeros(len(read)) for cache in caches)
     return over_l2.astype(np.float32), over_l3.astype(np.float32)
