@@ -7,14 +7,22 @@ if TYPE_CHECKING:
     from costmodel.errors import CostModelError
     from costmodel.estimate import Estimate
     from costmodel.model import read_model
+    from costmodel.serving.latency_table import LatencyTable
+    from costmodel.specs import constant, layer, weight
 
-__all__ = ["CostModel", "CostModelError", "Estimate", "read_model"]
+__all__ = [
+    "CostModel", "CostModelError", "Estimate", "LatencyTable", "constant", "layer", "read_model", "weight",
+]  # fmt: skip
 
 _HOMES = {
     "CostModel": "costmodel.api",
     "CostModelError": "costmodel.errors",
     "Estimate": "costmodel.estimate",
+    "LatencyTable": "costmodel.serving.latency_table",
+    "constant": "costmodel.specs",
+    "layer": "costmodel.specs",
     "read_model": "costmodel.model",
+    "weight": "costmodel.specs",
 }
 
 

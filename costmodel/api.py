@@ -1,10 +1,15 @@
 """In-process queries: what `from costmodel import CostModel` gives."""
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from onnx import ModelProto
+
+from costmodel.blocks import Block, block_sequences
 from costmodel.cache import lower_cached
 from costmodel.decomposition import CHEAPEST, COVERS, FIXED, Decomposition, decompose
 from costmodel.granularity import AUTO, Granularity
@@ -17,12 +22,16 @@ from costmodel.store import Store
 from costmodel.systems import this_system
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    import numpy as np
+    from torch import Tensor
+    from torch.nn import Module
 
     from costmodel.composition import Cost
     from costmodel.estimate import Estimate
     from costmodel.rules import Rule
     from costmodel.sequence import LayerSequence
+    from costmodel.serving.latency_table import LatencyTable
+    from costmodel.serving.networks import Networks
     from costmodel.serving.planner import Planner
     from costmodel.serving.predictor import Predictor
 
@@ -115,8 +124,9 @@ class CostModel:
 
     def predict(
         self,
-        model: "str | Path | ModelProto | Model",
+        model: "str | Path | ModelProto | Model | Module",
         *,
+        example: "Tensor | Sequence[Any] | Mapping[str, Any] | None" = None,
         batch: int | None = None,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
         granularity: Granularity = 1,
@@ -128,7 +138,8 @@ class CostModel:
         """What a model will cost on this system.
 
         Args:
-            model: Path of an ONNX file, a model in memory, or one that `read_model` gave.
+            model: Path of an ONNX file, a model in memory, one that `read_model` gave, or a torch module.
+            example: What a torch module would be called with: a tensor, several in order, or by name.
             batch: Size of the batch, where it is symbolic.
             shapes: Full shape of inputs by name.
             granularity: The most layers in a sequence; "auto" for the best at which all sequences are measured (the
@@ -144,9 +155,14 @@ class CostModel:
             ModelError: The model cannot be read or lowered.
             HoleError: Layers have no cost and `partial` was not asked for.
             RuleError: There is no such rule, or it is the user's own and failed.
+            MissingExtraError: It is a torch module, and what exports it is not installed.
             ValueError: The model was read before, with its shapes, and others are given now; or there is no such
                 granularity or cover.
         """
+        if example is not None:
+            model = _exported(model, example)
+        if not isinstance(model, str | Path | ModelProto | Model):
+            raise ValueError(f"{type(model).__name__} is no model: give a torch module with an example of its input")
         if not isinstance(model, Model):
             model = read_model(model, batch=batch, shapes=shapes)
         elif batch is not None or shapes is not None:
@@ -176,16 +192,109 @@ class CostModel:
             warnings=warnings,
         )
 
-    def predict_many(self, models: "Iterable[str | Path | ModelProto | Model]") -> "list[Estimate]":
-        """As `predict`, for several models, in their order."""
-        return [self.predict(model) for model in models]
+    def predict_many(
+        self, models: "Iterable[str | Path | ModelProto | Model]", *, granularity: int = 1, measured: bool = True
+    ) -> "list[Estimate]":
+        """As `predict`, for several models, in their order; those that were never lowered are, on all processors.
 
-    def predict_sequences(self, sequences: "Iterable[LayerSequence]") -> "list[Cost | None]":
-        """The cost of layer sequences, without any ONNX file; None where there is neither measurement nor regressor."""
-        wanted = list(sequences)
-        costs = self._predictor.costs({sequence.signature: sequence for sequence in wanted})
-        return [costs.get(sequence.signature) for sequence in wanted]
+        Args:
+            models: Files, models in memory, or models that `read_model` gave.
+            granularity: The most layers in a sequence.
+            measured: Whether to use measurements.
+
+        Raises:
+            ModelError: A model cannot be read or lowered; the message names it.
+            HoleError: A model has layers without a cost.
+        """
+        read = [model if isinstance(model, Model) else read_model(model) for model in models]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # lowering is mostly spent in the runtime
+            cuts = list(pool.map(lambda model: self.decompose(model, granularity), read))
+        self._predictor.prepare(cuts, measured=measured)
+        return [
+            self._predictor.estimate(cut, measured=measured, warnings=model.warnings)
+            for cut, model in zip(cuts, read, strict=True)
+        ]
+
+    def sequences(self, block: Block) -> "tuple[LayerSequence, ...]":
+        """The sequences that this system would execute for a block in the middle of a network.
+
+        Args:
+            block: A layer (`costmodel.layer`), layers that follow each other, or a model.
+
+        Raises:
+            ModelError: It cannot be read or lowered.
+        """
+        return block_sequences(block, self._runtime, self._predictor.system.settings.level, self._cache)
+
+    def predict_layers(self, layers: Iterable[Block], *, measured: bool = True) -> "list[Cost]":
+        """What layers cost by themselves, without any ONNX file; of a block, what its layers add up to.
+
+        Args:
+            layers: Layers or blocks, as in `sequences`.
+            measured: Whether to use measurements.
+
+        Raises:
+            ModelError: One cannot be lowered.
+            HoleError: One has no cost.
+        """
+        from costmodel.serving.networks import price_blocks
+
+        return price_blocks(self._predictor, [self.sequences(block) for block in layers], measured=measured)
+
+    def predict_networks(
+        self, layers: Iterable[Block], networks: "Sequence[Sequence[int]] | np.ndarray", *, measured: bool = True
+    ) -> "Networks":
+        """What many networks cost that are put together from a few layers or blocks, as arrays.
+
+        Example:
+            >>> found = cost_model.predict_networks([conv, relu], [[0, 1], [0, 1, 0, 1]])  # doctest: +SKIP
+            >>> found.latency_us, found.interval_us  # doctest: +SKIP
+
+        Args:
+            layers: Layers or blocks, as in `sequences`.
+            networks: For each network the positions in `layers` of what it consists of, in execution order: lists, or
+                an array of integers, shape [num_networks, most_layers], filled up with -1.
+            measured: Whether to use measurements.
+
+        Raises:
+            ModelError: A layer cannot be lowered.
+            HoleError: A layer has no cost.
+            ValueError: A network has no layer, or names one that is not there.
+        """
+        from costmodel.serving.networks import price_networks
+
+        return price_networks(self._predictor, [self.sequences(block) for block in layers], networks, measured=measured)
+
+    def latency_table(
+        self, blocks: "Mapping[str, Mapping[str, Block | None]]", *, fixed: Iterable[Block] = (), measured: bool = True
+    ) -> "LatencyTable":
+        """The cost of each choice of each block of a search space, for searches that look costs up.
+
+        Args:
+            blocks: For each block its choices by name; None is one that does nothing.
+            fixed: What every network of the space has besides.
+            measured: Whether to use measurements.
+
+        Raises:
+            ModelError: A choice cannot be lowered.
+            HoleError: A choice has no cost.
+        """
+        from costmodel.serving.latency_table import latency_table
+
+        found = {
+            name: {choice: () if of is None else self.sequences(of) for choice, of in choices.items()}
+            for name, choices in blocks.items()
+        }
+        always = [sequence for block in fixed for sequence in self.sequences(block)]
+        return latency_table(self._predictor, found, always, measured=measured)
 
 
 def _pieces(cut: Decomposition) -> int:
     return len(cut.pieces)
+
+
+def _exported(module: object, example: object) -> "ModelProto":
+    """A torch module as ONNX."""
+    from costmodel.torch_export import example_inputs, export_module
+
+    return export_module(module, example_inputs(module, example))  # type: ignore[arg-type]

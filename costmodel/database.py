@@ -42,8 +42,8 @@ from costmodel.errors import MissingExtraError, StoreError
 from costmodel.stamp import stamp_of
 
 __all__ = [
-    "FORMAT_VERSION", "Database", "add_if_new", "measurements", "models", "pieces", "samples", "select_in",
-    "sequences", "systems",
+    "FORMAT_VERSION", "Database", "add_if_new", "measurements", "models", "observations", "pieces", "samples",
+    "select_in", "sequences", "systems",
 ]  # fmt: skip
 
 FORMAT_VERSION = 2
@@ -112,6 +112,23 @@ samples = Table(
     Column("origin", ForeignKey("sequences.signature"), nullable=False),
 )
 
+# Latencies that users saw, beside what was predicted of them: they tell of drift, and train nothing.
+observations = Table(
+    "observations",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("system", String(64), nullable=False, index=True),
+    Column("model", String(256), nullable=False),
+    Column("digest", String(80), nullable=False),
+    Column("latency_us", Double, nullable=False),
+    Column("runs", Integer),
+    Column("predicted_us", Double, nullable=False),
+    Column("low_us", Double, nullable=False),
+    Column("high_us", Double, nullable=False),
+    Column("version", String(128), nullable=False),
+    Column("observed_at", String(32), nullable=False),
+)
+
 
 class Database:
     """An opened database; every write is its own transaction, and its complaints become one sentence."""
@@ -138,6 +155,8 @@ class Database:
             elif meta.name not in existing:
                 raise StoreError(f"{self._place} is a database but not a costmodel store: give another with --store")
             self._check_format(connection)
+            if observations.name not in existing:  # a store that has seen no service
+                observations.create(connection, checkfirst=True)
 
     def _check_format(self, connection: Connection) -> None:
         found = str(connection.scalar(select(meta.c.value).where(meta.c.key == "format_version")))

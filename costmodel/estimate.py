@@ -117,3 +117,34 @@ class Estimate:
             "predictor": {"name": self.predictor.name, "version": self.predictor.version},
             "warnings": list(self.warnings),
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
+        """What `to_dict` wrote down."""
+
+        def interval(of: Mapping[str, Any]) -> tuple[float, float]:
+            low, high = of["interval_us"]
+            return low, high
+
+        latency_us = data["latency_us"]
+        quantiles = {name: us for name, us in data["quantiles_us"].items() if us is not None}
+        return cls(
+            model=data["model"],
+            system=data["system"],
+            latency_us=latency_us,
+            interval_us=interval(data),
+            interval_level=data["interval_level"],
+            jitter={name: us / latency_us if latency_us else 1.0 for name, us in quantiles.items()},
+            composition=data["composition"],
+            granularity=data["granularity"],
+            layers=tuple(
+                LayerEstimate(
+                    layer["name"], layer["op_type"], layer["signature"],
+                    Cost(layer["latency_us"], interval(layer), layer["source"], layer["op_type"]), layer["share"],
+                )
+                for layer in data["layers"]
+            ),
+            predictor=PredictorId(**data["predictor"]),
+            warnings=tuple(data["warnings"]),
+            cover=data["cover"],
+        )  # fmt: skip

@@ -5,7 +5,7 @@ blocked (NCHWc) layout has the shape of the tensor that it stands for and is mar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -106,6 +106,29 @@ class LayerGraph:
     outputs: tuple[str, ...]
     opset: int
     data_dependent: frozenset[str] = frozenset()
+
+    def anonymous(self) -> "LayerGraph":
+        """The same graph with numbers for names: what it computes can be priced, and not whose it is."""
+        names = [*self.inputs, *self.constants, *(name for layer in self.layers for name in layer.outputs if name)]
+        number = {name: f"v{place}" for place, name in enumerate(dict.fromkeys(names))} | {"": ""}
+        return LayerGraph(
+            layers=tuple(
+                replace(
+                    layer,
+                    name=f"layer{place}",
+                    inputs=tuple(number[name] for name in layer.inputs),
+                    outputs=tuple(number[name] for name in layer.outputs),
+                    sources=(),
+                )
+                for place, layer in enumerate(self.layers)
+            ),
+            types={number[name]: kind for name, kind in self.types.items() if name in number},
+            constants={number[name]: data for name, data in self.constants.items()},
+            inputs=tuple(number[name] for name in self.inputs),
+            outputs=tuple(number[name] for name in self.outputs),
+            opset=self.opset,
+            data_dependent=frozenset(number[name] for name in self.data_dependent if name in number),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form, read back by `from_dict`."""

@@ -5,7 +5,6 @@ shorter among others, where the runtime's own code and the layer's input are sti
 whole say by how much (`costmodel.training.in_place`).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from costmodel.groups import cached_bytes
 from costmodel.host import Host
 
-__all__ = ["SHORT_US", "InPlace", "pressure", "shortness"]
+__all__ = ["SHORT_US", "InPlace", "pressure", "pressures", "shortness"]
 
 # What counts as short, in microseconds: each is the scale of an exponential.
 SHORT_US = (3.0, 20.0)
@@ -63,6 +62,11 @@ def shortness(costs_us: np.ndarray) -> np.ndarray:
 
 def pressure(footprint_bytes: float, host: Host | None) -> float:
     """How far the weights of a model overflow a core's own cache, as a logarithm; 0 where caches are not known."""
+    return float(pressures(np.array([footprint_bytes]), host)[0])
+
+
+def pressures(footprints_bytes: np.ndarray, host: Host | None) -> np.ndarray:
+    """The `pressure` of several models; shape [num_models]."""
     if host is None or not host.l2_bytes:
-        return 0.0
-    return math.log((min(footprint_bytes, cached_bytes(host)) + 1) / host.l2_bytes)
+        return np.zeros(len(footprints_bytes))
+    return np.asarray(np.log((np.minimum(footprints_bytes, cached_bytes(host)) + 1) / host.l2_bytes))

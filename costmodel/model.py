@@ -19,7 +19,7 @@ from costmodel.graph import TensorType
 from costmodel.shapes import check_shape, fix_inputs
 from costmodel.skim import OMITTED, skim
 
-__all__ = ["Model", "read_model"]
+__all__ = ["Model", "read_file", "read_model", "without_weights"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def read_model(
         title = name or proto.graph.name or "model"
     else:
         path = Path(source)
-        proto = _read_file(path)
+        proto = read_file(path)
         title = name or path.stem
     _check_names(proto.graph, title)
     if not proto.graph.node:
@@ -119,6 +119,22 @@ def read_model(
     )
 
 
+def without_weights(path: Path) -> bytes:
+    """The model in a file as it stands there, its weights left out wherever they lie: enough to price it anywhere.
+
+    Raises:
+        ModelReadError: As `read_model`.
+        ShapeError: A tensor is negative or absurd.
+    """
+    proto = read_file(path)
+    for tensor in all_tensors(proto):
+        check_shape(
+            path.stem, f"the constant {tensor.name}", tuple(tensor.dims), dtype_name(tensor.data_type), zero=True
+        )
+    settle_external(proto, str(path), path.parent)
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
 def _read_proto(source: ModelProto) -> ModelProto:
     try:
         return _parse(skim(memoryview(source.SerializeToString())), "the model")
@@ -128,7 +144,12 @@ def _read_proto(source: ModelProto) -> ModelProto:
         ) from error
 
 
-def _read_file(path: Path) -> ModelProto:
+def read_file(path: Path) -> ModelProto:
+    """The model in a file as it stands there, without the values of its large tensors.
+
+    Raises:
+        ModelReadError: The file is missing, a directory, empty, truncated or not ONNX.
+    """
     try:
         if path.is_dir():
             raise ModelReadError(f"{path} is a directory: give the path of one .onnx file in it")

@@ -186,6 +186,14 @@ class Store:
                     new += 1
         return Added(new, len(results.measurements) - new, models)
 
+    def measured(self, system: str) -> tuple[int, int]:
+        """How many measurements a system has, and the number of the last one: they differ when one is added."""
+        table = database.measurements
+        query = select(func.count(), func.coalesce(func.max(table.c.id), 0)).select_from(table).filter_by(system=system)
+        with self._database.reading() as connection:
+            count, last = connection.execute(query).one()
+        return int(count), int(last)
+
     def latencies_us(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, float]:
         """Latency of every measured signature of a system, or of those asked for: the median of its measurements."""
         query = select(database.measurements.c.signature, database.measurements.c.latency_us).filter_by(system=system)

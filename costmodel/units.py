@@ -2,10 +2,12 @@
 
 import re
 
-__all__ = ["format_us", "parse_duration_s", "parse_numbers", "parse_shape"]
+__all__ = ["format_us", "parse_duration_s", "parse_latency_us", "parse_numbers", "parse_shape"]
 
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h)?$")
 _NUMBERS = re.compile(r"^(\d{1,3})(?:-(\d{1,3}))?$")
+_LATENCY = re.compile(r"^(\d+(?:\.\d+)?)\s*(us|µs|ms|s)$")
+_MICROSECONDS = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
@@ -32,6 +34,18 @@ def parse_duration_s(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a duration: write it like 90s, 10m or 1h")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_latency_us(text: str) -> float:
+    """Microseconds in "500us", "20ms" or "1.5s".
+
+    Raises:
+        ValueError: `text` is no latency of more than 0.
+    """
+    match = _LATENCY.match(text.strip())
+    if match is None or not float(match[1]):
+        raise ValueError(f"{text!r} is not a latency: write it like 500us, 20ms or 1.5s")
+    return float(match[1]) * _MICROSECONDS[match[2]]
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

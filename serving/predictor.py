@@ -27,7 +27,7 @@ from costmodel.serving.steps import Steps
 from costmodel.serving.timed import Timed
 from costmodel.store import Store
 from costmodel.systems import System
-from costmodel.training.artefact import Bundle, champion_of, load_bundle
+from costmodel.training.artefact import Bundle, bundle_of, champion_of, load_bundle
 from costmodel.training.calibration import predicted_costs
 from costmodel.training.support import farthest
 
@@ -81,25 +81,38 @@ class Regression:
         return PredictorId(self.bundle.name, self.bundle.version)
 
     def costs(
-        self, sequences: Sequence[LayerSequence], system: System, footprint: float, needs: Sequence[Iterable[int]] = ()
+        self,
+        sequences: Sequence[LayerSequence],
+        system: System,
+        footprints: Sequence[float],
+        needs: Sequence[Iterable[int]] = (),
     ) -> list[Cost]:
         """The predicted cost of each sequence on `system`.
 
         Args:
             sequences: What would run.
             system: Where.
-            footprint: Bytes of weights that the model reads which they are part of.
+            footprints: For each, the bytes of weights that the model reads which it is part of.
             needs: Positions of those that each reads results of, where they are the pieces of one model.
         """
         if needs:
-            return self._costs_of(sequences, system, footprint, needs)
-        portions = (sequences[start : start + _PORTION] for start in range(0, len(sequences), _PORTION))
-        return [cost for portion in portions for cost in self._costs_of(portion, system, footprint)]
+            return self._costs_of(sequences, system, footprints, needs)
+        return [
+            cost
+            for start in range(0, len(sequences), _PORTION)
+            for cost in self._costs_of(
+                sequences[start : start + _PORTION], system, footprints[start : start + _PORTION]
+            )
+        ]
 
     def _costs_of(
-        self, sequences: Sequence[LayerSequence], system: System, footprint: float, needs: Sequence[Iterable[int]] = ()
+        self,
+        sequences: Sequence[LayerSequence],
+        system: System,
+        footprints: Sequence[float],
+        needs: Sequence[Iterable[int]] = (),
     ) -> list[Cost]:
-        encoded = self._encoder_of(system).encode(sequences, repeat(footprint), needs)
+        encoded = self._encoder_of(system).encode(sequences, footprints, needs)
         feeds = {"features": encoded.features} | ({"edges": encoded.edges} if self.sees_neighbours else {})
         ratios = self._session.run(None, feeds)[0].reshape(-1)
         latencies = encoded.totals(encoded.bounds_us * np.exp(ratios.astype(np.float64)))
@@ -125,32 +138,43 @@ class Predictor:
     Attributes:
         store: Where measurements are.
         system: The system asked about.
-        regression: Its champion; None if none was trained.
+        regression: What answers for layers that are not measured; None if nothing was trained.
+        settled: Whether measurements that are added later are left unseen, as in `costmodel.serving.timed.Timed`.
     """
 
     store: Store
     system: System
     regression: Regression | None
+    settled: bool = False
 
     @classmethod
-    def load(cls, store: Store, bundles: Path, system: str) -> "Predictor":
+    def load(
+        cls, store: Store, bundles: Path, system: str, *, version: str | None = None, settled: bool = False
+    ) -> "Predictor":
         """The predictor of `system`.
+
+        Args:
+            store: Where measurements are.
+            bundles: Folder of trained regressors.
+            system: Its name.
+            version: Of the regressor; by default the champion.
+            settled: As the attribute.
 
         Raises:
             UnknownSystemError: Nothing is measured or trained for it.
-            ArtefactError: Its champion cannot be loaded.
+            ArtefactError: The regressor is not there, or cannot be loaded.
         """
         found = store.system(system)
         if not found.capabilities:
             raise UnknownSystemError(
                 f"nothing is measured for the system {system}; run `costmodel bench --system {system}` on that machine"
             )
-        path = champion_of(bundles, system)
-        return cls(store, found, None if path is None else Regression(load_bundle(path)))
+        path = champion_of(bundles, system) if version is None else bundle_of(bundles, system, version)
+        return cls(store, found, None if path is None else Regression(load_bundle(path)), settled)
 
     @cached_property
     def _timed(self) -> Timed:
-        return Timed(self.store, self.system.name)
+        return Timed(self.store, self.system.name, settled=self.settled)
 
     @cached_property
     def _known(self) -> Recent[tuple[str, Hashable], Cost]:
@@ -169,6 +193,10 @@ class Predictor:
         measured = list(self.store.measurements(self.system.name, wholes, repeats=False))
         return jitter(measured or self.store.measurements(self.system.name, repeats=False))
 
+    def warm_up(self) -> None:
+        """Read what every estimate needs, so that the first one does not wait for it."""
+        _ = self._jitter, self._known, self._known_in_place, self._timed
+
     def costs(
         self, sequences: Mapping[str, LayerSequence], *, footprint: float = math.inf, measured: bool = True
     ) -> dict[str, Cost]:
@@ -182,27 +210,62 @@ class Predictor:
         found = self._timed.costs(sequences) if measured else {}
         if self.regression is not None:
             missing = [sequence for signature, sequence in sequences.items() if signature not in found]
-            found.update(self._predicted(missing, footprint))
+            step = self.regression.steps.of(footprint, self.system)
+            costs = self._predicted(missing, repeat(footprint, len(missing)), repeat(step, len(missing)))
+            found.update(zip((sequence.signature for sequence in missing), costs, strict=True))
         return found
 
-    def _predicted(self, sequences: Sequence[LayerSequence], footprint: float) -> dict[str, Cost]:
-        """The predicted cost of each sequence by itself, by signature."""
+    def costs_among(
+        self, sequences: Sequence[LayerSequence], footprints: np.ndarray, *, measured: bool = True
+    ) -> list[Cost | None]:
+        """The costs of sequences of several models, in one call into the regressor; None for one that has none.
+
+        Args:
+            sequences: Each as often as there are models of different footprints that it is asked about in.
+            footprints: For each, the bytes of weights that its model reads, shape [num_sequences].
+            measured: Whether to use measurements.
+        """
+        found = self._timed.costs({sequence.signature: sequence for sequence in sequences}) if measured else {}
+        result = [found.get(sequence.signature) for sequence in sequences]
+        if self.regression is not None:
+            missing = [place for place, cost in enumerate(result) if cost is None]
+            around = footprints[missing]
+            steps = map(tuple, self.regression.steps.of_all(around, self.system).tolist())
+            costs = self._predicted([sequences[place] for place in missing], around.tolist(), steps)
+            for place, predicted in zip(missing, costs, strict=True):
+                result[place] = predicted
+        return result
+
+    def prepare(self, decompositions: Iterable[Decomposition], *, measured: bool = True) -> None:
+        """Price the layers of models together, so that estimates of them find them priced.
+
+        Args:
+            decompositions: Of the models.
+            measured: Whether the estimates will use measurements.
+        """
+        if self.regression is None or self.regression.sees_neighbours:
+            return
+        asked = [(sequence, float(cut.read_bytes)) for cut in decompositions for sequence in cut.unique.values()]
+        self.costs_among([sequence for sequence, _ in asked], np.array([read for _, read in asked]), measured=measured)
+
+    def _predicted(
+        self, sequences: Sequence[LayerSequence], footprints: Iterable[float], steps: Iterable[Hashable]
+    ) -> list[Cost]:
+        """The predicted cost of each sequence by itself."""
         assert self.regression is not None
-        step = self.regression.steps.of(footprint, self.system)
-        found: dict[str, Cost] = {}
-        missing: dict[str, LayerSequence] = {}
-        for sequence in sequences:
-            signature = sequence.signature
-            cost = self._known.get((signature, step))
-            if cost is None:
-                missing[signature] = sequence
-            else:
-                found[signature] = cost
-        costs = self.regression.costs(list(missing.values()), self.system, footprint)
-        for signature, cost in zip(missing, costs, strict=True):
-            self._known.put((signature, step), cost)
-            found[signature] = cost
-        return found
+        keys = [(sequence.signature, step) for sequence, step in zip(sequences, steps, strict=True)]
+        found = {key: self._known.get(key) for key in keys}
+        missing = {
+            key: (sequence, footprint)
+            for key, sequence, footprint in zip(keys, sequences, footprints, strict=True)
+            if found[key] is None
+        }
+        if missing:
+            asked, around = zip(*missing.values(), strict=True)
+            for key, predicted in zip(missing, self.regression.costs(asked, self.system, around), strict=True):
+                self._known.put(key, predicted)
+                found[key] = predicted
+        return [cost for key in keys if (cost := found[key]) is not None]
 
     def _costs_in_place(self, pieces: Sequence[Piece], *, footprint: float, measured: bool) -> list[Cost | None]:
         """The cost of each piece of a model; what is not measured is predicted where it stands."""
@@ -225,7 +288,9 @@ class Predictor:
         key = tuple(piece.sequence.signature for piece in pieces), needs
         costs = self._known_in_place.get(key)
         if costs is None:
-            costs = tuple(self.regression.costs([p.sequence for p in pieces], self.system, footprint, needs))
+            costs = tuple(
+                self.regression.costs([p.sequence for p in pieces], self.system, [footprint] * len(pieces), needs)
+            )
             self._known_in_place.put(key, costs)
         return costs
 

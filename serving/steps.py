@@ -43,10 +43,15 @@ class Steps:
             footprint: Bytes of weights that a model reads.
             system: Where it would run.
         """
-        features = [over[0] for over in footprint_features(np.array([footprint]), system)]
-        if self._cuts is None:
-            return tuple(map(float, features))
-        return tuple(int(np.searchsorted(cuts, value)) for cuts, value in zip(self._cuts, features, strict=True))
+        return tuple(self.of_all(np.array([footprint]), system)[0].tolist())
+
+    def of_all(self, footprints: np.ndarray, system: System) -> np.ndarray:
+        """The same of several models: rows that are equal make no difference; shape [num_models, num_features]."""
+        features = footprint_features(footprints, system)
+        if self._cuts is not None:
+            places = (np.searchsorted(cuts, values) for cuts, values in zip(self._cuts, features, strict=True))
+            return np.stack(list(places), axis=-1)
+        return np.stack(features, axis=-1)
 
 
 def _thresholds(node: NodeProto) -> list[tuple[int, float]] | None:

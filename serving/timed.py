@@ -20,13 +20,15 @@ class Timed:
     store that cannot tell its version is asked each time.
     """
 
-    def __init__(self, store: Store, system: str) -> None:
+    def __init__(self, store: Store, system: str, *, settled: bool = False) -> None:
         """Of a system.
 
         Args:
             store: Where measurements are.
             system: Its name.
+            settled: Whether what was read once is kept for good: whoever asks looks for changes, and then asks anew.
         """
+        self._settled = settled
         self._store = store
         self._system = system
         self._kept: tuple[tuple[int, ...] | None, Recent[str, Cost]] = (None, Recent(_MOST_KEPT))
@@ -38,7 +40,7 @@ class Timed:
             sequences: By signature.
         """
         # Before anything is read: what is written meanwhile then belongs to another version.
-        version = self._store.version()
+        version = () if self._settled else self._store.version()
         if version is None:
             return self._read(sequences)
         kept_for, recent = self._kept

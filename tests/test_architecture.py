@@ -14,12 +14,12 @@ import costmodel
 ROOT = Path(__file__).parents[1]
 ROOMS = ("domain", "features", "training", "serving")  # each may import those before it
 ENTRY_POINTS = (
-    "adapting.py", "api.py", "budget.py", "jobs.py", "latencies.py", "rechecking.py", "suggesting.py",
+    "adapting.py", "api.py", "asking.py", "budget.py", "jobs.py", "latencies.py", "rechecking.py", "suggesting.py",
     "__init__.py", "__main__.py",
 )  # fmt: skip
 HEAVY = (
     "onnxruntime", "torch", "torch_geometric", "transformers", "lightgbm", "mlflow", "optuna", "sklearn", "matplotlib",
-    "fastapi", "onnx",
+    "fastapi", "httpx", "uvicorn", "onnx",
 )  # fmt: skip
 
 
@@ -34,7 +34,13 @@ HOMES = {
         "costmodel/runtimes/ort_session.py",
         "training/corpora/quantised.py",
     },
-    "torch": {*_in("training/corpora"), "training/gnn.py", "training/gnn_network.py"},
+    "torch": {
+        *_in("training/corpora"),
+        "training/gnn.py",
+        "training/gnn_network.py",
+        "costmodel/torch_export.py",
+        "costmodel/api.py",  # for type checkers
+    },
     "torch_geometric": {"training/gnn_network.py"},
     "transformers": _in("training/corpora"),
     "matplotlib": {"costmodel/drawing.py"},
@@ -43,9 +49,15 @@ HOMES = {
     "mlflow": {"training/tracking.py"},
     "optuna": {"training/search.py"},
     "sklearn": {"training/baselines.py"},
-    "sqlalchemy": {"costmodel/database.py", "costmodel/store.py"},
+    "sqlalchemy": {"costmodel/database.py", "costmodel/store.py", "costmodel/drift.py"},
     "pyarrow": {"costmodel/transfer.py"},
     "typer": _in("costmodel/cli"),
+    "fastapi": _in("serving/http"),
+    "starlette": _in("serving/http"),
+    "uvicorn": {"serving/http/run.py"},
+    "httpx": {"costmodel/client.py"},
+    "prometheus_client": {"serving/http/telemetry.py"},
+    "pydantic_settings": {"serving/http/settings.py"},
     "rich": {"costmodel/cli/output.py"},
 }
 

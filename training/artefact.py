@@ -19,7 +19,7 @@ from costmodel.in_place import InPlace
 from costmodel.training.calibration import Calibration
 from costmodel.training.support import Support
 
-__all__ = ["CARD_VERSION", "Bundle", "champion_of", "load_bundle", "promote", "save_bundle"]
+__all__ = ["CARD_VERSION", "Bundle", "bundle_of", "champion_of", "load_bundle", "promote", "save_bundle"]
 
 CARD_VERSION = 2
 _CARD, _MODEL, _SUPPORT = "card.json", "model.onnx", "support.npz"
@@ -125,6 +125,19 @@ def champion_of(folder: Path, system: str) -> Path | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtefactError(f"{pointer} is damaged: train again with `costmodel train --system {system}`") from error
+
+
+def bundle_of(folder: Path, system: str, version: str) -> Path:
+    """One bundle of a system, by its version.
+
+    Raises:
+        ArtefactError: There is none.
+    """
+    # Looked up among those that are there: a version may come from a stranger, and become a path nowhere else.
+    found = next((path for path in (folder / system).glob("*") if path.name == version), None)
+    if found is None or not (found / _CARD).is_file():
+        raise ArtefactError(f"{system} has no regressor {version}: `costmodel regressors --system {system}` lists them")
+    return found
 
 
 def load_bundle(path: Path) -> Bundle:

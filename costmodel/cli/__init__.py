@@ -58,13 +58,22 @@ from costmodel.cli import (  # noqa: E402
     compare,
     corpus,
     decompose,
+    drift,
+    lower,
     predict,
+    rank,
     regressors,
     reproduce,
+    serve,
     systems,
     tour,
     train,
     transfer,
 )
 
-assert all((adapt, bench, compare, corpus, decompose, predict, regressors, reproduce, systems, tour, train, transfer))
+assert all(
+    (
+        adapt, bench, compare, corpus, decompose, drift, lower, predict, rank, regressors, reproduce, serve, systems,
+        tour, train, transfer,
+    )
+)  # fmt: skip

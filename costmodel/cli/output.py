@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-__all__ = ["note", "plain", "print_json", "print_table", "progress_bars", "say", "terminal_columns"]
+__all__ = [
+    "note",
+    "plain",
+    "print_compact_json",
+    "print_json",
+    "print_table",
+    "progress_bars",
+    "say",
+    "terminal_columns",
+]
 
 _LONGEST_CELL = 40
 _UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
@@ -46,6 +55,12 @@ def print_json(document: Any) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
     sys.stdout.flush()  # here, where a closed pipe is still a closed pipe and not a failure at exit
+
+
+def print_compact_json(document: Any) -> None:
+    """The same on one line: for programs only, where it is large."""
+    sys.stdout.write(json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
 
 
 def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, left: int = 1) -> None:

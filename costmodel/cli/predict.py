@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from costmodel.estimate import Estimate
 
-__all__ = ["predict", "print_estimate"]
+__all__ = ["labelled", "predict", "print_estimate"]
 
 _DEAREST = 8
 _MOST_NAMES = 3
@@ -83,6 +83,19 @@ def predict(
     ] = False,
     threads: ThreadsOption = 1,
     inter_threads: InterThreadsOption = 1,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="COSTMODEL_SERVER",
+            show_default=False,
+            help="Ask a service; models are sent without their weights.",
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="COSTMODEL_TOKEN", show_default=False, help="For the service, if it asks for one."),
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -97,11 +110,21 @@ def predict(
     sized = parse_granularity(granularity)
     if sized == AUTO and cover != FIXED:
         raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
+    if server is not None:
+        if sized == AUTO or cover != FIXED or measure:
+            raise typer.BadParameter(
+                "a service cuts at fixed places and runs nothing: leave out --measure, --cover and auto",
+                param_hint="--server",
+            )
+        options = {
+            "system": system, "batch": batch, "shapes": shapes, "granularity": sized, "composition": compose,
+            "partial": partial, "measured": not predict_all,
+        }  # fmt: skip
+        _ask(server, token, labelled(models), options, json=json)
+        return
     context = Context(store)
     name = context.system_name(system, threads, inter_threads)
-    read = {
-        label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in _labelled(models).items()
-    }
+    read = {label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()}
     cost_model = CostModel.load(name, store=store)
     estimates = {
         label: cost_model.predict(
@@ -122,6 +145,10 @@ def predict(
     if json:
         print_json(_documents(estimates, measured))
         return
+    _print_all(estimates, measured)
+
+
+def _print_all(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> None:
     if len(estimates) > 1:
         _print_many(estimates, measured)
     for label, estimate in estimates.items():
@@ -131,7 +158,20 @@ def predict(
             note(f"{label}: {warning}" if len(estimates) > 1 else warning)
 
 
-def _labelled(models: Iterable[str]) -> "dict[str, Path]":
+def _ask(server: str, token: str | None, files: "dict[str, Path]", options: dict[str, Any], *, json: bool) -> None:
+    """The same of a service."""
+    from costmodel.asking import ask
+    from costmodel.estimate import Estimate
+
+    documents = ask(server, token, files, options)
+    if json:
+        print_json(documents[0] if len(documents) == 1 else {"models": documents})
+        return
+    estimates = {label: Estimate.from_dict(document) for label, document in zip(files, documents, strict=True)}
+    _print_all(estimates, {})
+
+
+def labelled(models: Iterable[str]) -> "dict[str, Path]":
     """The file of each model under its name, or under its path where several have that name."""
     from costmodel.training.corpus import corpus_models
 

@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto
 
-from costmodel import CostModel, CostModelError, Estimate, read_model
+from costmodel import CostModel, CostModelError, Estimate, LatencyTable, layer, read_model, weight
 from costmodel.errors import HoleError, ModelReadError, RuleError, ShapeError, UnknownSystemError
 from costmodel.home import Home
 from costmodel.store import Store
@@ -124,19 +125,91 @@ def test_many_models_come_back_in_order(cost_model: CostModel, light_models: Map
     assert cost_model.predict_many([]) == []
 
 
-def test_sequences_are_priced_without_any_file(cost_model: CostModel, home: Home) -> None:
+def test_layers_are_priced_without_any_file(cost_model: CostModel, home: Home) -> None:
     """What is measured by its measurement, what is new by the regressor, in the order asked."""
     measured = next(iter(corpus(home.cache)["light_vgg19"].decomposition.unique.values()))
     new = elementwise(1, 64, 40, 40)
-    costs = cost_model.predict_sequences([new, measured, new])
-    assert [cost is not None and cost.source for cost in costs] == ["predicted", "measured", "predicted"]
+    costs = cost_model.predict_layers([new, measured, new])
+    assert [cost.source for cost in costs] == ["predicted", "measured", "predicted"]
     assert costs[0] == costs[2]
 
 
+def test_a_described_layer_is_the_one_in_a_model(cost_model: CostModel, parse: Parse) -> None:
+    """A convolution written in a line is what the runtime makes of one in a file: it has the same signature."""
+    described = layer("Conv", (1, 32, 28, 28), weight(64, 32, 3, 3), pads=[1, 1, 1, 1], kernel_shape=[3, 3])
+    (found,) = cost_model.sequences(described)
+    model = parse(
+        "(float[1,32,28,28] x) => (float[1,64,26,26] z) "
+        "{ y = Conv<pads = [1,1,1,1], kernel_shape = [3,3]>(x, w) z = MaxPool<kernel_shape = [3,3]>(y) }",
+        weights={"w": (64, 32, 3, 3)},
+        opset=18,
+    )
+    assert found.signature in {piece.sequence.signature for piece in cost_model.decompose(read_model(model)).pieces}
+
+
+def test_a_block_is_lowered_as_a_whole(cost_model: CostModel) -> None:
+    """An activation is fused into the layer before, and what changes the layout at the border is left out."""
+    conv = layer("Conv", (1, 32, 28, 28), weight(64, 32, 3, 3), pads=[1, 1, 1, 1])
+    relu, pool = layer("Relu", (1, 64, 28, 28)), layer("MaxPool", (1, 64, 28, 28), kernel_shape=[2, 2])
+    assert [found.kind for found in cost_model.sequences([conv, relu, pool])] == ["Conv", "MaxPool"]
+    apart = [found for block in (conv, relu, pool) for found in cost_model.sequences(block)]
+    assert [found.kind for found in apart] == ["Conv", "Relu", "MaxPool"]
+    (together,) = cost_model.predict_layers([[conv, relu, pool]])
+    assert together.kind == "Conv+MaxPool"
+    parts = cost_model.predict_layers(cost_model.sequences([conv, relu, pool]))
+    assert together.latency_us == pytest.approx(sum(part.latency_us for part in parts))
+
+
+def test_sequences_that_were_cut_before_stand_among_descriptions(cost_model: CostModel) -> None:
+    """A block may mix both, in its order."""
+    relu = layer("Relu", (1, 8))
+    (known,) = cost_model.sequences(layer("Tanh", (1, 8)))
+    assert [found.kind for found in cost_model.sequences([relu, known, relu])] == ["Relu", "Tanh", "Relu"]
+
+
+def test_networks_of_described_layers(cost_model: CostModel) -> None:
+    """As many latencies as networks; two of a layer cost more than one."""
+    conv = layer("Conv", (1, 32, 28, 28), weight(32, 32, 3, 3), pads=[1, 1, 1, 1])
+    relu = layer("Tanh", (1, 32, 28, 28))
+    found = cost_model.predict_networks([conv, relu], [[0, 1], [0, 1, 0, 1]])
+    assert found.latency_us[1] > found.latency_us[0] > 0
+    assert len(found) == 2
+
+
+def test_a_table_of_a_search_space(cost_model: CostModel, tmp_path: Path) -> None:
+    """Entries for choices, nothing for a choice that does nothing, and it comes back from its file."""
+    convs = {f"k{k}": layer("Conv", (1, 32, 28, 28), weight(32, 32, k, k), pads=[k // 2] * 4) for k in (1, 3, 5)}
+    head = layer("GlobalAveragePool", (1, 32, 28, 28))
+    table = cost_model.latency_table({"first": {**convs, "skip": None}, "second": convs}, fixed=[head])
+    assert table.choices == (("k1", "k3", "k5", "skip"), ("k1", "k3", "k5"))
+    assert table.latency_us[0, 3] == 0
+    assert np.isnan(table.latency_us[1, 3])
+    skipped, whole = table.networks_us(np.array([[3, 0], [2, 0]]))
+    assert 0 < table.fixed_us < skipped < whole
+    table.save(tmp_path / "table.npz")
+    again = LatencyTable.load(tmp_path / "table.npz")
+    assert (again.blocks, again.choices, again.system) == (table.blocks, table.choices, SYSTEM.name)
+    np.testing.assert_array_equal(again.latency_us, table.latency_us)
+    with pytest.raises(ValueError, match="a choice is not in the table"):
+        table.networks_us(np.array([[0, 3]]))
+
+
+def test_a_torch_module_is_priced_with_an_example(cost_model: CostModel) -> None:
+    """Exported and lowered as its file would be, and left in the mode in which it was."""
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Dropout())
+    estimate = cost_model.predict(module, example=torch.zeros(2, 3, 32, 32))
+    assert [one.op_type for one in estimate.layers if not one.op_type.startswith("Reorder")] == ["Conv"]
+    assert module.training
+    with pytest.raises(ValueError, match="give a torch module with an example of its input"):
+        cost_model.predict(module)
+
+
 def test_without_a_regressor_unmeasured_sequences_have_no_cost(home: Home, tmp_path: Path) -> None:
-    """None, not 0; a whole model is refused unless a part of the answer will do."""
+    """They are named, not priced at 0; a whole model is refused unless a part of the answer will do."""
     untrained = CostModel.load(SYSTEM.name, store=home.store_url, home=Home(tmp_path))
-    assert untrained.predict_sequences([elementwise(1, 64, 40, 40)]) == [None]
+    with pytest.raises(HoleError, match="Relu"):
+        untrained.predict_layers([elementwise(1, 64, 40, 40)])
     (resnet,) = (item for name, item in corpus(home.cache).items() if name == "light_resnet50")
     with pytest.raises(HoleError):
         untrained.predict(resnet.model)
@@ -176,11 +249,9 @@ def test_new_measurements_are_seen_at_once(home: Home, tmp_path: Path) -> None:
     own = copied(home, tmp_path / "home")
     cost_model = CostModel.load(SYSTEM.name, home=own)
     new = elementwise(1, 64, 41, 41)
-    (before,) = cost_model.predict_sequences([new])
+    (before,) = cost_model.predict_layers([new])
     Store(own.store_url).put_measurement(SYSTEM.name, made_up_measurement(new.signature, 123.0), new)
-    (after,) = cost_model.predict_sequences([new])
-    assert before is not None
-    assert after is not None
+    (after,) = cost_model.predict_layers([new])
     assert (before.source, after.source) == ("predicted", "measured")
     assert after.latency_us == pytest.approx(123.0)
 

@@ -255,7 +255,7 @@ def test_no_sequences_cost_nothing(predictor: Predictor) -> None:
     """Asking for nothing is no error."""
     assert predictor.costs({}) == {}
     assert isinstance(predictor.regression, Regression)
-    assert predictor.regression.costs([], SYSTEM, 0.0) == []
+    assert predictor.regression.costs([], SYSTEM, []) == []
 
 
 @given(data=st.data())
@@ -266,7 +266,7 @@ def test_what_is_remembered_is_what_is_worked_out(predictor: Predictor, trained:
     footprint = data.draw(st.one_of(st.floats(0, 1e9), st.just(math.inf)))
     asked = {sequence.signature: sequence for sequence in chosen}
     assert predictor.regression is not None
-    expected = Regression(predictor.regression.bundle).costs(chosen, SYSTEM, footprint)
+    expected = Regression(predictor.regression.bundle).costs(chosen, SYSTEM, [footprint] * len(chosen))
     assert predictor.costs(asked, footprint=footprint, measured=False) == dict(zip(asked, expected, strict=True))
 
 
@@ -289,7 +289,7 @@ def test_many_layers_are_predicted_in_portions(predictor: Predictor) -> None:
     """As each alone."""
     layers = [elementwise(1, channels, 7, 7) for channels in range(1, 5001)]
     assert predictor.regression is not None
-    costs = predictor.regression.costs(layers, SYSTEM, 0.0)
+    costs = predictor.regression.costs(layers, SYSTEM, [0.0] * len(layers))
     assert len(costs) == len(layers)
     for place in (0, 4095, 4096, 4999):
-        assert predictor.regression.costs([layers[place]], SYSTEM, 0.0) == [costs[place]]
+        assert predictor.regression.costs([layers[place]], SYSTEM, [0.0]) == [costs[place]]

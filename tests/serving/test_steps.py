@@ -32,7 +32,7 @@ def test_footprints_on_a_step_make_no_difference(predictor: Predictor, trained: 
     layers = list(corpus(trained.cache)[HELD_BACK[0]].decomposition.unique.values())
     found: dict[object, object] = {}
     for footprint in footprints:
-        costs = predictor.regression.costs(layers, SYSTEM, footprint)
+        costs = predictor.regression.costs(layers, SYSTEM, [footprint] * len(layers))
         assert found.setdefault(predictor.regression.steps.of(footprint, SYSTEM), costs) == costs
 
 

@@ -172,7 +172,7 @@ def make_net(name: str) -> "torch.nn.Module":
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.training.corpora.export  # noqa: F401  # says so where torch is missing
+    import costmodel.torch_export  # noqa: F401  # says so where torch is missing
 
     net = NETS[name]
     module = import_module(f"costmodel.training.corpora.nets.{net.file}")
@@ -187,12 +187,12 @@ def _write(name: str, path: Path) -> None:
     made = make_net(name)
     import torch
 
-    from costmodel.training.corpora.export import export
+    from costmodel.torch_export import write_module
     from costmodel.training.corpora.nets.weights import initialise
 
     net = NETS[name]
     initialise(made, seed=zlib.crc32(name.encode()))
-    export(made, {key: torch.zeros(1, *net.size) for key in net.inputs}, path)
+    write_module(made, {key: torch.zeros(1, *net.size) for key in net.inputs}, path)
 
 
 def _share(first: str, path: Path) -> None:

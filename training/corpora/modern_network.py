@@ -75,10 +75,10 @@ def write_network(network: Network, path: Path) -> None:
     Raises:
         MissingExtraError: torch or transformers is not installed.
     """
-    from costmodel.training.corpora.export import export
+    from costmodel.torch_export import write_module
 
     module = _build(network)
-    export(_one_output(module, tuple(network.inputs)), _example(network), path)
+    write_module(_one_output(module, tuple(network.inputs)), _example(network), path)
 
 
 def _build(network: Network) -> "torch.nn.Module":

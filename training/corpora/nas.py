@@ -201,7 +201,7 @@ def make_drawn(space: str, net: Drawn) -> "torch.nn.Module":
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.training.corpora.export  # noqa: F401  # says so where torch is missing
+    import costmodel.torch_export  # noqa: F401  # says so where torch is missing
 
     module = import_module(f"costmodel.training.corpora.nets.{space}")
     made: torch.nn.Module = getattr(module, space)(**net.arguments)
@@ -212,7 +212,7 @@ def _write(name: str, space: str, net: Drawn, path: Path) -> None:
     made = make_drawn(space, net)
     import torch
 
-    from costmodel.training.corpora.export import export
+    from costmodel.torch_export import write_module
     from costmodel.training.corpora.nets.weights import initialise
 
     initialise(made, seed=zlib.crc32(name.encode()))
@@ -220,7 +220,7 @@ def _write(name: str, space: str, net: Drawn, path: Path) -> None:
         key: torch.zeros(spec.shape, dtype=torch.int64 if spec.below else torch.float32)
         for key, spec in net.inputs.items()
     }
-    export(made, example, path)
+    write_module(made, example, path)
 
 
 NETS = {space.name: dict(_draw(space)) for space in SPACES}

@@ -278,7 +278,7 @@ def make_own(own: Own) -> "torch.nn.Module":
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.training.corpora.export  # noqa: F401  # says so where torch is missing
+    import costmodel.torch_export  # noqa: F401  # says so where torch is missing
 
     file, _, builder = own.builder.partition(".")
     module = import_module(f"costmodel.training.corpora.nets.{file}")
@@ -290,7 +290,7 @@ def _write(own: Own, path: Path) -> None:
     made = make_own(own)
     import torch
 
-    from costmodel.training.corpora.export import export
+    from costmodel.torch_export import write_module
     from costmodel.training.corpora.nets.pieces import initialise_any
 
     initialise_any(made, seed=zlib.crc32(own.name.encode()))
@@ -298,7 +298,7 @@ def _write(own: Own, path: Path) -> None:
         key: torch.zeros(spec.shape, dtype=torch.int64 if spec.below else torch.float32)
         for key, spec in own.inputs.items()
     }
-    export(made, example, path)
+    write_module(made, example, path)
 
 
 RECIPES = (*(Recipe(own.name, own.family, own.title, partial(_write, own)) for own in OWN), *FROM_TRANSFORMERS)

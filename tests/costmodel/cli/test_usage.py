@@ -13,7 +13,7 @@ from tests.shell import Run
 README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
     "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour", "export",
-    "import", "reproduce",
+    "import", "reproduce", "rank", "lower", "drift", "serve", "token",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # of commands
 

@@ -1,9 +1,9 @@
-"""A torch module as an ONNX file: the same bytes each time, and nothing in them of the machine that wrote them."""
+"""A torch module as ONNX: the same bytes each time, and nothing in them of the machine that wrote them."""
 
 import inspect
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,56 @@ try:
     import onnxscript  # noqa: F401  # what torch writes ONNX with, and does not bring along
     import torch
 except ImportError as error:
-    raise MissingExtraError("building a corpus", "corpus") from error
+    raise MissingExtraError("exporting a torch module", "torch") from error
 
-__all__ = ["export"]
+__all__ = ["example_inputs", "export_module", "write_module"]
 
 
-def export(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Write `module` as an ONNX file with static shapes.
+def write_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write `module` as an ONNX file with static shapes; a model must stay below protobuf's 2 GiB.
 
     Args:
-        module: Put into evaluation mode here.
-        inputs: An example of each input, by the name it gets in the file. Where the names are not those of the
+        module: As `export_module`.
+        inputs: As there.
+        path: Of the file.
+    """
+    path.write_bytes(export_module(module, inputs).SerializeToString(deterministic=True))
+
+
+def example_inputs(
+    module: torch.nn.Module, example: torch.Tensor | Sequence[Any] | Mapping[str, Any]
+) -> dict[str, Any]:
+    """An example of each input of a module, by the name of its parameter.
+
+    Args:
+        module: Whose `forward` would be called.
+        example: What it would be called with: a tensor, several in order, or by name.
+    """
+    if isinstance(example, Mapping):
+        return dict(example)
+    given = (example,) if isinstance(example, torch.Tensor) else tuple(example)
+    bound = inspect.signature(module.forward).bind(*given).arguments
+    found: dict[str, Any] = {}
+    for name, value in bound.items():  # a parameter *images takes several
+        several = value if isinstance(value, tuple) else (value,)
+        found |= {name if len(several) == 1 else f"{name}_{place}": one for place, one in enumerate(several)}
+    return found
+
+
+def export_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> onnx.ModelProto:
+    """`module` as an ONNX model with static shapes.
+
+    Args:
+        module: Left as it was; exported in evaluation mode.
+        inputs: An example of each input, by the name that it gets in the model. Where the names are not those of the
             parameters of `forward`, they are given to it in this order.
-        path: Of the file; a model must stay below protobuf's 2 GiB.
     """
     parameters = inspect.signature(module.forward).parameters
     named = {name: inputs[name] for name in parameters if name in inputs}
     by_name = len(named) == len(inputs)
     # The exporter tells of its own future and of torchvision's absence: neither concerns who builds a corpus.
     logger = logging.getLogger("torch.onnx")
-    level = logger.level
+    level, training = logger.level, module.training
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -49,10 +79,11 @@ def export(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], path: Pa
             )
     finally:
         logger.setLevel(level)
+        module.train(training)
     assert program is not None
     model: onnx.ModelProto = program.model_proto
     _strip(model)
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    return model
 
 
 def _strip(model: onnx.ModelProto) -> None:

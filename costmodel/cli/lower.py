@@ -1,0 +1,62 @@
+"""`costmodel lower`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costmodel.cli import app
+from costmodel.cli.options import BatchOption, Context, JsonOption, LevelOption, ShapeOption, parse_shapes
+from costmodel.cli.output import print_compact_json, print_table
+
+if TYPE_CHECKING:
+    from costmodel.graph import TensorType
+
+__all__ = ["lower"]
+
+
+@app.command()
+def lower(
+    model: Annotated[str, typer.Argument(help="An ONNX file, or the name of a model in a corpus.")],
+    batch: BatchOption = None,
+    shape: ShapeOption = None,
+    level: LevelOption = "all",
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="Number layers and values instead of naming them.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """The layers of a model as the runtime executes them.
+
+    With --json a graph without weights, which a service prices.
+    """
+    from costmodel.cache import lower_cached
+    from costmodel.model import read_model
+    from costmodel.runtimes import get_runtime
+    from costmodel.training.corpus import corpus_models
+
+    found = list(corpus_models(model))
+    if len(found) != 1:
+        raise typer.BadParameter(f"{model} is {len(found)} models: name one file", param_hint="MODEL")
+    read = read_model(found[0].path, batch=batch, shapes=parse_shapes(shape))
+    graph = lower_cached(get_runtime(), read, level, Context().home.cache)
+    graph = graph.anonymous() if anonymous else graph
+    if json:
+        print_compact_json(graph.to_dict())
+        return
+    print_table(
+        ("layer", "operator", "output"),
+        [
+            (
+                layer.name,
+                f"{layer.domain}.{layer.op_type}" if layer.domain else layer.op_type,
+                " ".join(_shown(graph.types[name]) for name in layer.outputs if name),
+            )
+            for layer in graph.layers
+        ],
+        left=3,
+    )
+
+
+def _shown(kind: "TensorType") -> str:
+    shape = ",".join(map(str, kind.shape))
+    return f"{kind.dtype}[{shape}]" + (" in blocks" if kind.blocked else "")

@@ -1,0 +1,124 @@
+"""The OpenAPI document: what FastAPI cannot see is added, and examples are questions that this service can answer."""
+
+import copy
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from costmodel.serving.http.bodies import FILE_TYPES
+from costmodel.serving.http.problems import MEDIA_TYPE
+from costmodel.serving.http.wire import BulkItem, ProblemAnswer
+
+__all__ = ["EXAMPLE_GRAPH", "PROBLEMS", "describe", "json_body", "model_body"]
+
+_SCHEMAS = "#/components/schemas/"
+# Read by their routes themselves, so that FastAPI does not know of them.
+_BODIES: dict[str, type[BaseModel]] = {}
+
+
+def _problem(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}ProblemAnswer"}}}}
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: _problem("The request ended before its body did."),
+    401: _problem("A token is needed."),
+    404: _problem("The model, the system or the regressor is not known here."),
+    408: _problem("The body did not arrive in time."),
+    413: _problem("The body is too large, or asks for too much at once."),
+    415: _problem("The body is of a type that is not understood."),
+    422: _problem("The request is not valid, or the model cannot be used."),
+    503: _problem("The service is busy, or its store cannot be used: ask again after Retry-After seconds."),
+}
+
+# A convolution with its activation and a pooling, as ONNX Runtime executes them.
+EXAMPLE_GRAPH: dict[str, Any] = {
+    "layers": [
+        {
+            "name": "conv", "op": "Conv", "domain": "com.microsoft.nchwc", "since": 1,
+            "attrs": {
+                "activation": {"s": "Relu"}, "dilations": {"ints": [1, 1]}, "group": {"i": 1},
+                "kernel_shape": {"ints": [3, 3]}, "pads": {"ints": [1, 1, 1, 1]}, "strides": {"ints": [1, 1]},
+            },
+            "in": ["image", "weights"], "out": ["conv_out"],
+        },
+        {
+            "name": "pool", "op": "GlobalAveragePool", "domain": "com.microsoft.nchwc", "since": 1, "attrs": {},
+            "in": ["conv_out"], "out": ["pooled"],
+        },
+    ],
+    "types": {
+        "image": ["float32", [1, 3, 224, 224], False], "weights": ["float32", [32, 3, 3, 3], False],
+        "conv_out": ["float32", [1, 32, 224, 224], True], "pooled": ["float32", [1, 32, 1, 1], True],
+    },
+    "constants": {"weights": None}, "inputs": ["image"], "outputs": ["pooled"], "opset": 18,
+}  # fmt: skip
+
+_EXAMPLE_SEQUENCE: dict[str, Any] = {
+    "layers": [
+        {"op": "Softmax", "domain": "", "since": 13, "attrs": {"axis": {"i": -1}}, "in": [0], "out": [1], "captured": 0}
+    ],
+    "values": [["float32", [12, 128, 128], 0, "input", None], ["float32", [12, 128, 128], 0, "internal", None]],
+    "outputs": [1],
+}  # fmt: skip
+
+
+def json_body(model: type[BaseModel]) -> dict[str, Any]:
+    """Says that the body is JSON of a model, which the route reads by itself."""
+    _BODIES[model.__name__] = model
+    schema = {"$ref": f"{_SCHEMAS}{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def model_body(model: type[BaseModel]) -> dict[str, Any]:
+    """Says that the body is JSON of a model, or an ONNX file."""
+    described = json_body(model)
+    described["requestBody"]["content"][FILE_TYPES[0]] = {"schema": {"type": "string", "format": "binary"}}
+    return described
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The document of an application; made once, with examples for a system that it answers for."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    document = copy.deepcopy(get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes))
+    components = document["components"]["schemas"]
+    for model in (ProblemAnswer, BulkItem, *_BODIES.values()):
+        _add(components, model)
+    components["BulkRequest"]["properties"]["items"]["items"] = {"$ref": f"{_SCHEMAS}BulkItem"}
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"token": []}, {}]
+    desk = getattr(app.state, "desk", None)
+    systems = desk.service.answerers.systems if desk is not None else []
+    for path, example in _examples(systems[0] if systems else "c5.xlarge").items():
+        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"] = example
+    if desk is not None:  # before that the examples are of no system
+        app.openapi_schema = document
+    return document
+
+
+def _add(components: dict[str, Any], model: type[BaseModel]) -> None:
+    schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    components |= schema.pop("$defs", {})
+    components[model.__name__] = schema
+
+
+def _examples(system: str) -> dict[str, dict[str, Any]]:
+    return {
+        "/v1/predict": {"graph": EXAMPLE_GRAPH, "name": "example", "system": system},
+        "/v1/predict/bulk": {
+            "system": system,
+            "layers": [_EXAMPLE_SEQUENCE],
+            "items": [{"name": "one", "layers": [0]}, {"name": "two", "layers": [0, 0]}],
+        },
+        "/v1/rank": {"models": [{"graph": EXAMPLE_GRAPH, "name": "example"}], "slo_us": 5000, "quantile": "p90"},
+        "/v1/observations": {
+            "graph": EXAMPLE_GRAPH,
+            "name": "example",
+            "system": system,
+            "latency_us": 2500,
+            "runs": 100,
+        },
+    }

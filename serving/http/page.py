@@ -1,0 +1,30 @@
+"""The page for people: static files, which ask the same API as everybody."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+__all__ = ["mount_static", "router"]
+
+router = APIRouter(include_in_schema=False)
+_STATIC = Path(str(files("costmodel.serving.http") / "static"))
+
+
+@router.get("/")
+async def index() -> Response:
+    """What a model costs."""
+    return FileResponse(_STATIC / "index.html")
+
+
+@router.get("/systems")
+async def systems() -> Response:
+    """Systems, champions, accuracy, drift."""
+    return FileResponse(_STATIC / "systems.html")
+
+
+def mount_static(app: FastAPI) -> None:
+    """Serve scripts, styles and pictures under /static."""
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")

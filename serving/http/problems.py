@@ -1,0 +1,104 @@
+"""Errors as problem details (RFC 9457), with the sentences that the command line prints."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from costmodel.errors import (
+    ArtefactError,
+    CostModelError,
+    HoleError,
+    ModelError,
+    RuleError,
+    StoreError,
+    SystemNameError,
+    UnknownSystemError,
+)
+from costmodel.serving.service import UnknownModelError
+
+__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "problem_response"]
+
+MEDIA_TYPE = "application/problem+json"
+
+# The first that fits an error says how it is answered.
+_STATUS: tuple[tuple[type[CostModelError], int, str], ...] = (
+    (UnknownModelError, 404, "unknown-model"),
+    (UnknownSystemError, 404, "unknown-system"),
+    (ArtefactError, 404, "unknown-version"),
+    (HoleError, 422, "layers-without-cost"),
+    (ModelError, 422, "model-refused"),
+    (SystemNameError, 422, "invalid-request"),
+    (RuleError, 422, "invalid-request"),
+    (StoreError, 503, "store-unavailable"),
+    (CostModelError, 500, "internal-error"),
+)
+_TITLES = {
+    "unknown-model": "The model is not known here",
+    "unknown-system": "The system is not known here",
+    "unknown-version": "There is no such regressor",
+    "layers-without-cost": "Layers have no cost on this system",
+    "model-refused": "The model cannot be used",
+    "invalid-request": "The request is not valid",
+    "store-unavailable": "The results store cannot be used",
+    "internal-error": "The service failed",
+    "unauthorized": "A token is needed",
+    "not-found": "There is nothing here",
+    "method-not-allowed": "That cannot be done here",
+    "body-too-large": "The body is too large",
+    "body-too-slow": "The body did not arrive in time",
+    "unsupported-media-type": "The body is of a type that is not understood",
+    "overloaded": "The service is busy",
+}
+
+
+class Problem(Exception):  # noqa: N818  # the word of RFC 9457
+    """What a request is answered with instead of what it asked for.
+
+    Attributes:
+        status: Of HTTP.
+        kind: One of the titles' keys; the last part of the problem's type.
+        detail: One sentence for a person.
+        extra: Members besides, such as the layers that have no cost.
+        headers: Of the answer.
+    """
+
+    def __init__(
+        self, status: int, kind: str, detail: str, *, extra: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Of a status and a kind."""
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.extra = extra or {}
+        self.headers = headers or {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As RFC 9457 has it."""
+        return {
+            "type": f"urn:costmodel:problem:{self.kind}",
+            "title": _TITLES[self.kind],
+            "status": self.status,
+            "detail": self.detail,
+        } | self.extra
+
+
+def problem_of(error: CostModelError) -> Problem:
+    """How an error of ours is answered: what a request can mend in its own words, and nothing of our inside."""
+    status, kind = next((status, kind) for of, status, kind in _STATUS if isinstance(error, of))
+    if status >= 500:
+        detail = "the results store cannot be used now: try again" if status == 503 else "see the log of the service"
+        return Problem(status, kind, detail, headers={"Retry-After": "5"} if status == 503 else None)
+    extra = {"layers": list(error.layers)} if isinstance(error, HoleError) else None
+    return Problem(status, kind, str(error), extra=extra)
+
+
+def problem_response(request: Request, problem: Problem) -> JSONResponse:
+    """The answer, with the number of the request, by which the log knows it."""
+    content = problem.to_dict()
+    request_id = request.scope.get("request_id")
+    if request_id:
+        content["request_id"] = request_id
+    return JSONResponse(content, problem.status, problem.headers, media_type=MEDIA_TYPE)

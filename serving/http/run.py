@@ -1,0 +1,66 @@
+"""Running the service with uvicorn: the one file that knows it."""
+
+import os
+import tempfile
+from collections.abc import Callable
+
+from costmodel.errors import MissingExtraError
+
+try:
+    import uvicorn
+except ImportError as error:
+    raise MissingExtraError("the service", "serve") from error
+
+__all__ = ["run"]
+
+_SHUTDOWN_S = 20
+
+
+def run(host: str, port: int, workers: int, told: Callable[[str], None]) -> None:
+    """Answer until stopped; what is under way is finished.
+
+    Args:
+        host: Address to listen on.
+        port: To listen on; 0 for a free one.
+        workers: Processes that answer.
+        told: Given the URL before the first answer.
+    """
+    if workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # read where the library is imported
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="costmodel-metrics-")
+    # Looked at here, where what is wrong is one sentence, and not in each worker.
+    from costmodel.serving.http.app import create_app
+    from costmodel.serving.http.telemetry import set_up_logging
+
+    create_app()
+    config = uvicorn.Config(
+        "costmodel.serving.http.run:application",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        log_config=None,
+        access_log=False,  # ours says more
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
+    set_up_logging()
+    socket = config.bind_socket()
+    socket.listen(config.backlog)  # who comes before a worker is ready waits, and is not refused
+    shown = f"[{host}]" if ":" in host else host
+    told(f"http://{shown}:{socket.getsockname()[1]}")
+    if workers > 1:
+        from uvicorn.supervisors import Multiprocess
+
+        Multiprocess(config, [socket]).run()
+    else:
+        uvicorn.Server(config).run(sockets=[socket])
+
+
+def application() -> object:
+    """The application, in a process of its own."""
+    from costmodel.serving.http.app import create_app
+    from costmodel.serving.http.telemetry import set_up_logging
+
+    set_up_logging()
+    return create_app()

@@ -1,0 +1,93 @@
+// What both pages share: asking the API, quantities as people read them, elements.
+
+const TOKEN = "costmodel-token";
+
+/** A problem that the service answered with. */
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+/** Ask the API; throws a Problem. The token lives as long as the tab. */
+export async function ask(path, options = {}) {
+  const headers = { ...options.headers };
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers.authorization = `Bearer ${token}`;
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers });
+  } catch {
+    throw new Problem(0, "The service does not answer: check that it runs, then try again.");
+  }
+  const document = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Problem(response.status, document.detail || `The service answered with status ${response.status}.`);
+  return document;
+}
+
+/** Show the field for a token, and go on when there is one. */
+export function askForToken(then) {
+  const box = document.getElementById("token-box"), field = document.getElementById("token");
+  box.hidden = false;
+  const use = () => {
+    sessionStorage.setItem(TOKEN, field.value.trim());
+    box.hidden = true;
+    then();
+  };
+  document.getElementById("token-save").onclick = use;
+  field.onkeydown = (event) => {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      use();
+    }
+  };
+  field.focus();
+}
+
+/** A latency: three digits and the unit that suits it. */
+export function latency(us) {
+  const rounded = Number(us.toPrecision(3));
+  const [value, unit] = rounded >= 1e6 ? [rounded / 1e6, "s"] : rounded >= 1e3 ? [rounded / 1e3, "ms"] : [rounded, "µs"];
+  return `${value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)} ${unit}`;
+}
+
+export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}%`;
+
+/** An element with attributes and children; text is text, never markup. */
+export function h(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== false) element.setAttribute(key, value);
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** The same of SVG. */
+export function svg(name, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+/** A horizontal bar that is 100 wide, of parts that are [share of 1, class, title]. */
+export function stacked(parts, label, height = 14) {
+  const picture = svg("svg", { viewBox: `0 0 100 ${height}`, height, preserveAspectRatio: "none", role: "img", "aria-label": label });
+  picture.append(svg("rect", { class: "track", width: 100, height, rx: 1 }));
+  let x = 0;
+  for (const [share, kind, title] of parts) {
+    const rect = svg("rect", { class: kind, x: 100 * x, width: 100 * share, height });
+    if (title) rect.append(svg("title", {}, title));
+    picture.append(rect);
+    x += share;
+  }
+  return picture;
+}
+
+/** Rows of a table: each a list of [content, class]. */
+export function fill(table, headers, rows) {
+  table.replaceChildren(
+    h("thead", {}, h("tr", {}, ...headers.map(([text, kind]) => h("th", { scope: "col", class: kind || null }, text)))),
+    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(([content, kind]) => h("td", { class: kind || null }, content))))),
+  );
+}

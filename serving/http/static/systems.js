@@ -1,0 +1,56 @@
+import { Problem, ask, askForToken, fill, h, percent } from "./common.js";
+
+const at = (id) => document.getElementById(id);
+
+async function start() {
+  try {
+    const [{ systems }, { models }] = await Promise.all([ask("/v1/systems"), ask("/v1/models")]);
+    at("status").textContent = systems.length ? `${systems.length} system${systems.length > 1 ? "s are" : " is"} answered for.` : "Nothing is measured yet: run costmodel bench, or import results.";
+    at("systems").replaceChildren(...systems.map(card));
+    fill(at("models"), [["System"], ["Version"], ["Regressor"], ["State"], ["Age"], ["Model error", "number"], ["Rows", "number"]],
+      models.map((one) => [[one.system, "name"], [one.version, "name"], [one.name || "–"], [badge(one)], [age(one.age_s)],
+        [one.model_mape == null ? "–" : percent(one.model_mape, 1), "number"], [one.rows == null ? "–" : one.rows.toLocaleString("en"), "number"]]));
+  } catch (problem) {
+    if (problem instanceof Problem && problem.status === 401) askForToken(start);
+    at("status").textContent = problem.message;
+    at("status").classList.add("problem");
+  }
+}
+
+function badge(one) {
+  if (!one.usable) return h("span", { class: "badge bad" }, "cannot be used");
+  return one.champion ? h("span", { class: "badge good" }, "champion") : h("span", { class: "badge plain" }, "kept");
+}
+
+function age(seconds) {
+  if (seconds == null) return "–";
+  const [unit, length] = [["day", 86400], ["hour", 3600], ["minute", 60]].find(([, length]) => seconds >= length) || ["minute", 60];
+  const count = Math.round(seconds / length);
+  return `${count} ${unit}${count === 1 ? "" : "s"}`;
+}
+
+function card(system) {
+  const { accuracy, drift, host, settings } = system;
+  const facts = [
+    ["Measurements", system.measurements.toLocaleString("en")],
+    ["Answers for the rest", system.champion ? system.champion.name : "nothing"],
+    ["Error on unseen families", accuracy?.mape == null ? "unknown" : percent(accuracy.mape, 1)],
+    ["Within 10%", accuracy?.within_10pct == null ? "unknown" : percent(accuracy.within_10pct)],
+    ["Intervals hold", accuracy?.interval_coverage == null ? "unknown" : percent(accuracy.interval_coverage)],
+    ["Order kept (Kendall)", accuracy?.kendall_tau == null ? "unknown" : accuracy.kendall_tau.toFixed(2)],
+  ];
+  const words = drift.observations
+    ? `Users saw ${drift.ratio.toFixed(2)} times what was predicted, over ${drift.observations} observations of ${drift.models} model${drift.models === 1 ? "" : "s"}; ${percent(drift.covered)} were inside their interval.`
+    : "Nobody has reported a latency of this system.";
+  const state = drift.observations ? h("span", { class: `badge ${drift.drifted ? "bad" : "good"}` }, drift.drifted ? "drifted" : "no drift") : null;
+  const machine = host ? `${host.model_name || host.vendor}, ${host.physical_cores} cores` : "unknown hardware";
+  const price = system.usd_per_hour == null ? "" : `, $${system.usd_per_hour} an hour`;
+  return h("section", { class: "card" },
+    h("h2", {}, system.name, " ", state),
+    h("p", { class: "quiet" }, `${machine}, ${system.runtime} ${system.runtime_version}, ${settings.threads} thread${settings.threads > 1 ? "s" : ""}${price}`),
+    h("dl", { class: "facts" }, ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("p", { class: "quiet" }, words),
+    ...system.warnings.map((text) => h("p", { class: "quiet" }, h("span", { class: "badge bad" }, "warning"), ` ${text}`)));
+}
+
+start();

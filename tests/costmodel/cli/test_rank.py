@@ -1,0 +1,80 @@
+"""`costmodel rank` and `costmodel lower`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from costmodel.graph import LayerGraph
+from costmodel.home import Home
+from tests.shell import Run
+from tests.synthetic import SYSTEM
+
+
+def test_models_are_ranked_on_a_system(run: Run, ready: Home) -> None:
+    """What meets the objective first, the fastest of it first; what fails says by how much."""
+    asked = ("rank", "light_squeezenet", "light_vgg19", "--slo", "100ms", "--quantile", "quiet")
+    document = run(ready, *asked, "--price", f"{SYSTEM.name}=0.36", "--json").document
+    assert document["slo_us"] == 100_000
+    quick, slow = document["ranking"]
+    assert (quick["model"], quick["meets"], slow["model"], slow["meets"]) == (
+        "light_squeezenet", True, "light_vgg19", False,
+    )  # fmt: skip
+    assert slow["over_us"] == pytest.approx(slow["latency_us"] - 100_000)
+    assert quick["usd_per_million"] == pytest.approx(0.36 / 3600 * quick["latency_us"])
+    assert document["best"] == quick
+    out = run(ready, *asked).out
+    assert "fails by" in out
+    assert "light_squeezenet on made.up is the choice" in out
+
+
+def test_without_an_objective_the_fastest_is_first(run: Run, ready: Home) -> None:
+    """And nothing is said to fail."""
+    document = run(ready, "rank", "light_vgg19", "light_squeezenet", "--json").document
+    assert [one["model"] for one in document["ranking"]] == ["light_squeezenet", "light_vgg19"]
+    assert document["best"]["meets"] is None
+
+
+def test_nothing_meets_an_objective_that_is_too_hard(run: Run, ready: Home) -> None:
+    """Then there is no choice."""
+    assert run(ready, "rank", "light_vgg19", "--slo", "1us", "--json").document["best"] is None
+    assert "nothing meets it" in run(ready, "rank", "light_vgg19", "--slo", "1us").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--slo", "20"), "write it like 500us, 20ms or 1.5s"),
+        (("--slo", "0ms"), "is not a latency"),
+        (("--price", "0.3"), "is no price: write it like c5.xlarge=0.17"),
+        (("--price", "x=nan"), "is no price"),
+        (("--quantile", "p10"), "is not one of p50, p90, p99, quiet"),
+    ],
+)
+def test_wrong_usage_says_how_to_write_it(run: Run, ready: Home, arguments: tuple[str, ...], words: str) -> None:
+    """As exit code 2."""
+    done = run(ready, "rank", "light_vgg19", *arguments)
+    assert done.code == 2
+    assert words in " ".join(done.err.replace("│", " ").split())
+
+
+def test_a_system_that_is_not_known_is_one_sentence(run: Run, ready: Home) -> None:
+    """Where it was named."""
+    assert (
+        "nothing is measured for the system nowhere"
+        in run(ready, "rank", "light_vgg19", "--system", "nowhere").sentence
+    )
+
+
+def test_a_model_is_lowered_to_a_graph_without_weights(run: Run, ready: Home, light_models: Mapping[str, Path]) -> None:
+    """That reads back; anonymous it is the same graph, with numbers for names."""
+    done = run(ready, "lower", light_models["squeezenet"], "--json")
+    graph = LayerGraph.from_dict(done.document)
+    assert len(done.out) < 100_000
+    anonymous = run(ready, "lower", light_models["squeezenet"], "--json", "--anonymous").document
+    assert [layer["name"] for layer in anonymous["layers"][:2]] == ["layer0", "layer1"]
+    assert [layer["op"] for layer in anonymous["layers"]] == [layer.op_type for layer in graph.layers]
+    assert not any(name in json.dumps(anonymous) for name in ("fire", "nchwc_", "softmaxout"))
+    assert "float32[1,1000" in run(ready, "lower", light_models["squeezenet"]).out
+    assert run(ready, "lower", "light").code == 2

@@ -1,0 +1,133 @@
+"""`costmodel serve`, `costmodel token`, `costmodel drift`, and asking a service from the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+from onnx import ModelProto
+
+from costmodel.client import Client
+from costmodel.home import Home
+from tests.shell import Run
+from tests.synthetic import SYSTEM
+
+
+class _Service:
+    """`costmodel serve` as a shell would start it."""
+
+    def __init__(self, home: Home, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "costmodel", "serve", "--port", "0", "--json", *arguments],
+            env=os.environ | {"COSTMODEL_HOME": str(home.root)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        told = ""
+        for line in self.process.stdout:
+            told += line
+            if line == "}\n":
+                break
+        self.url = json.loads(told)["url"]
+
+    def stop(self) -> str:
+        """End it as an operator would; gives its log."""
+        self.process.send_signal(signal.SIGTERM)
+        _, log = self.process.communicate(timeout=60)
+        return log
+
+
+@pytest.fixture
+def token(run: Run, own: Home) -> str:
+    """Made by the command."""
+    made = run(own, "token", "test", "--tokens", own.root / "tokens", "--json").document
+    assert made["name"] == "test"
+    found: str = made["token"]
+    return found
+
+
+@pytest.fixture
+def service(own: Home, token: str) -> Iterator[_Service]:
+    """Two workers with tokens."""
+    started = _Service(own, "--workers", "2", "--tokens", str(own.root / "tokens"))
+    yield started
+    if started.process.poll() is None:
+        started.stop()
+
+
+def test_a_service_is_asked_from_the_command_line(
+    run: Run, own: Home, service: _Service, token: str, light_models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """The answers are those of this machine's own store, in a table and as a document, and weights stay here."""
+    local = run(own, "predict", light_models["resnet50"], "--system", SYSTEM.name, "--json").document
+    asked = ("predict", light_models["resnet50"], "--system", SYSTEM.name, "--server", service.url, "--token", token)
+    remote = run(tmp_path / "empty", *asked, "--json").document
+    assert remote.pop("digest").startswith("sha256:")
+    assert remote == local
+    assert "light_resnet50 on made.up" in run(tmp_path / "empty", *asked).out
+    several = run(tmp_path / "empty", *asked, light_models["vgg19"], "--json").document
+    assert [model["model"] for model in several["models"]] == ["light_resnet50", "light_vgg19"]
+    refused = run(tmp_path / "empty", *asked[:-1], "cm_wrong")
+    assert "send a token that the operator of this service gave you" in refused.sentence
+    with Client(service.url, token=token) as client:
+        client.observe(remote_digest := client.predict(light_models["vgg19"]).digest, 5e5, system=SYSTEM.name)
+        assert remote_digest.startswith("sha256:")
+    (drift,) = run(own, "drift", "--json").document["systems"]
+    assert (drift["system"], drift["observations"]) == (SYSTEM.name, 1)
+    assert "observed over predicted" in run(own, "drift").out
+    log = [json.loads(line) for line in service.stop().splitlines() if line.startswith("{")]
+    assert service.process.returncode in (0, -signal.SIGTERM, 143)
+    requests = [line for line in log if line["message"] == "request"]
+    assert {line["status"] for line in requests} == {200, 201, 401, 404}
+    assert {line.get("token") for line in requests if line["status"] < 300} == {"test"}
+
+
+def test_weights_stay_here(
+    run: Run, own: Home, service: _Service, token: str, parse: Callable[..., ModelProto], tmp_path: Path
+) -> None:
+    """What a service gets and keeps of a model is its structure."""
+    model = parse("(float[1, 512] x) => (float[1, 512] y) { y = MatMul(x, w) }", weights={"w": (512, 512)})
+    (tmp_path / "mine.onnx").write_bytes(model.SerializeToString())
+    asked = ("predict", tmp_path / "mine.onnx", "--server", service.url, "--token", token, "--json")
+    assert run(tmp_path / "empty", *asked).document["latency_us"] > 0
+    (kept,) = (own.data / "seen").iterdir()
+    assert kept.stat().st_size < 1000 < (tmp_path / "mine.onnx").stat().st_size
+
+
+def test_metrics_are_those_of_all_workers(service: _Service, token: str) -> None:
+    """Whichever of them is asked."""
+    with httpx.Client(base_url=service.url, headers={"authorization": f"Bearer {token}"}) as client:
+        for _ in range(20):
+            assert client.get("/v1/systems", headers={"connection": "close"}).status_code == 200
+        counted = [line for line in client.get("/metrics").text.splitlines() if 'path="/v1/systems"' in line]
+    assert any(line.startswith("costmodel_requests_total") and line.endswith(" 20.0") for line in counted)
+
+
+def test_strangers_are_answered_only_with_tokens(run: Run, tmp_path: Path) -> None:
+    """An address that others can reach is refused, unless somebody says that it is meant."""
+    done = run(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0")
+    assert done.code == 2
+    assert "give --tokens FILE" in done.err
+    done = run(tmp_path, "serve", "--tokens", tmp_path / "none")
+    assert "cannot be read as tokens" in done.sentence
+
+
+def test_a_service_that_is_not_there(run: Run, tmp_path: Path, light_models: Mapping[str, Path]) -> None:
+    """Is one sentence; so is what is no address, and what a service does not do."""
+    asked = ("predict", light_models["vgg19"], "--server")
+    assert "does not answer" in run(tmp_path, *asked, "http://127.0.0.1:9").sentence
+    assert "is not the URL of a service" in run(tmp_path, *asked, "localhost").sentence
+    assert run(tmp_path, *asked, "http://127.0.0.1:9", "--measure").code == 2
+
+
+def test_nothing_has_drifted_before_anybody_reported(run: Run, ready: Home) -> None:
+    """And the answer says how to report."""
+    assert "Nobody has reported a latency yet" in run(ready, "drift").out
+    assert run(ready, "drift", "--json").document == {"systems": []}

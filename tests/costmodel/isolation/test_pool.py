@@ -1,0 +1,201 @@
+"""Models that nobody vouches for: what they do to a worker, and to nobody else."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from costmodel.decomposition import decompose
+from costmodel.errors import LoweringError, ModelError, ModelReadError, ShapeError
+from costmodel.isolation import Limits, Pool, Task
+from costmodel.model import read_model
+from costmodel.runtimes.ort import OnnxRuntime
+
+Parse = Callable[..., ModelProto]
+LIMITS = Limits(memory_bytes=1 << 30, cpu_s=10, wall_s=20.0, layers=2000)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """One worker, which those that come after have to do with as well."""
+    with Pool(1, LIMITS) as pool:
+        yield pool
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[ModelProto | bytes], Path]:
+    """Puts a model into a file of its own."""
+
+    def written(model: ModelProto | bytes) -> Path:
+        path = tmp_path / "model.onnx"
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        return path
+
+    return written
+
+
+def _healthy(pool: Pool, written: Callable[[ModelProto], Path], parse: Parse) -> None:
+    """The pool answers what it is asked next."""
+    cut, _ = pool.lower(Task("next", written(parse("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }"))))
+    assert [piece.sequence.kind for piece in cut.pieces] == ["Relu"]
+
+
+def test_a_model_is_cut_as_it_is_in_process(
+    pool: Pool, runtime: OnnxRuntime, light_models: dict[str, Path], tmp_path: Path
+) -> None:
+    """Sequences, names, what needs what: the same."""
+    for granularity in (1, 3):
+        found, warnings = pool.lower(Task("squeezenet", light_models["squeezenet"], granularity=granularity))
+        model = read_model(light_models["squeezenet"], name="squeezenet")
+        assert found == decompose("squeezenet", runtime.lower(model, "all"), granularity)
+        assert warnings == model.warnings
+    graph = runtime.lower(model, "all").to_dict()
+    assert pool.lower(Task("squeezenet", graph=graph, granularity=3))[0] == found
+
+
+def test_a_model_is_kept_without_its_weights(pool: Pool, light_models: dict[str, Path], tmp_path: Path) -> None:
+    """What is kept is small, and is cut into the same sequences."""
+    kept = tmp_path / "kept.onnx"
+    pool.keep(light_models["vgg19"], kept)
+    assert kept.stat().st_size < 100_000
+    assert pool.lower(Task("vgg19", kept)) == pool.lower(Task("vgg19", light_models["vgg19"]))
+    assert not list(tmp_path.glob("kept.*[0-9]"))
+
+
+def test_errors_are_those_of_the_process(
+    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """By their class and by their words."""
+    with pytest.raises(ModelReadError, match="is not an ONNX file or is truncated"):
+        pool.lower(Task("mine", written(b"\x0a\xff\xff")))
+    with pytest.raises(ShapeError, match=r"mine has dimensions without a size: x axis 1 \(T\)"):
+        pool.lower(Task("mine", written(parse("(float[1, T] x) => (float[1, T] y) { y = Relu(x) }"))))
+    with pytest.raises(LoweringError, match="mine is refused by onnxruntime"):
+        pool.lower(Task("mine", written(parse("(float[1] x) => (float[1] y) { y = Nothing(x) }"))))
+    with pytest.raises(ModelReadError, match="does not exist"):
+        pool.lower(Task("mine", Path("/nowhere/model.onnx")))
+    _healthy(pool, written, parse)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of a protobuf message, as it is written."""
+    length, varint = len(content), bytearray()
+    while length > 0x7F:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([number << 3 | 2, *varint, length]) + content
+
+
+def _expanding(elements: int) -> ModelProto:
+    """A few bytes that the runtime would fold into a constant of many."""
+    shape = numpy_helper.from_array(np.array([elements], dtype=np.int64), "shape")
+    value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1.0])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["large"], value=value),
+        helper.make_node("ReduceSum", ["large"], ["sum"]),
+        helper.make_node("Add", ["x", "sum"], ["y"]),
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    graph = helper.make_graph(nodes, "bomb", ports[:1], ports[1:], [shape])
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@pytest.mark.parametrize("elements", [1 << 31, 1 << 40, 1 << 62])
+def test_a_bomb_costs_itself_an_error(
+    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse, elements: int
+) -> None:
+    """A hundred bytes that unpack to terabytes meet the limit on memory, and nobody else does."""
+    model = _expanding(elements)
+    assert len(model.SerializeToString()) < 200
+    with suppress(ModelError):  # a runtime that does not fold it has done nothing wrong
+        pool.lower(Task("bomb", written(model)))
+    _healthy(pool, written, parse)
+
+
+def test_more_layers_than_are_accepted(pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse) -> None:
+    """A model with a million of them is refused before it is lowered."""
+    nodes = _field(1, _field(1, b"x") + _field(2, b"y") + _field(4, b"Relu")) * 1_000_000
+    content = b"\x08\x09" + _field(7, nodes) + _field(8, b"\x10\x11")
+    with pytest.raises(ModelError, match="many "):
+        pool.lower(Task("many", written(content)))
+    _healthy(pool, written, parse)
+
+
+@pytest.mark.parametrize("depth", [20, 90, 5000])
+def test_deep_nesting(pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse, depth: int) -> None:
+    """Subgraphs in subgraphs in subgraphs are refused, however deep."""
+    graph = b""
+    for _ in range(depth):
+        attribute = _field(1, b"then_branch") + _field(6, graph) + b"\xa0\x01\x05"
+        graph = _field(1, _field(1, b"c") + _field(2, b"y") + _field(4, b"If") + _field(5, attribute))
+    with pytest.raises(ModelError):
+        pool.lower(Task("deep", written(b"\x08\x09" + _field(7, graph) + _field(8, b"\x10\x11"))))
+    _healthy(pool, written, parse)
+
+
+def test_a_loop_that_does_not_end_is_stopped(written: Callable[[ModelProto | bytes], Path], parse: Parse) -> None:
+    """By the limit on the clock, and the worker is replaced."""
+    endless = parse(
+        """(float[1] x) => (float y) {
+            most = Constant<value = int64 {9223372036854775807}>()
+            true = Constant<value = bool {1}>()
+            zero = Constant<value = float {0.0}>()
+            n = Loop(most, true, zero) <body = body (int64 i, bool c, float s) => (bool d, float t) {
+                d = Identity(c) one = Constant<value = float {1.0}>() t = Add(s, one) }>
+            shape = Cast<to = 7>(n) axes = Constant<value_ints = [0]>() dims = Unsqueeze(shape, axes)
+            large = Expand(x, dims) y = ReduceSum<keepdims = 0>(large) }"""
+    )
+    with Pool(1, Limits(wall_s=3.0, cpu_s=30)) as pool:
+        with pytest.raises(ModelError, match="endless"):
+            pool.lower(Task("endless", written(endless)))
+        _healthy(pool, written, parse)
+
+
+def test_a_worker_that_is_killed_is_replaced(
+    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """Between tasks and in the middle of one."""
+    import os
+    import signal
+
+    for worker in list(pool._alive):
+        os.kill(worker._process.pid, signal.SIGKILL)
+        worker._process.wait()
+    with pytest.raises(ModelError, match="brings down what reads it"):
+        _healthy(pool, written, parse)
+    _healthy(pool, written, parse)
+
+
+def test_several_ask_at_once(light_models: dict[str, Path]) -> None:
+    """More than there are workers: each gets the answer to its own question."""
+    names = ["squeezenet", "shufflenet", "resnet50"] * 3
+    with Pool(2, LIMITS) as pool, ThreadPoolExecutor(9) as threads:
+        cuts = list(threads.map(lambda name: pool.lower(Task(name, light_models[name]))[0], names))
+    assert [cut.model for cut in cuts] == names
+    assert len({len(cut.pieces) for cut in cuts}) == 3
+
+
+def test_workers_see_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment of the service holds stays there."""
+    monkeypatch.setenv("COSTMODEL_STORE", "postgresql://user:secret@host/db")
+    with Pool(1, LIMITS) as pool:
+        pool.start()
+        (worker,) = pool._alive
+        environment = Path(f"/proc/{worker._process.pid}/environ").read_bytes()
+    assert b"secret" not in environment
+    assert b"TMPDIR" in environment
+
+
+def test_nothing_is_left_behind(light_models: dict[str, Path]) -> None:
+    """Neither processes nor files."""
+    with Pool(1, LIMITS) as pool:
+        pool.lower(Task("squeezenet", light_models["squeezenet"]))
+        (worker,) = pool._alive
+        folder = pool._folder
+        assert folder.exists()
+    assert worker._process.poll() is not None
+    assert not folder.exists()

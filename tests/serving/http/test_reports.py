@@ -1,0 +1,154 @@
+"""Ranking, observations, systems, models, health."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from onnx import ModelProto
+from starlette.testclient import TestClient
+
+from costmodel.home import Home
+from costmodel.serving.http.openapi import EXAMPLE_GRAPH
+from costmodel.store import Store
+from tests.served import FILE, Serve
+from tests.synthetic import MEASURED, SYSTEM, copied, corpus, fill
+
+
+@pytest.fixture(scope="module")
+def two_systems(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home where a second system is measured too, with the same layers and costs, and has no regressor."""
+    from dataclasses import replace
+
+    home = copied(trained, tmp_path_factory.mktemp("two") / "home")
+    models = corpus(home.cache)
+    fill(
+        Store(home.store_url), [models[name] for name in MEASURED], system=replace(SYSTEM, name="c5.xlarge"), samples=0
+    )
+    return home
+
+
+def test_systems_are_ranked_against_an_objective(
+    serve: Serve, two_systems: Home, light_models: Mapping[str, Path]
+) -> None:
+    """What meets it first, then the cheapest; what has no answer is listed with the reason."""
+    client = serve(two_systems)
+    sent = client.post(
+        "/v1/predict?system=made.up", content=light_models["squeezenet"].read_bytes(), headers=FILE
+    ).json()
+    unknown = client.post(
+        "/v1/predict?system=made.up", content=light_models["resnet50"].read_bytes(), headers=FILE
+    ).json()
+    asked = {
+        "models": [{"model": sent["digest"], "name": "squeezenet"}, {"model": unknown["digest"], "name": "resnet50"}],
+        "slo_us": sent["quantiles_us"]["p90"] * 1.01,
+        "quantile": "p90",
+    }
+    answer = client.post("/v1/rank", json=asked).json()
+    # c5.xlarge has a price in the catalogue; without a regressor it has no answer for what is not measured.
+    assert answer["best"]["system"] == "c5.xlarge"
+    assert answer["best"]["usd_per_million"] == pytest.approx(0.17 / 3600 * answer["best"]["slo_latency_us"])
+    assert [one["meets"] for one in answer["ranking"]] == [True, True, False]
+    assert answer["ranking"][-1]["model"] == "resnet50"
+    assert answer["ranking"][-1]["over_us"] > 0
+    (failed,) = answer["failed"]
+    assert (failed["model"], failed["system"]) == ("resnet50", "c5.xlarge")
+    assert "layers without a cost" in failed["error"]
+    prices = {"made.up": 0.01, "c5.xlarge": 9.0}
+    assert client.post("/v1/rank", json=asked | {"usd_per_hour": prices}).json()["best"]["system"] == "made.up"
+    only = client.post("/v1/rank", json=asked | {"systems": ["made.up"]}).json()
+    assert {one["system"] for one in only["ranking"]} == {"made.up"}
+    several = client.post("/v1/predict", json={"model": sent["digest"]})
+    assert several.status_code == 404
+    assert several.json()["detail"] == "name a system: c5.xlarge, made.up"
+
+
+def test_a_file_is_ranked(client: TestClient, convolution: ModelProto, system: str) -> None:
+    """On all systems, without an objective by its latency."""
+    answer = client.post("/v1/rank?batch=4", content=convolution.SerializeToString(), headers=FILE).json()
+    assert answer["best"]["system"] == system
+    assert answer["best"]["meets"] is None
+
+
+def test_observations_are_kept_beside_their_prediction(serve: Serve, convolution: ModelProto) -> None:
+    """And drift follows from them: for a system, in the metrics, and for one that has none."""
+    client = serve(refresh_seconds=0.05)
+    sent = client.post("/v1/predict", content=convolution.SerializeToString(), headers=FILE).json()
+    asked = {"model": sent["digest"], "name": "small", "latency_us": 2 * sent["quantiles_us"]["p50"], "runs": 50}
+    assert client.get(f"/v1/systems/{SYSTEM.name}").json()["drift"]["ratio"] is None
+    for _ in range(10):
+        stored = client.post("/v1/observations", json=asked)
+        assert stored.status_code == 201, stored.text
+    told = stored.json()
+    assert told["ratio"] == pytest.approx(2)
+    assert told["predicted_us"] == pytest.approx(sent["quantiles_us"]["p50"])
+    assert not told["covered"]
+    assert datetime.fromisoformat(told["observed_at"]).tzinfo is not None
+    drift = client.get(f"/v1/systems/{SYSTEM.name}").json()["drift"]
+    assert (drift["observations"], drift["models"], drift["drifted"]) == (10, 1, True)
+    assert drift["ratio"] == pytest.approx(2)
+    client.app.state.desk.refresh()  # type: ignore[attr-defined]
+    assert 'costmodel_drift_ratio{system="made.up"} 2.0' in client.get("/metrics").text
+    wrong = client.post("/v1/observations", json=asked | {"latency_us": -1})
+    assert wrong.status_code == 422
+
+
+def test_a_new_measurement_changes_no_observation(serve: Serve) -> None:
+    """What was predicted then stays what it was compared with."""
+    client = serve()
+    asked = {"graph": EXAMPLE_GRAPH, "latency_us": 1000.0, "observed_at": "2026-01-01T00:00:00Z"}
+    told = client.post("/v1/observations", json=asked).json()
+    assert told["observed_at"] == "2026-01-01T00:00:00Z"
+    assert told["version"] != "none"
+
+
+def test_systems_and_models_are_listed(client: TestClient, system: str) -> None:
+    """With what answers for them, and how well."""
+    (listed,) = client.get("/v1/systems").json()["systems"]
+    assert listed["name"] == system
+    assert listed["measurements"] > 100
+    assert listed["accuracy"]["mape"] > 0
+    assert client.get(f"/v1/systems/{system}").json() == listed
+    (model,) = (one for one in client.get("/v1/models").json()["models"] if one["champion"])
+    assert model["version"] == listed["champion"]["version"]
+    assert model["age_s"] >= 0
+    assert client.get("/v1/systems/nowhere").status_code == 404
+
+
+def test_it_says_whether_it_lives_and_can_answer(client: TestClient, system: str) -> None:
+    """In the words of Kubernetes and of the Open Inference Protocol."""
+    assert client.get("/healthz").json()["status"] == "ok"
+    assert client.get("/readyz").json() == {"status": "ok", "systems": 1, "warnings": []}
+    assert client.get("/v2/health/live").json() == {"live": True}
+    assert client.get("/v2/health/ready").json() == {"ready": True}
+    assert client.get("/v2").json()["name"] == "costmodel"
+    metadata = client.get(f"/v2/models/{system}").json()
+    assert metadata["platform"] == "onnxruntime_lightgbm"
+    assert client.get(f"/v2/models/{system}/ready").json() == {"name": system, "ready": True}
+    assert client.get("/v2/models/nowhere/ready").status_code == 404
+
+
+def test_it_is_not_ready_before_anything_is_measured(serve: Serve, tmp_path: Path) -> None:
+    """It lives, and says what is missing."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "data").mkdir()
+    client = serve(Home(tmp_path / "empty"))
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/readyz").status_code == 503
+    response = client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH})
+    assert (response.status_code, response.json()["detail"]) == (404, "name a system: none is measured yet")
+
+
+def test_metrics_tell_what_happened(client: TestClient) -> None:
+    """By path as it is declared, so that names of systems do not multiply them."""
+    client.get("/v1/systems/nowhere")
+    text = client.get("/metrics").text
+    assert 'costmodel_requests_total{method="GET",path="/v1/systems/{name}",status="404"}' in text
+    assert "costmodel_request_seconds_bucket" in text
+
+
+def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
+    """And say where to look."""
+    assert client.get("/v1/nothing").json()["detail"].endswith("/openapi.json lists what is")
+    response = client.get("/v1/predict")
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
