@@ -85,7 +85,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     document = copy.deepcopy(get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes))
     components = document["components"]["schemas"]
-    for model in (ProblemAnswer, BulkItem, *_BODIES.values()):
+    bodies: list[type[BaseModel]] = [ProblemAnswer, BulkItem, *_BODIES.values()]
+    for model in bodies:
         _add(components, model)
     components["BulkRequest"]["properties"]["items"]["items"] = {"$ref": f"{_SCHEMAS}BulkItem"}
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

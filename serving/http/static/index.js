@@ -115,7 +115,7 @@ async function predict() {
   show();
   const best = state.answers[0];
   const words = `${best.model}: ${latency(best.latency_us)} on ${best.system}`;
-  say(problems.length ? `${words}. ${problems.map(([system, problem]) => `${system}: ${problem.message}`).join(" ")}` : `${words}.`, problems.length > 0);
+  say([`${words}.`, ...problems.map(([system, problem]) => `No answer for ${system}: ${problem.message}`)].join("\n"));
 }
 
 function failed(problem) {

@@ -34,7 +34,7 @@ function card(system) {
   const facts = [
     ["Measurements", system.measurements.toLocaleString("en")],
     ["Answers for the rest", system.champion ? system.champion.name : "nothing"],
-    ["Error on unseen families", accuracy?.mape == null ? "unknown" : percent(accuracy.mape, 1)],
+    ["Error, families left out", accuracy?.mape == null ? "unknown" : percent(accuracy.mape, 1)],
     ["Within 10%", accuracy?.within_10pct == null ? "unknown" : percent(accuracy.within_10pct)],
     ["Intervals hold", accuracy?.interval_coverage == null ? "unknown" : percent(accuracy.interval_coverage)],
     ["Order kept (Kendall)", accuracy?.kendall_tau == null ? "unknown" : accuracy.kendall_tau.toFixed(2)],

@@ -1,0 +1,234 @@
+"""The service for ten minutes at most of its load, while everything that may happen to it does.
+
+    python benchmarks/service_soak.py amd-epyc-zen5-2c-ort1.31-1t [--minutes 10] [--share 0.7]
+
+On a copy of the home folder, with two workers. Meanwhile the champion is exchanged every few seconds for one whose
+answers differ, processes that read models are killed, a worker of the service is killed now and then, and one request
+of a hundred brings a hostile file. What must hold:
+
+* no wrong answer: each is, to the last digit, that of the regressor that it names;
+* no lost observation: each that was answered with 201 is in the store;
+* no error but those of hostile files, and connections that ended because their worker was killed, which ask again;
+* memory is flat: the service's processes together, from the second minute to the last.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+from service_load import FILE, exchange, posted, request_bytes, service, throughput
+
+from costmodel.drift import Observations
+from costmodel.home import Home, find_home
+from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
+from costmodel.training.corpus import corpus_models
+
+CONNECTIONS = 32
+EXCHANGE_S, READER_KILL_S, WORKER_KILL_S = 5.0, 7.0, 60.0
+HOSTILE = (
+    b"", b"\x00" * 100, b"\x08\x09" + b"\x3a\xff\xff\xff\xff\x0f" + b"x" * 50,
+    b"\x08\x09\x3a\x50" + b"\x0a\x4e" * 40, os.urandom(4096),
+)  # fmt: skip
+
+
+@dataclass
+class Seen:
+    """What came back."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    answers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    observed: int = 0
+    cut_off: int = 0
+    wrong: list[str] = field(default_factory=list)
+    memory_mb: list[tuple[float, float]] = field(default_factory=list)
+
+
+def exchange_champions(home: Home, system: str) -> list[str]:
+    """Two versions whose answers differ."""
+    path = champion_of(home.bundles, system)
+    assert path is not None
+    bundle = load_bundle(path)
+    calibration = replace(bundle.calibration, by_distance=tuple(2 * w for w in bundle.calibration.by_distance))
+    for version, of in (("soak-a", bundle.calibration), ("soak-b", calibration)):
+        save_bundle(home.bundles, replace(bundle, version=version, calibration=of))
+    promote(home.bundles, system, "soak-a")
+    return ["soak-a", "soak-b"]
+
+
+async def ask(host: str, port: int, seen: Seen, due: "asyncio.Queue[tuple[str, bytes]]") -> None:
+    """One connection's share of the requests."""
+    stream = None
+    while True:
+        kind, asked = await due.get()
+        for _ in range(20):
+            try:
+                stream = stream or await asyncio.open_connection(host, port, limit=1 << 24)
+                status, body = await exchange(*stream, asked)
+                break
+            except (OSError, asyncio.IncompleteReadError):
+                # The worker at the other end was killed: nothing came back, so it is asked again.
+                if stream is not None:
+                    stream[1].close()
+                stream = None
+                seen.cut_off += 1
+                await asyncio.sleep(0.05)
+        else:
+            seen.statuses[f"{kind} no answer"] += 1
+            continue
+        seen.statuses[f"{kind} {status}"] += 1
+        if status == 200 and kind.startswith("model"):
+            document = json.loads(body)
+            told = json.dumps([document["latency_us"], document["interval_us"], document["coverage"]])
+            seen.answers.setdefault((kind, document["predictor"]["version"]), set()).add(told)
+        elif status == 201:
+            seen.observed += 1
+
+
+async def trouble(home: Home, system: str, versions: list[str], seen: Seen, until: float) -> None:
+    """Champions come and go, readers and workers die, and memory is looked at."""
+    start = time.perf_counter()
+    rounds = 0
+    chance = random.Random(0)
+    service_process = next(p for p in psutil.Process().children() if "serve" in p.cmdline())
+    killed = {"reader": 0, "worker": 0}
+    while time.perf_counter() < until:
+        await asyncio.sleep(1.0)
+        rounds += 1
+        passed = time.perf_counter() - start
+        if rounds % EXCHANGE_S == 0:
+            promote(home.bundles, system, versions[int(rounds // EXCHANGE_S) % 2])
+        family = service_process.children(recursive=True)
+        readers = [p for p in family if any("isolation.worker" in part for part in _command(p))]
+        workers = [p for p in service_process.children() if "spawn_main" in " ".join(_command(p))]
+        if rounds % READER_KILL_S == 0 and readers:
+            _kill(chance.choice(readers))
+            killed["reader"] += 1
+        if rounds % WORKER_KILL_S == 0 and workers:
+            _kill(chance.choice(workers))
+            killed["worker"] += 1
+        seen.memory_mb.append((passed, sum(_pss(p) for p in [service_process, *family]) / 1e6))
+    print(
+        f"killed {killed['reader']} readers and {killed['worker']} workers; champions exchanged every {EXCHANGE_S:g} s"
+    )
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.Error):
+        process.send_signal(signal.SIGKILL)
+
+
+def _pss(process: psutil.Process) -> int:
+    """Its share of memory, what is shared counted once."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0
+
+
+async def soak(host: str, port: int, home: Home, system: str, minutes: float, share: float, seen: Seen) -> None:
+    """Requests at a steady rate, of all kinds."""
+    models = {model.name: model.path.read_bytes() for model in corpus_models("light")}
+    kinds, digests = [], {}
+    for name, content in models.items():
+        sent, _ = await asyncio.to_thread(posted, host, port, f"/v1/predict?system={system}", content, FILE)
+        digests[name] = sent["digest"]
+        question = {"model": sent["digest"], "system": system, "measured": False}
+        kinds.append((f"model {name}", request_bytes("/v1/predict", json.dumps(question).encode())))
+    most = await throughput(host, port, kinds[0][1], 16, 5.0)
+    rate = share * most
+    print(f"at most {most:,.0f} cached requests/s; asking {rate:,.0f} a second for {minutes:g} minutes", flush=True)
+    versions = exchange_champions(home, system)
+    chance = random.Random(1)
+    due: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(maxsize=4 * CONNECTIONS)
+    asking = [asyncio.create_task(ask(host, port, seen, due)) for _ in range(CONNECTIONS)]
+    start = time.perf_counter()
+    until = start + 60 * minutes
+    troubling = asyncio.create_task(trouble(home, system, versions, seen, until))
+    number = 0
+    while time.perf_counter() < until:
+        wait = start + number / rate - time.perf_counter()
+        if wait > 0.002:
+            await asyncio.sleep(wait)
+        number += 1
+        drawn = chance.random()
+        if drawn < 0.01:
+            content = chance.choice(HOSTILE)
+            await due.put(("hostile", request_bytes(f"/v1/predict?system={system}", content, FILE)))
+        elif drawn < 0.015:
+            told = {"model": digests["light_vgg19"], "system": system, "latency_us": 1e5, "name": "soak"}
+            await due.put(("observation", request_bytes("/v1/observations", json.dumps(told).encode())))
+        elif drawn < 0.017:
+            name = chance.choice(list(models))
+            query = f"/v1/predict?system={system}&measured=false&name={name}"
+            await due.put((f"model {name}", request_bytes(query, models[name], FILE)))
+        else:
+            await due.put(chance.choice(kinds))
+    while not due.empty():
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(2.0)
+    await troubling
+    for task in asking:
+        task.cancel()
+    print(f"{number:,} requests in {time.perf_counter() - start:.0f} s")
+
+
+def main() -> None:
+    """Print what happened; exit with 1 if something happened that must not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("system")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--share", type=float, default=0.7, help="of the most that it answers")
+    given = parser.parse_args()
+    original = find_home()
+    seen = Seen()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder) / "home")
+        home.data.mkdir(parents=True)
+        for file in original.data.glob("costmodel.db*"):
+            shutil.copy(file, home.data)
+        shutil.copytree(original.bundles, home.bundles)
+        os.environ["COSTMODEL_HOME"] = str(home.root)
+        with service() as (host, port):
+            asyncio.run(soak(host, port, home, given.system, given.minutes, given.share, seen))
+        stored = Observations(home.store_url).count(given.system)
+    mixed = {key: len(told) for key, told in seen.answers.items() if len(told) > 1}
+    unexpected = {
+        kind: count for kind, count in seen.statuses.items()
+        if not (kind.endswith((" 200", " 201")) or (kind.startswith("hostile") and kind.endswith(" 422")))
+    }  # fmt: skip
+    steady = [mb for passed, mb in seen.memory_mb if passed > min(120.0, 30 * given.minutes)]
+    half = len(steady) // 2
+    early, late = (sorted(part)[len(part) // 2] for part in (steady[:half], steady[half:]))
+    for kind, count in sorted(Counter({k.split()[0] + k[-4:]: 0 for k in seen.statuses}).items()):
+        total = sum(c for k, c in seen.statuses.items() if k.split()[0] + k[-4:] == kind)
+        print(f"  {kind:<20} {total + count:>9,}")
+    print(f"answers by versions {sorted({version for _, version in seen.answers})}; told two ways: {mixed or 'none'}")
+    print(f"observations: {seen.observed} answered with 201, {stored} in the store")
+    print(f"unexpected: {unexpected or 'none'}; cut off by a killed worker, and asked again: {seen.cut_off}")
+    print(f"memory: median {early:,.0f} MB in the first half, {late:,.0f} MB in the second ({late / early - 1:+.1%})")
+    # An observation whose answer was cut off may have been stored, and is then stored again.
+    lost = seen.observed > stored
+    sys.exit(1 if mixed or unexpected or lost or late > 1.1 * early else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""A MobileNetV3-like search space, told twice: in costmodel's layers, to price it, and in torch, to build it.
+
+A network is a stem, six blocks, and a head. For each block a search chooses kernel and expansion, or leaves it out
+where it changes no size.
+"""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnxruntime as ort
+import torch
+from torch import nn
+
+from costmodel import constant, layer, weight
+from costmodel.specs import LayerSpec
+from costmodel.torch_export import export_module
+
+__all__ = ["BLOCKS", "CHOICES", "SKIP", "Block", "Choice", "MobileNet", "fixed_layers", "measured_us", "space"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What may stand in a block: a depthwise convolution of a kernel, on so many times the channels."""
+
+    kernel: int
+    expansion: int
+
+    def __str__(self) -> str:
+        """As people call it."""
+        return f"k{self.kernel}e{self.expansion}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """The place of one: the sizes of what comes and of what goes."""
+
+    size: int
+    inputs: int
+    outputs: int
+    stride: int
+
+    @property
+    def residual(self) -> bool:
+        """Whether what comes is added to what goes."""
+        return self.stride == 1 and self.inputs == self.outputs
+
+
+IMAGE, STEM, CLASSES = 96, 16, 10
+CHOICES = tuple(Choice(kernel, expansion) for kernel in (3, 5, 7) for expansion in (3, 4, 6))
+SKIP = "skip"
+BLOCKS = (
+    Block(48, 16, 24, 2), Block(24, 24, 24, 1), Block(24, 24, 40, 2), Block(12, 40, 40, 1), Block(12, 40, 80, 2),
+    Block(6, 80, 80, 1),
+)  # fmt: skip
+
+
+def _layers(block: Block, choice: Choice) -> list[LayerSpec]:
+    """A block in costmodel's layers; batch normalisation is folded into convolutions when a model is exported."""
+    wide, after = block.inputs * choice.expansion, block.size // block.stride
+    pad, window = choice.kernel // 2, [choice.kernel] * 2
+    inner, outer = (1, wide, block.size, block.size), (1, wide, after, after)
+    layers = [
+        layer("Conv", (1, block.inputs, block.size, block.size), weight(wide, block.inputs, 1, 1), weight(wide)),
+        layer("HardSwish", inner),
+        layer(
+            "Conv", inner, weight(wide, 1, *window), weight(wide), group=wide, pads=[pad] * 4,
+            strides=[block.stride] * 2,
+        ),
+        layer("HardSwish", outer),
+        layer("Conv", outer, weight(block.outputs, wide, 1, 1), weight(block.outputs)),
+    ]  # fmt: skip
+    if block.residual:
+        shape = (1, block.outputs, after, after)
+        layers.append(layer("Add", shape, shape))
+    return layers
+
+
+def space() -> dict[str, dict[str, list[LayerSpec] | None]]:
+    """For each block its choices, as `CostModel.latency_table` takes them."""
+    found: dict[str, dict[str, list[LayerSpec] | None]] = {}
+    for place, block in enumerate(BLOCKS):
+        choices: dict[str, list[LayerSpec] | None] = {str(choice): _layers(block, choice) for choice in CHOICES}
+        if block.residual:
+            choices[SKIP] = None
+        found[f"block{place}"] = choices
+    return found
+
+
+def fixed_layers() -> list[list[LayerSpec]]:
+    """Stem and head, which every network has."""
+    last = BLOCKS[-1].outputs
+    size = BLOCKS[-1].size // BLOCKS[-1].stride
+    stem = (1, STEM, IMAGE // 2, IMAGE // 2)
+    return [
+        [
+            layer("Conv", (1, 3, IMAGE, IMAGE), weight(STEM, 3, 3, 3), weight(STEM), pads=[1] * 4, strides=[2, 2]),
+            layer("HardSwish", stem),
+        ],
+        [
+            layer("ReduceMean", (1, last, size, size), constant(-1, -2), keepdims=1),
+            layer("Reshape", (1, last, 1, 1), constant(1, last)),
+            layer("Gemm", (1, last), weight(CLASSES, last), weight(CLASSES), transB=1),
+        ],
+    ]
+
+
+class _Inverted(nn.Module):
+    """A block in torch."""
+
+    def __init__(self, block: Block, choice: Choice) -> None:
+        super().__init__()
+        wide = block.inputs * choice.expansion
+        self.residual = block.residual
+        self.layers = nn.Sequential(
+            nn.Conv2d(block.inputs, wide, 1), nn.BatchNorm2d(wide), nn.Hardswish(),
+            nn.Conv2d(wide, wide, choice.kernel, block.stride, choice.kernel // 2, groups=wide),
+            nn.BatchNorm2d(wide), nn.Hardswish(),
+            nn.Conv2d(wide, block.outputs, 1), nn.BatchNorm2d(block.outputs),
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Shape [batch, outputs, size / stride, size / stride]."""
+        made = self.layers(x)
+        return x + made if self.residual else made
+
+
+class MobileNet(nn.Module):
+    """The network of some choices; with several for a block, their sum weighted by what `forward` is given."""
+
+    def __init__(self, chosen: Sequence[Sequence[str]]) -> None:
+        """With the choices of each block by name."""
+        super().__init__()
+        by_name: Mapping[str, Choice] = {str(choice): choice for choice in CHOICES}
+        self.stem = nn.Sequential(nn.Conv2d(3, STEM, 3, 2, 1), nn.BatchNorm2d(STEM), nn.Hardswish())
+        self.blocks = nn.ModuleList(
+            nn.ModuleList(nn.Identity() if name == SKIP else _Inverted(block, by_name[name]) for name in names)
+            for block, names in zip(BLOCKS, chosen, strict=True)
+        )
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(BLOCKS[-1].outputs, CLASSES))
+
+    def forward(self, x: torch.Tensor, shares: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
+        """Logits, shape [batch, CLASSES].
+
+        Args:
+            x: Images, shape [batch, 3, IMAGE, IMAGE].
+            shares: Of each block, how much each choice counts, shape [num_choices]; all, where there is but one.
+        """
+        x = self.stem(x)
+        for place, choices in enumerate(self.blocks):
+            if shares is None:
+                x = choices[0](x)
+            else:
+                x = sum(share * choice(x) for share, choice in zip(shares[place], choices, strict=True))
+        return self.head(x)
+
+
+def measured_us(module: nn.Module, runs: int = 200) -> float:
+    """What a network takes here, in ONNX Runtime with one thread: a low quantile over runs, in microseconds."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    image = torch.zeros(1, 3, IMAGE, IMAGE)
+    content = export_module(module, {"x": image}).SerializeToString()
+    session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    feeds = {"x": image.numpy()}
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter_ns()
+        session.run(None, feeds)
+        times.append((time.perf_counter_ns() - start) / 1e3)
+    return statistics.quantiles(times, n=10)[1]

@@ -1,0 +1,233 @@
+"""The page in a real browser: what people do with it, by mouse and by keyboard."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, numpy_helper
+
+from costmodel.home import Home
+from costmodel.serving.http.tokens import add_token
+from tests.served import listening
+from tests.synthetic import copied
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytest.importorskip("playwright", reason="the browser is driven by playwright")
+if CHROMIUM is None:
+    pytest.skip("no Chromium is installed", allow_module_level=True)
+from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all tests."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def url(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a service without tokens."""
+    home = copied(trained, tmp_path_factory.mktemp("page") / "home")
+    with pytest.MonkeyPatch.context() as patch, listening(home, patch) as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """The page, which must not complain and must ask nobody else."""
+    complaints: list[str] = []
+    asked: set[str] = set()
+    context = browser.new_context()
+    page = context.new_page()
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.add(request.url))
+    page.goto(url)
+    yield page
+    assert [text for text in complaints if "404" not in text and "422" not in text] == []
+    assert all(one.startswith((url, "blob:", "data:")) for one in asked)
+    context.close()
+
+
+def test_an_example_is_priced(page: Page) -> None:
+    """A click: latency, interval, operators, layers, words, and the command to get the same."""
+    page.get_by_role("button", name="ResNet-50").click()
+    expect(page.locator("#status")).to_contain_text("ResNet-50:")
+    expect(page.locator("#answer")).to_contain_text("90% interval")
+    expect(page.locator("#operators")).to_contain_text("Conv")
+    assert page.locator("#layers tbody tr").count() == 12
+    page.get_by_role("button", name=re.compile("Show all")).click()
+    assert page.locator("#layers tbody tr").count() > 12
+    expect(page.locator("#trust")).to_contain_text("with a probability of 90%")
+    expect(page.locator("#curl")).to_contain_text("/v1/predict")
+    assert (
+        '"latency_us"' in page.locator("#json").inner_text(timeout=1000)
+        or page.get_by_text("The answer as JSON").count()
+    )
+
+
+def test_the_command_on_the_page_gives_the_answer_on_the_page(page: Page) -> None:
+    """Word for word."""
+    import json
+    import urllib.request
+
+    page.get_by_role("button", name="MobileNet v2").click()
+    expect(page.locator("#status")).to_contain_text("MobileNet v2:")
+    command = page.locator("#curl").inner_text()
+    address = re.search(r"curl (\S+)", command)
+    body = re.search(r"-d '(.*)'$", command, re.DOTALL)
+    assert address
+    assert body
+    request = urllib.request.Request(
+        address[1], body[1].encode(), headers={"content-type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request) as answer:
+        found: dict[str, Any] = json.load(answer)
+    page.get_by_text("The answer as JSON").click()
+    assert json.loads(page.locator("#json").inner_text()) == found
+
+
+def test_an_objective_is_met_or_not(page: Page) -> None:
+    """As the slider says, at once, and with words."""
+    page.get_by_role("button", name="BERT").click()
+    ranking = page.locator("#ranking")
+    expect(ranking).to_contain_text("meets it")
+    slider = page.get_by_role("slider")
+    slider.focus()
+    slider.press("Home")
+    expect(ranking).to_contain_text("fails by")
+    slider.press("End")
+    expect(ranking).to_contain_text("meets it")
+
+
+def test_weights_of_a_file_stay_in_the_browser(page: Page, tmp_path: Path, parse: Any) -> None:
+    """What is sent is small; what is not ONNX is said to be none, before it is sent."""
+    model: ModelProto = parse(
+        "(float[1, 1024] x) => (float[1, 1024] y) { y = MatMul(x, w) }", weights={"w": (1024, 1024)}
+    )
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(model.SerializeToString())
+    sent: list[int] = []
+    page.on("request", lambda request: sent.append(len(request.post_data_buffer or b"")))
+    page.set_input_files("#file", path)
+    expect(page.locator("#status")).to_contain_text("mine:")
+    assert max(sent) < 1000 < path.stat().st_size
+    page.set_input_files("#file", {"name": "photo.onnx", "mimeType": "", "buffer": b"\xff\xd8\xff\xe0"})
+    expect(page.locator("#status")).to_contain_text("photo.onnx is not an ONNX file")
+
+
+def test_what_the_browser_leaves_out_is_what_python_leaves_out(page: Page, tmp_path: Path, parse: Any) -> None:
+    """The two walks over the wire format agree to the byte: weights, small constants, integers, subgraphs."""
+    from costmodel.skim import skim
+
+    model: ModelProto = parse(
+        "(float[1, 64] x, bool c) => (float[1, 64] z) { y = MatMul(x, w) z = If(c) "
+        "<then_branch = t () => (float[1, 64] u) { u = Add(y, b) }, "
+        "else_branch = e () => (float[1, 64] v) { k = Constant<value = float[1] {2.0}>() v = Mul(y, k) }> }",
+        weights={"w": (64, 64), "b": (64,)},
+    )
+    large = numpy_helper.from_array(np.arange(5000, dtype=np.int64), "table")
+    model.graph.initializer.append(large)
+    inner = model.graph.node[1].attribute[0].g
+    inner.initializer.append(numpy_helper.from_array(np.ones((600,), np.float32), "inside"))
+    content = model.SerializeToString()
+    (tmp_path / "model.onnx").write_bytes(content)
+    found = page.evaluate(
+        """async (bytes) => {
+            const { skim } = await import("/static/skim.js");
+            const blob = new Blob(skim(Uint8Array.from(bytes)));
+            return [...new Uint8Array(await blob.arrayBuffer())];
+        }""",
+        list(content),
+    )
+    assert bytes(found) == skim(memoryview(content))
+
+
+def test_everything_is_reached_by_keyboard(page: Page) -> None:
+    """In the order in which it is read; what has the focus shows it."""
+    reached = []
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
+    for wanted in ("To the content", "Systems", "file", "ResNet-50", "batch", "shapes"):
+        assert wanted in reached, reached
+    assert page.evaluate("document.activeElement.type") == "checkbox" or "BERT base, 128 tokens" in reached
+
+
+def test_a_screen_reader_finds_names_and_order(page: Page) -> None:
+    """One main heading, no level left out, a name for every control and every picture."""
+    page.get_by_role("button", name="ConvNeXt").click()
+    expect(page.locator("#status")).to_contain_text("ConvNeXt tiny:")
+    levels = [int(level) for level in page.eval_on_selector_all("h1, h2, h3", "all => all.map(h => h.tagName[1])")]
+    assert levels.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+    unnamed = page.eval_on_selector_all(
+        "input, select, button",
+        "all => all.filter(e => !e.labels?.length && !e.textContent.trim() && !e.ariaLabel).map(e => e.id)",
+    )
+    assert unnamed == []
+    assert page.eval_on_selector_all("svg:not([aria-label])", "all => all.length") == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_can_be_read(page: Page, scheme: str) -> None:
+    """In light and in dark: contrast of at least 4.5 to 1 for words (WCAG AA)."""
+    page.emulate_media(color_scheme=scheme)
+    page.get_by_role("button", name="ResNet-50").click()
+    expect(page.locator("#status")).to_contain_text("ResNet-50:")
+    ratio = """(names) => names.map(([ink, paper]) => {
+        const style = getComputedStyle(document.documentElement);
+        const light = (name) => {
+            const hex = style.getPropertyValue(name).trim().slice(1);
+            const parts = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+                .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+        };
+        const [a, b] = [light(ink), light(paper)];
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    })"""
+    pairs = [
+        [ink, paper] for ink in ("--ink", "--quiet", "--accent", "--extrapolated") for paper in ("--card", "--paper")
+    ]
+    for pair, found in zip(pairs, page.evaluate(ratio, pairs), strict=True):
+        assert found >= 4.5, (scheme, pair, found)
+
+
+def test_a_phone_shows_all_of_it(page: Page) -> None:
+    """Nothing is wider than the screen."""
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.get_by_role("button", name="BERT").click()
+    expect(page.locator("#status")).to_contain_text("BERT")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_second_page_shows_systems(page: Page, url: str) -> None:
+    """Champions, accuracy with its split, drift."""
+    page.get_by_role("link", name="Systems").click()
+    expect(page.get_by_role("heading", name="made.up")).to_be_visible()
+    expect(page.locator("#systems")).to_contain_text("Error, families left out")
+    expect(page.locator("#models")).to_contain_text("champion")
+    assert page.url == f"{url}/systems"
+
+
+def test_a_service_with_tokens_asks_for_one(browser: Browser, trained: Home, tmp_path: Path) -> None:
+    """And goes on when it is right."""
+    home = copied(trained, tmp_path / "home")
+    token = add_token(tmp_path / "tokens", "me")
+    with pytest.MonkeyPatch.context() as patch, listening(home, patch, tokens=tmp_path / "tokens") as url:
+        page = browser.new_page()
+        page.goto(url)
+        page.get_by_label("This service asks for a token").fill(token)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("checkbox", name="made.up")).to_be_checked()
+        page.get_by_role("button", name="ResNet-50").click()
+        expect(page.locator("#status")).to_contain_text("ResNet-50:")
+        page.close()
