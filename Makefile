@@ -6,19 +6,19 @@ INSTALLED := $(VENV)/.installed
 COMPLETE := $(VENV)/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest lint types format ui clean
+.PHONY: help run test lowest lint types format serve ui clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,serve,client,dev]'
 	@touch $@
 
 # What only tests and type checks need besides: torch, for the corpora and the graph neural network, and transformers.
 $(COMPLETE): $(INSTALLED)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,gnn,corpus,plots,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,gnn,corpus,plots,serve,client,dev]'
 	@touch $@
 
 run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (about 3 minutes)
@@ -30,7 +30,7 @@ test: lint types  ## the whole test suite, with lint and types (under 10 minutes
 lowest:  ## the tests on the oldest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet uv
-	VIRTUAL_ENV=.venv-lowest .venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --editable '.[train,corpus,plots,dev,postgres]'
+	VIRTUAL_ENV=.venv-lowest .venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --editable '.[train,corpus,plots,serve,client,dev,postgres]'
 	.venv-lowest/bin/pytest
 
 lint: $(INSTALLED)  ## style
@@ -43,6 +43,9 @@ types: $(COMPLETE)  ## static types
 format: $(INSTALLED)  ## rewrite the code in the project's style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+serve: $(INSTALLED)  ## answer over HTTP on this host, with a page at /
+	$(BIN)/costmodel serve
 
 ui: $(INSTALLED)  ## open the training runs in MLflow's own page
 	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/mlruns/mlflow.db

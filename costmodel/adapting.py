@@ -265,11 +265,13 @@ class _Rounds:
         ]
 
     def _group(self, portion: "Portion") -> Group:
-        signatures = self.adaptation.dataset.signatures
+        signatures = [self.adaptation.dataset.signatures[row] for row in portion.usage.unique]
+        wanted = {self.adaptation.dataset.signatures[row] for row in portion.rows}
         return Group(
             label=portion.usage.name,
-            sequences=tuple(self.adaptation.sequences[signatures[row]] for row in portion.rows),
+            sequences=tuple(self.adaptation.sequences[signature] for signature in signatures),
             footprint_bytes=portion.usage.footprint_bytes,
+            company=set(signatures) - wanted,
         )
 
     def _off(self, before: "Learnt", portions: "Iterable[Portion]") -> float | None:

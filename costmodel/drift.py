@@ -160,7 +160,8 @@ class Observations:
 
 
 def drift_of(system: str, observations: Sequence[Observation]) -> Drift:
-    """What observations of a system, the newest first, say of its predictions."""
+    """What observations of a system, the newest first, say of its predictions; odd rows say nothing."""
+    observations = [one for one in observations if one.predicted_us > 0 and 0 < one.ratio < math.inf]
     if not observations:
         return Drift(system, 0, 0, None, None, None, drifted=False, latest_at=None)
     by_model: dict[str, list[float]] = {}

@@ -189,21 +189,32 @@ def _priced(
     *,
     measured: bool,
 ) -> tuple[list[Cost], np.ndarray]:
-    """Each different cost once, and for each row which one it is."""
+    """Each different cost once, and for each row which one it is.
+
+    What is measured costs the same wherever it is. What is predicted depends on the footprint, and one footprint stands
+    for all between which the regressor sees no difference.
+    """
+    known = predictor.measured_costs({layer.signature: layer for layer in layers}) if measured else {}
     around, of_step = footprints[:1], np.zeros(len(footprints), dtype=np.int64)
     if predictor.regression is not None:
-        # One footprint stands for all between which the regressor sees no difference.
         steps = predictor.regression.steps.of_all(footprints, predictor.system)
         _, first, of_step = np.unique(steps, axis=0, return_index=True, return_inverse=True)
         around, of_step = footprints[first], of_step.reshape(-1)
-    cells, of_row = np.unique(of_step[of_network] * len(layers) + rows, return_inverse=True)
+    is_known = np.array([layer.signature in known for layer in layers])
+    block = np.where(is_known[rows], 0, 1 + of_step[of_network])
+    cells, of_row = np.unique(block * len(layers) + rows, return_inverse=True)
     wanted = [layers[place] for place in (cells % len(layers)).tolist()]
-    costs = predictor.costs_among(wanted, around[cells // len(layers)], measured=measured)
+    asked = cells // len(layers) - 1
+    if predictor.regression is None:
+        _refuse_holes(predictor, layers, known)
+    new = [layer for layer, step in zip(wanted, asked.tolist(), strict=True) if step >= 0]
+    costs = iter(predictor.costs_among(new, around[asked[asked >= 0]], measured=False))
     found: dict[Cost, int] = {}
-    numbers = [found.setdefault(cost, len(found)) for cost in costs if cost is not None]
-    if len(numbers) < len(wanted):
-        known = {layer.signature: cost for layer, cost in zip(wanted, costs, strict=True) if cost is not None}
-        _refuse_holes(predictor, wanted, known)
+    numbers = []
+    for layer, step in zip(wanted, asked.tolist(), strict=True):
+        cost = known[layer.signature] if step < 0 else next(costs)
+        assert cost is not None
+        numbers.append(found.setdefault(cost, len(found)))
     return list(found), np.array(numbers)[of_row.reshape(-1)]
 
 

@@ -215,6 +215,10 @@ class Predictor:
             found.update(zip((sequence.signature for sequence in missing), costs, strict=True))
         return found
 
+    def measured_costs(self, sequences: Mapping[str, LayerSequence]) -> dict[str, Cost]:
+        """The costs of those that are measured, by signature."""
+        return self._timed.costs(sequences)
+
     def costs_among(
         self, sequences: Sequence[LayerSequence], footprints: np.ndarray, *, measured: bool = True
     ) -> list[Cost | None]:

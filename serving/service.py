@@ -284,6 +284,8 @@ class Service:
             CostModelError: There is no prediction to compare it with, or it cannot be stored.
         """
         estimate, answerer = self.estimate(digest, name, question)
+        if estimate.latency_us <= 0:
+            raise ModelError(f"{name} has no layer with a cost on {question.system}: there is nothing to compare with")
         factor = estimate.jitter.get("p50", 1.0)
         low, high = estimate.interval_us
         regression = answerer.predictor.regression

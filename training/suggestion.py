@@ -1,8 +1,8 @@
 """Which sequences to measure next: where the most error of the most models goes away in a second of measuring."""
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,9 +13,6 @@ from costmodel.host import Host
 from costmodel.measurement import Protocol
 
 __all__ = ["Portion", "Prices", "Usage", "choose", "importance", "worth"]
-
-# A group of fewer sequences spends its time on what every group needs, whatever is in it.
-_LEAST_IN_PORTION = 8
 
 
 @dataclass(frozen=True)
@@ -40,10 +37,11 @@ class Usage:
 
 @dataclass(frozen=True)
 class Portion:
-    """Sequences of one model that are measured together.
+    """Sequences of one model that are to be measured.
 
     Attributes:
-        usage: The model; the others of its sequences are no part of the group, but as much memory is read.
+        usage: The model. All of its sequences take turns: a few by themselves, with the caches swept in between, would
+            take longer than among the others (docs/adr/0010).
         rows: In execution order.
         seconds: That it is expected to take.
         worth: What is expected of it, in the unit of the values that it was chosen by.
@@ -108,34 +106,18 @@ class _Chooser:
     prices: Prices
 
     def best(self, usage: Usage, left: np.ndarray) -> Portion | None:
-        """The portion that is worth most a second, of the rows that are left; None if none of them is."""
+        """The rows of a model that are left and worth something; None if none of them is."""
         rows = usage.unique[left[usage.unique]]
         rows = rows[self.values[rows] > 0]
         if not len(rows):
             return None
-        dear = np.array([self.prices.alone_s(row) for row in rows.tolist()])
-        ranked = rows[np.argsort(-self.values[rows] / dear, kind="stable")]
-        found = []
-        for size in _sizes(len(ranked)):
-            chosen = ranked[:size]
-            seconds = self.prices.seconds(usage, chosen)
-            found.append(Portion(usage, chosen, seconds, float(self.values[chosen].sum())))
-        best = max(found, key=lambda portion: portion.worth / portion.seconds)
-        return replace(best, rows=usage.unique[np.isin(usage.unique, best.rows)])
-
-
-def _sizes(most: int) -> Iterator[int]:
-    size = _LEAST_IN_PORTION
-    while size < most:
-        yield size
-        size *= 2
-    yield most
+        return Portion(usage, rows, self.prices.seconds(usage, usage.unique), float(self.values[rows].sum()))
 
 
 def choose(
     usages: Sequence[Usage], left: np.ndarray, values: np.ndarray, prices: Prices, budget_s: float
 ) -> list[Portion]:
-    """Portions of models, each the one that is worth most for its time when it is chosen.
+    """Portions of models, each of the model that is worth most for its time when it is chosen.
 
     Args:
         usages: The models.

@@ -88,7 +88,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
     bodies: list[type[BaseModel]] = [ProblemAnswer, BulkItem, *_BODIES.values()]
     for model in bodies:
         _add(components, model)
-    components["BulkRequest"]["properties"]["items"]["items"] = {"$ref": f"{_SCHEMAS}BulkItem"}
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}, {}]
     desk = getattr(app.state, "desk", None)

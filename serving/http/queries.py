@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -46,6 +47,7 @@ router = APIRouter(prefix="/v1", tags=["predictions"], responses=PROBLEMS)
 
 # Questions that are so short are remembered by their words.
 _SHORT_BYTES = 16 << 10
+_SEQUENCES: TypeAdapter[list[WireSequence]] = TypeAdapter(list[WireSequence])
 _ITEMS: TypeAdapter[list[BulkItem]] = TypeAdapter(list[BulkItem])
 
 
@@ -238,6 +240,8 @@ def _layers(desk: Desk, given: Sequence[Mapping[str, Any]]) -> list[LayerSequenc
     """Each layer that is listed, or why it is none."""
     found: list[LayerSequence | str] = []
     wanted: dict[int, str] = {}
+    with suppress(ValueError):  # all at once, where nothing is wrong with any
+        return [one.to_sequence() for one in _SEQUENCES.validate_python(given)]
     for place, one in enumerate(given):
         try:
             if "signature" in one:
@@ -274,7 +278,7 @@ def _bulk_model(desk: Desk, item: BulkItem, name: str, question: Question) -> di
 async def rank_models(
     request: Request,
     options: Annotated[FileOptions, Query()],
-    slo_us: Annotated[float | None, Query(gt=0, le=1e15, allow_inf_nan=False)] = None,
+    slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None,
     quantile: Annotated[str, Query(pattern="^(p50|p90|p99|quiet)$")] = "p50",
 ) -> Response:
     """Which system meets a latency objective for a model, and at what price; or which of several models does.

@@ -31,7 +31,7 @@ Composition = Annotated[
         description="sequential (sum), parallel (critical path) or workers:N.",
     ),
 ]
-Microseconds = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False, strict=True)]
+Microseconds = Annotated[float, Field(ge=1e-3, le=1e15, allow_inf_nan=False, strict=True)]
 
 
 def _known_type(dtype: str) -> str:
@@ -221,7 +221,7 @@ class RankRequest(_Strict):
     slo_us: Annotated[Microseconds | None, Field(description="The latency that is not to be exceeded.")] = None
     quantile: Literal["p50", "p90", "p99", "quiet"] = "p50"
     usd_per_hour: Annotated[
-        dict[SystemName, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]],
+        dict[SystemName, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]],
         Field(description="Prices of systems; those of the catalogue, by default."),
     ] = {}
 
@@ -240,7 +240,12 @@ class BulkRequest(_Strict):
 
     system: SystemName | None = None
     layers: list[dict[str, Any]] = []
-    items: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    items: Annotated[
+        list[dict[str, Any]],
+        Field(
+            min_length=1, description="Each as BulkItem has it; one that is not has an error, and the others answers."
+        ),
+    ]
     measured: Annotated[bool, Field(strict=True)] = True
 
 
@@ -259,6 +264,8 @@ class ObservationRequest(_Source, _Options):
 
 
 # Answers
+
+Interval = Annotated[list[float], Field(min_length=2, max_length=2, description="Lowest and highest, in microseconds.")]
 
 
 class PredictorAnswer(BaseModel):
@@ -291,7 +298,7 @@ class LayerAnswer(BaseModel):
     op_type: str
     signature: str
     latency_us: float
-    interval_us: tuple[float, float]
+    interval_us: Interval
     source: Literal["measured", "predicted", "extrapolated", "unpriced"]
     share: float
 
@@ -303,7 +310,7 @@ class PredictAnswer(BaseModel):
     digest: Digest
     system: str
     latency_us: float
-    interval_us: tuple[float, float]
+    interval_us: Interval
     interval_level: float
     quantiles_us: Quantiles
     composition: str
@@ -332,7 +339,7 @@ class BulkItemAnswer(BaseModel):
 
     name: str
     latency_us: float | None = None
-    interval_us: tuple[float, float] | None = None
+    interval_us: Interval | None = None
     coverage: Coverage | None = None
     error: str | None = None
 
@@ -353,9 +360,9 @@ class RankedAnswer(BaseModel):
     model: str
     system: str
     latency_us: float
-    interval_us: tuple[float, float]
+    interval_us: Interval
     slo_latency_us: float
-    slo_interval_us: tuple[float, float]
+    slo_interval_us: Interval
     meets: bool | None
     surely: bool | None
     over_us: float | None
@@ -454,7 +461,7 @@ class ObservationAnswer(BaseModel):
     latency_us: float
     runs: int | None
     predicted_us: float
-    interval_us: tuple[float, float]
+    interval_us: Interval
     version: str
     observed_at: str
     ratio: float

@@ -68,6 +68,13 @@ def test_drift_is_told_from_noise() -> None:
     assert found.latest_at == SEEN.observed_at
 
 
+def test_what_is_no_number_says_nothing() -> None:
+    """Whoever wrote it into the store."""
+    odd = [replace(SEEN, latency_us=5e-324), replace(SEEN, predicted_us=0.0), replace(SEEN, latency_us=0.0)]
+    assert drift_of("made.up", [*odd, SEEN]) == drift_of("made.up", [SEEN])
+    assert drift_of("made.up", odd).ratio is None
+
+
 def test_a_model_that_is_seen_a_thousand_times_is_one_model() -> None:
     """Three models that are as predicted outweigh it."""
     often = [replace(SEEN, latency_us=300.0, digest="sha256:often")] * 1000
