@@ -25,7 +25,8 @@ from costmodel import CostModel, read_model
 from costmodel.decomposition import Decomposition, Piece
 from costmodel.home import find_home
 from costmodel.sequence import LayerSequence
-from costmodel.serving.predictor import Predictor, Regression
+from costmodel.serving.predictor import Predictor
+from costmodel.serving.regression import Regression
 from costmodel.store import Store
 from costmodel.training.artefact import load_bundle
 from costmodel.training.corpus import corpus_models

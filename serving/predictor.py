@@ -11,124 +11,23 @@ import numpy as np
 
 from costmodel.composition import Cost, Uncertainty, compose
 from costmodel.decomposition import Decomposition, Piece
-from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
+from costmodel.errors import HoleError, UnknownSystemError
 from costmodel.estimate import Estimate, LayerEstimate, PredictorId
-from costmodel.features.schema import SCHEMA
-from costmodel.features.tabular import Encoded, Encoder
 from costmodel.in_place import pressure
 from costmodel.measurement import jitter
 from costmodel.recent import Recent
 from costmodel.rules import Rule, find_rule, rule_name, shares
-from costmodel.runtimes import RuntimeSettings
-from costmodel.runtimes.ort_session import open_session
 from costmodel.sequence import LayerSequence
 from costmodel.serving.placing import placed
-from costmodel.serving.steps import Steps
+from costmodel.serving.regression import Regression
 from costmodel.serving.timed import Timed
 from costmodel.store import Store
 from costmodel.systems import System
-from costmodel.training.artefact import Bundle, bundle_of, champion_of, load_bundle
-from costmodel.training.calibration import predicted_costs
-from costmodel.training.support import farthest
+from costmodel.training.artefact import bundle_of, champion_of, load_bundle
 
-__all__ = ["Predictor", "Regression"]
+__all__ = ["Predictor"]
 
 _MOST_KNOWN = 100_000  # costs; each takes about 0.4 kB
-_PORTION = 4096  # sequences that are predicted at once: the features of a layer take 1.4 kB
-
-
-class Regression:
-    """A trained regressor, loaded and ready to answer.
-
-    Attributes:
-        bundle: What it was loaded from.
-        sees_neighbours: Whether the cost of a layer depends on those around it.
-        steps: Between which footprints it sees no difference.
-    """
-
-    def __init__(self, bundle: Bundle) -> None:
-        """Load the bundle's network into the runtime.
-
-        Raises:
-            ArtefactError: The network does not load, or takes other inputs than our features.
-        """
-        self.bundle = bundle
-        self._encoder: Encoder | None = None
-        self._far: Recent[str, float] = Recent(_MOST_KNOWN)
-        try:
-            # One thread that does not spin: rows are few, and the cores belong to whoever asks.
-            self._session = open_session(bundle.model, RuntimeSettings(threads=1, spinning=False))
-            inputs = {port.name: port.shape for port in self._session.get_inputs()}
-            self.sees_neighbours = inputs.pop("edges", None) is not None
-            if list(inputs) != ["features"] or inputs["features"][-1] != len(SCHEMA.names):
-                raise ValueError(f"inputs {inputs}")
-            self.steps = Steps(bundle.model)
-        except Exception as error:
-            raise ArtefactError(
-                f"the network of the regressor {bundle.version} of {bundle.system} is damaged ({error}): "
-                f"train again with `costmodel train --system {bundle.system}`"
-            ) from error
-
-    def _encoder_of(self, system: System) -> Encoder:
-        encoder = self._encoder
-        if encoder is None or encoder.system != system:
-            self._encoder = encoder = Encoder(system)
-        return encoder
-
-    @property
-    def id(self) -> PredictorId:
-        """Name and version of the regressor."""
-        return PredictorId(self.bundle.name, self.bundle.version)
-
-    def costs(
-        self,
-        sequences: Sequence[LayerSequence],
-        system: System,
-        footprints: Sequence[float],
-        needs: Sequence[Iterable[int]] = (),
-    ) -> list[Cost]:
-        """The predicted cost of each sequence on `system`.
-
-        Args:
-            sequences: What would run.
-            system: Where.
-            footprints: For each, the bytes of weights that the model reads which it is part of.
-            needs: Positions of those that each reads results of, where they are the pieces of one model.
-        """
-        if needs:
-            return self._costs_of(sequences, system, footprints, needs)
-        return [
-            cost
-            for start in range(0, len(sequences), _PORTION)
-            for cost in self._costs_of(
-                sequences[start : start + _PORTION], system, footprints[start : start + _PORTION]
-            )
-        ]
-
-    def _costs_of(
-        self,
-        sequences: Sequence[LayerSequence],
-        system: System,
-        footprints: Sequence[float],
-        needs: Sequence[Iterable[int]] = (),
-    ) -> list[Cost]:
-        encoded = self._encoder_of(system).encode(sequences, footprints, needs)
-        feeds = {"features": encoded.features} | ({"edges": encoded.edges} if self.sees_neighbours else {})
-        ratios = self._session.run(None, feeds)[0].reshape(-1)
-        latencies = encoded.totals(encoded.bounds_us * np.exp(ratios.astype(np.float64)))
-        distances = self._distances(sequences, encoded)
-        return predicted_costs(latencies, [s.kind for s in sequences], distances, self.bundle.calibration)
-
-    def _distances(self, sequences: Sequence[LayerSequence], encoded: Encoded) -> np.ndarray:
-        """That of each sequence to what was trained on, wherever it runs; shape [num_sequences]."""
-        known = [self._far.get(sequence.signature) for sequence in sequences]
-        missing = [place for place, distance in enumerate(known) if distance is None]
-        if missing:
-            found = farthest(encoded.take(np.array(missing)), self.bundle.support).tolist()
-            for place, distance in zip(missing, found, strict=True):
-                known[place] = distance
-                self._far.put(sequences[place].signature, distance)
-        return np.array(known)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,11 @@ class Task:
 
 
 class WorkerError(Exception):
-    """A worker died of a task, or took too long."""
+    """A task was not answered: it took too long, or the answer is none."""
+
+
+class WorkerDeathError(WorkerError):
+    """A worker died, of its task or of something else."""
 
 
 class Pool:
@@ -156,7 +160,13 @@ class Pool:
         return worker
 
     def _ask(self, name: str, line: bytes) -> dict[str, Any]:
-        answer = self._answer(name, line)
+        try:
+            answer = self._answer(line)
+        except WorkerDeathError:
+            # Somebody may have killed it: only a file that brings down a second one has done so itself.
+            answer = self._again(name, line)
+        except WorkerError as error:
+            raise ModelError(f"{name} {error}") from error
         if "error" in answer:
             kind = getattr(errors, str(answer["error"]), ModelError)
             raise (kind if isinstance(kind, type) and issubclass(kind, ModelError) else ModelError)(
@@ -164,7 +174,13 @@ class Pool:
             )
         return answer
 
-    def _answer(self, name: str, line: bytes) -> dict[str, Any]:
+    def _again(self, name: str, line: bytes) -> dict[str, Any]:
+        try:
+            return self._answer(line)
+        except WorkerError as error:
+            raise ModelError(f"{name} {error}") from error
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
         worker = self._free.get()
         alive = False
         try:
@@ -172,8 +188,6 @@ class Pool:
             answer = worker.ask(line)
             alive = worker.tasks < self.limits.tasks
             return answer
-        except WorkerError as error:
-            raise ModelError(f"{name} {error}") from error
         finally:
             if worker is not None and not alive:
                 worker.kill()
@@ -214,7 +228,7 @@ class _Worker:
             self._process.stdin.write(line)
             self._process.stdin.flush()
         except OSError as error:
-            raise WorkerError(self._death()) from error
+            raise self._death() from error
         try:
             found = json.loads(self._read(deadline))
         except ValueError as error:
@@ -251,16 +265,16 @@ class _Worker:
                 raise WorkerError(f"was not understood within {self._limits.wall_s:g} s")
             part = os.read(pipe, min(count - len(parts), 1 << 20))
             if not part:
-                raise WorkerError(self._death())
+                raise self._death()
             parts += part
         return bytes(parts)
 
-    def _death(self) -> str:
+    def _death(self) -> WorkerError:
         """What it died of, in words for whoever sent the model."""
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return "cannot be understood"
+            return WorkerError("cannot be understood")
         if code == -signal.SIGXCPU:
-            return f"takes more than {self._limits.cpu_s} s of processor time to understand"
-        return "brings down what reads it: it is damaged, or takes more memory than a model may"
+            return WorkerError(f"takes more than {self._limits.cpu_s} s of processor time to understand")
+        return WorkerDeathError("brings down what reads it: it is damaged, or takes more memory than a model may")

@@ -7,10 +7,10 @@ from starlette.responses import JSONResponse, Response
 
 from costmodel.errors import UnknownSystemError
 from costmodel.features.schema import SCHEMA
+from costmodel.serving.http.answers import Health
 from costmodel.serving.http.desk import Desk, desk_of
 from costmodel.serving.http.openapi import PROBLEMS
 from costmodel.serving.http.telemetry import METRICS_TYPE
-from costmodel.serving.http.wire import Health
 
 __all__ = ["router"]
 

@@ -7,9 +7,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from costmodel.serving.http.answers import ProblemAnswer
 from costmodel.serving.http.bodies import FILE_TYPES
 from costmodel.serving.http.problems import MEDIA_TYPE
-from costmodel.serving.http.wire import BulkItem, ProblemAnswer
+from costmodel.serving.http.requests import BulkItem
 
 __all__ = ["EXAMPLE_GRAPH", "PROBLEMS", "describe", "json_body", "model_body"]
 

@@ -2,42 +2,31 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from costmodel.errors import CostModelError
 from costmodel.estimate import Estimate
-from costmodel.sequence import LayerSequence
-from costmodel.serving.http.bodies import FILE_TYPES, explained, media_type, parsed, read_body, uploaded
+from costmodel.serving.http.answers import BulkAnswer, ObservationAnswer, PredictAnswer, RankAnswer
+from costmodel.serving.http.bodies import FILE_TYPES, media_type, parsed, read_body, uploaded
+from costmodel.serving.http.bulk import bulk_answer, digest_of
 from costmodel.serving.http.desk import Answer, Desk, desk_of
+from costmodel.serving.http.fields import Composition, Name, SystemName, Version
 from costmodel.serving.http.openapi import PROBLEMS, json_body, model_body
 from costmodel.serving.http.problems import Problem
-from costmodel.serving.http.wire import (
-    BulkAnswer,
-    BulkItem,
+from costmodel.serving.http.requests import (
     BulkRequest,
-    Composition,
-    KnownSequence,
-    Name,
-    ObservationAnswer,
     ObservationRequest,
-    PredictAnswer,
     PredictRequest,
-    RankAnswer,
     RankModel,
     RankRequest,
-    SystemName,
-    Version,
-    WireGraph,
-    WireSequence,
 )
 from costmodel.serving.ranking import cheapest, rank
-from costmodel.serving.service import Item, Question
+from costmodel.serving.service import Question
 from costmodel.systems import catalogue
 from costmodel.units import parse_shape
 
@@ -47,8 +36,6 @@ router = APIRouter(prefix="/v1", tags=["predictions"], responses=PROBLEMS)
 
 # Questions that are so short are remembered by their words.
 _SHORT_BYTES = 16 << 10
-_SEQUENCES: TypeAdapter[list[WireSequence]] = TypeAdapter(list[WireSequence])
-_ITEMS: TypeAdapter[list[BulkItem]] = TypeAdapter(list[BulkItem])
 
 
 class FileOptions(BaseModel):
@@ -123,7 +110,7 @@ def _only_json(kind: str) -> None:
 def _predict_json(desk: Desk, body: bytes, version: str | None) -> Answer:
     asked = parsed(PredictRequest, body)
     question = _question(asked, desk.system(asked.system), version)
-    return _predicted(desk, _digest_of(desk, asked.model, asked.graph), asked.name, question)
+    return _predicted(desk, digest_of(desk, asked.model, asked.graph), asked.name, question)
 
 
 def _question(asked: "PredictRequest | RankModel | ObservationRequest", system: str, version: str | None) -> Question:
@@ -131,18 +118,6 @@ def _question(asked: "PredictRequest | RankModel | ObservationRequest", system: 
     return Question(
         system, version, asked.batch, shapes, asked.granularity, asked.composition, asked.partial, asked.measured
     )
-
-
-def _digest_of(desk: Desk, model: str | None, graph: WireGraph | None) -> str:
-    if model is not None:
-        return model
-    assert graph is not None
-    if len(graph.layers) > desk.settings.max_layers:
-        raise Problem(
-            422, "model-refused",
-            f"the graph has {len(graph.layers)} layers, and {desk.settings.max_layers} are accepted: send parts of it",
-        )  # fmt: skip
-    return desk.service.keep_graph(graph.model_dump(by_alias=True))
 
 
 def _predicted(desk: Desk, digest: str, name: str, question: Question) -> Answer:
@@ -164,114 +139,7 @@ async def predict_bulk(request: Request, version: Pinned = None) -> Response:
     desk: Desk = desk_of(request)
     _only_json(media_type(request))
     body = await read_body(request, desk.settings.upload_seconds)
-    return Response(await desk.work(lambda: _bulk(desk, body, version)), media_type="application/json")
-
-
-def _bulk(desk: Desk, body: bytes, version: str | None) -> bytes:
-    asked = parsed(BulkRequest, body)
-    settings = desk.settings
-    for what, found, most in (
-        ("items", len(asked.items), settings.max_items),
-        ("layers", len(asked.layers), settings.max_layers),
-    ):
-        if found > most:
-            raise Problem(413, "body-too-large", f"{found} {what} are more than {most}: ask in several requests")
-    system = desk.system(asked.system)
-    items, answers = _checked_items(asked.items)
-    layers = _layers(desk, asked.layers)
-    listed = [place for place, item in items.items() if item.layers is not None]
-    networks, kept, problems = desk.service.price_items(
-        system, version, layers, [Item(_name(items[place], place), items[place].layers or ()) for place in listed],
-        measured=asked.measured,
-    )  # fmt: skip
-    for place, reason in problems.items():
-        answers[listed[place]] = {"name": _name(items[listed[place]], listed[place]), "error": reason}
-    if networks is not None:
-        columns = (networks.latency_us.tolist(), networks.interval_us.tolist())
-        shares = {source: share.tolist() for source, share in networks.coverage.items()}
-        for row, place in enumerate(kept):
-            answers[listed[place]] = {
-                "name": _name(items[listed[place]], listed[place]),
-                "latency_us": columns[0][row],
-                "interval_us": columns[1][row],
-                "coverage": {source: share[row] for source, share in shares.items()},
-            }
-    for place, item in items.items():
-        if item.layers is None:
-            answers[place] = _bulk_model(
-                desk, item, _name(item, place), Question(system, version, measured=asked.measured)
-            )
-    regression = desk.service.answerers.of(system, version).predictor.regression
-    document = {
-        "system": system,
-        "predictor": asdict(regression.id) if regression else {"name": "none", "version": "none"},
-        "interval_level": regression.bundle.calibration.level if regression else 0.9,
-        "failed": sum("error" in answers[place] for place in range(len(asked.items))),
-        "items": [answers[place] for place in range(len(asked.items))],
-    }
-    return json.dumps(document).encode()
-
-
-def _name(item: BulkItem, place: int) -> str:
-    return item.name or f"item {place}"
-
-
-def _checked_items(given: list[dict[str, Any]]) -> tuple[dict[int, BulkItem], dict[int, dict[str, Any]]]:
-    """The items that are sound, and the answers to those that are not, by position."""
-    try:
-        items = dict(enumerate(_ITEMS.validate_python(given)))
-        refused: dict[int, dict[str, Any]] = {}
-    except ValidationError:  # look for it one by one
-        items, refused = {}, {}
-        for place, one in enumerate(given):
-            try:
-                items[place] = BulkItem.model_validate(one)
-            except ValidationError as error:
-                name = one.get("name")
-                refused[place] = {"name": name if isinstance(name, str) else f"item {place}", "error": explained(error)}
-    for place, item in list(items.items()):
-        if sum(of is not None for of in (item.layers, item.model, item.graph)) != 1:
-            refused[place] = {"name": _name(item, place), "error": "give one of layers, model and graph"}
-            del items[place]
-    return items, refused
-
-
-def _layers(desk: Desk, given: Sequence[Mapping[str, Any]]) -> list[LayerSequence | str]:
-    """Each layer that is listed, or why it is none."""
-    found: list[LayerSequence | str] = []
-    wanted: dict[int, str] = {}
-    with suppress(ValueError):  # all at once, where nothing is wrong with any
-        return [one.to_sequence() for one in _SEQUENCES.validate_python(given)]
-    for place, one in enumerate(given):
-        try:
-            if "signature" in one:
-                wanted[place] = KnownSequence.model_validate(one).signature
-                found.append("is not known here: send the layer itself")
-            else:
-                found.append(WireSequence.model_validate(one).to_sequence())
-        except ValidationError as error:
-            found.append(f"is no layer sequence ({explained(error)})")
-        except ValueError as error:
-            found.append(str(error))
-    if wanted:
-        known = desk.service.store.sequences(wanted.values())
-        for place, signature in wanted.items():
-            found[place] = known.get(signature, found[place])
-    return found
-
-
-def _bulk_model(desk: Desk, item: BulkItem, name: str, question: Question) -> dict[str, Any]:
-    try:
-        digest = _digest_of(desk, item.model, item.graph)
-        estimate, _ = desk.service.estimate(digest, name, question)
-    except (CostModelError, Problem) as error:
-        return {"name": name, "error": str(error)}
-    return {
-        "name": name,
-        "latency_us": estimate.latency_us,
-        "interval_us": list(estimate.interval_us),
-        "coverage": estimate.coverage,
-    }
+    return Response(await desk.work(lambda: bulk_answer(desk, body, version)), media_type="application/json")
 
 
 @router.post("/rank", response_model=RankAnswer, openapi_extra=model_body(RankRequest))
@@ -307,7 +175,7 @@ async def rank_models(
 def _rank_json(desk: Desk, body: bytes) -> bytes:
     asked = parsed(RankRequest, body)
     systems = asked.systems if asked.systems is not None else desk.service.answerers.systems
-    digests = [_digest_of(desk, one.model, one.graph) for one in asked.models]
+    digests = [digest_of(desk, one.model, one.graph) for one in asked.models]
     questions = [
         (digest, one.name, _question(one, system, None))
         for digest, one in zip(digests, asked.models, strict=True)
@@ -356,7 +224,7 @@ async def observe(request: Request) -> Response:
 
     def work() -> bytes:
         asked = parsed(ObservationRequest, body)
-        digest = _digest_of(desk, asked.model, asked.graph)
+        digest = digest_of(desk, asked.model, asked.graph)
         question = _question(asked, desk.system(asked.system), None)
         stored = desk.service.observe(digest, asked.name, question, asked.latency_us, asked.runs, asked.observed_at)
         desk.metrics.observations.labels(stored.system).inc()

@@ -6,9 +6,9 @@ from typing import Any
 from fastapi import APIRouter, Path, Request
 
 from costmodel.serving.answering import Answerer
+from costmodel.serving.http.answers import ModelsAnswer, SystemAnswer, SystemsAnswer
 from costmodel.serving.http.desk import Desk, desk_of
 from costmodel.serving.http.openapi import PROBLEMS
-from costmodel.serving.http.wire import ModelsAnswer, SystemAnswer, SystemsAnswer
 from costmodel.systems import catalogue
 from costmodel.training.listing import list_regressors
 

@@ -14,7 +14,8 @@ from costmodel.home import Home
 from costmodel.in_place import InPlace
 from costmodel.sequence import LayerSequence
 from costmodel.serving.networks import NO_BLOCK, price_blocks, price_networks
-from costmodel.serving.predictor import Predictor, Regression
+from costmodel.serving.predictor import Predictor
+from costmodel.serving.regression import Regression
 from costmodel.store import Store
 from tests.synthetic import HELD_BACK, MEASURED, SYSTEM, corpus
 

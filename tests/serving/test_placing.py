@@ -7,7 +7,8 @@ import pytest
 
 from costmodel.home import Home
 from costmodel.in_place import InPlace
-from costmodel.serving.predictor import Predictor, Regression
+from costmodel.serving.predictor import Predictor
+from costmodel.serving.regression import Regression
 from costmodel.store import Store
 from costmodel.training.artefact import champion_of, load_bundle
 from tests.synthetic import MEASURED, SYSTEM, corpus

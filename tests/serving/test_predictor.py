@@ -18,7 +18,8 @@ from costmodel.graph import Layer, LayerGraph, TensorType
 from costmodel.home import Home
 from costmodel.results import Results
 from costmodel.sampling import sample_around
-from costmodel.serving.predictor import Predictor, Regression
+from costmodel.serving.predictor import Predictor
+from costmodel.serving.regression import Regression
 from costmodel.store import Store
 from costmodel.training.artefact import champion_of
 from tests.fakes import elementwise

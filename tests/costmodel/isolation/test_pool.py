@@ -1,5 +1,7 @@
 """Models that nobody vouches for: what they do to a worker, and to nobody else."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from costmodel.decomposition import decompose
 from costmodel.errors import LoweringError, ModelError, ModelReadError, ShapeError
 from costmodel.isolation import Limits, Pool, Task
+from costmodel.isolation.pool import _Worker
 from costmodel.model import read_model
 from costmodel.runtimes.ort import OnnxRuntime
 
@@ -155,19 +158,39 @@ def test_a_loop_that_does_not_end_is_stopped(written: Callable[[ModelProto | byt
         _healthy(pool, written, parse)
 
 
-def test_a_worker_that_is_killed_is_replaced(
+def test_a_worker_that_is_killed_costs_nobody_an_answer(
     pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse
 ) -> None:
-    """Between tasks and in the middle of one."""
-    import os
-    import signal
-
-    for worker in list(pool._alive):
-        os.kill(worker._process.pid, signal.SIGKILL)
-        worker._process.wait()
-    with pytest.raises(ModelError, match="brings down what reads it"):
-        _healthy(pool, written, parse)
+    """Another one takes over what it was asked."""
     _healthy(pool, written, parse)
+    (worker,) = pool._alive
+    os.kill(worker._process.pid, signal.SIGKILL)
+    worker._process.wait()
+    _healthy(pool, written, parse)
+    assert worker not in pool._alive
+
+
+def test_a_file_that_brings_down_two_workers_is_to_blame(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets an error, and the next one is answered."""
+    with Pool(1, LIMITS) as pool:
+        _healthy(pool, written, parse)
+        asked = []
+        original = _Worker.ask
+
+        def deadly(worker: _Worker, line: bytes) -> dict[str, object]:
+            asked.append(worker)
+            os.kill(worker._process.pid, signal.SIGKILL)
+            worker._process.wait()
+            return original(worker, line)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_Worker, "ask", deadly)
+            with pytest.raises(ModelError, match="next brings down what reads it"):
+                _healthy(pool, written, parse)
+        assert len(set(asked)) == 2
+        _healthy(pool, written, parse)
 
 
 def test_several_ask_at_once(light_models: dict[str, Path]) -> None:

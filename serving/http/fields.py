@@ -1,0 +1,46 @@
+"""Fields that requests have in common, each with its limits."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from costmodel.graph import ITEM_BYTES, OPAQUE
+
+__all__ = [
+    "Batch", "Composition", "DType", "Digest", "Dimension", "Granularity", "Microseconds", "Name", "Signature",
+    "Strict", "SystemName", "Text", "Version",
+]  # fmt: skip
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+SystemName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="Content hash of a model seen before.")]
+Signature = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Dimension = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)]
+Batch = Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)]
+Granularity = Annotated[int, Field(ge=1, le=1000, strict=True)]
+Composition = Annotated[
+    str,
+    Field(
+        pattern=r"^(sequential|parallel|workers:[1-9][0-9]{0,3})$",
+        description="sequential (sum), parallel (critical path) or workers:N.",
+    ),
+]
+Microseconds = Annotated[float, Field(ge=1e-3, le=1e15, allow_inf_nan=False, strict=True)]
+
+
+def _known_type(dtype: str) -> str:
+    if dtype not in _DTYPES:
+        raise ValueError(f"{dtype!r} is no element type")
+    return dtype
+
+
+_DTYPES = frozenset(ITEM_BYTES) | OPAQUE
+DType = Annotated[str, AfterValidator(_known_type), Field(json_schema_extra={"enum": sorted(_DTYPES)})]
+Text = Annotated[str, Field(max_length=4096)]
+
+
+class Strict(BaseModel):
+    """A part of a request: what is not known is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
