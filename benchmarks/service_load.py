@@ -179,7 +179,8 @@ def with_weights(path: Path) -> onnx.ModelProto:
             made = random.uniform(0.01, 0.02, shape).astype(np.float32)
             model.graph.initializer.append(numpy_helper.from_array(made, node.output[0]))
             model.graph.node.remove(node)
-            model.graph.initializer.remove(next(t for t in model.graph.initializer if t.name == node.input[0]))
+            for listed in (model.graph.initializer, model.graph.input):  # in old files a constant is an input too
+                listed.remove(next(one for one in listed if one.name == node.input[0]))
     return model
 
 
