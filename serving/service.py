@@ -18,12 +18,15 @@ from costmodel.recent import Recent
 from costmodel.sequence import LayerSequence
 from costmodel.serving.answering import Answerer, Answerers
 from costmodel.serving.networks import Networks, price_networks
+from costmodel.serving.predictor import Predictor
 from costmodel.serving.seen import SeenModels, content_digest
 from costmodel.store import Store
 
 __all__ = ["Item", "Question", "Service", "UnknownModelError"]
 
 _MOST_PIECES = 500_000
+# What working out what a layer has to do may end in, where no runtime would make such a layer.
+_NONSENSE = (KeyError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError)
 
 
 class UnknownModelError(ModelReadError):
@@ -183,13 +186,21 @@ class Service:
 
     # Answers
 
-    def estimate(self, digest: str, name: str, question: Question) -> tuple[Estimate, Answerer]:
+    def estimate(
+        self, digest: str, name: str, question: Question, answerer: Answerer | None = None
+    ) -> tuple[Estimate, Answerer]:
         """What a model that was seen will cost, and what answered.
+
+        Args:
+            digest: Of the model.
+            name: What to call it.
+            question: What is asked.
+            answerer: What is to answer, where other models are asked about together with this one.
 
         Raises:
             CostModelError: There is no answer; the kind of error says why.
         """
-        answerer = self.answerers.of(question.system, question.version)
+        answerer = answerer or self.answerers.of(question.system, question.version)
         cut, warnings = self.decompose(digest, name, question)
         try:
             estimate = answerer.predictor.estimate(
@@ -199,27 +210,21 @@ class Service:
                 measured=question.measured,
                 warnings=warnings,
             )
-        except (KeyError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError) as error:
+        except _NONSENSE as error:
             # A graph may hold layers that no runtime makes: what they have to do cannot be worked out.
             raise ModelError(
                 f"{name} has layers that make no sense ({type(error).__name__}): check the graph"
             ) from error
         return estimate, answerer
 
+    @staticmethod
     def price_items(
-        self,
-        system: str,
-        version: str | None,
-        layers: Sequence[LayerSequence | str],
-        items: Sequence[Item],
-        *,
-        measured: bool,
+        answerer: Answerer, layers: Sequence[LayerSequence | str], items: Sequence[Item], *, measured: bool
     ) -> tuple[Networks | None, list[int], dict[int, str]]:
         """Many models made of a few layers.
 
         Args:
-            system: Where they would run.
-            version: Of the regressor; None for the champion.
+            answerer: What is to answer.
             layers: Each a sequence, or the reason why it is none.
             items: The models.
             measured: Whether to use measurements.
@@ -227,10 +232,10 @@ class Service:
         Returns:
             What they cost, the positions of the items that have a cost, in that order, and the reasons of the others.
         """
-        predictor = self.answerers.of(system, version).predictor
+        predictor = answerer.predictor
         refused = {place: reason for place, reason in enumerate(layers) if isinstance(reason, str)}
         sound = {place: layer for place, layer in enumerate(layers) if isinstance(layer, LayerSequence)}
-        costs = self._costs(answerer=predictor, layers=sound, refused=refused, measured=measured)
+        costs = _priced(predictor, sound, refused, measured=measured)
         problems: dict[int, str] = {}
         kept: list[int] = []
         for place, item in enumerate(items):
@@ -244,34 +249,6 @@ class Service:
         blocks = [[sound[place]] if place in sound else [] for place in range(len(layers))]
         found = price_networks(predictor, blocks, [items[place].layers for place in kept], measured=measured)
         return found, kept, problems
-
-    @staticmethod
-    def _costs(
-        *, answerer: Any, layers: Mapping[int, LayerSequence], refused: dict[int, str], measured: bool
-    ) -> set[int]:
-        """Which layers have a cost; those that make no sense are added to what is refused."""
-
-        def ask(asked: Iterable[LayerSequence]) -> dict[str, Cost]:
-            found: dict[str, Cost] = answerer.costs({one.signature: one for one in asked}, measured=measured)
-            return found
-
-        priced: set[int] = set()
-        try:
-            costs = ask(layers.values())
-        except (KeyError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError):
-            costs = {}
-            for place, layer in layers.items():
-                try:
-                    costs |= ask([layer])
-                except (KeyError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError) as error:
-                    refused[place] = f"makes no sense ({type(error).__name__})"
-        for place, layer in layers.items():
-            cost = costs.get(layer.signature)
-            if cost is not None and math.isfinite(cost.interval_us[1]):
-                priced.add(place)
-            elif place not in refused:
-                refused[place] = f"({layer.kind}) has no cost on this system"
-        return priced
 
     # Observations
 
@@ -302,6 +279,33 @@ class Service:
         )
         self.observations.put([observation])
         return observation
+
+
+def _priced(
+    predictor: Predictor, layers: Mapping[int, LayerSequence], refused: dict[int, str], *, measured: bool
+) -> set[int]:
+    """Which layers have a cost; the others are added to what is refused."""
+
+    def ask(asked: Iterable[LayerSequence]) -> dict[str, Cost]:
+        return predictor.costs({one.signature: one for one in asked}, measured=measured)
+
+    priced: set[int] = set()
+    try:
+        costs = ask(layers.values())
+    except _NONSENSE:
+        costs = {}
+        for place, layer in layers.items():
+            try:
+                costs |= ask([layer])
+            except _NONSENSE as error:
+                refused[place] = f"makes no sense ({type(error).__name__})"
+    for place, layer in layers.items():
+        cost = costs.get(layer.signature)
+        if cost is not None and math.isfinite(cost.interval_us[1]):
+            priced.add(place)
+        elif place not in refused:
+            refused[place] = f"({layer.kind}) has no cost on this system"
+    return priced
 
 
 def _problem_of(item: Item, layers: int, refused: Mapping[int, str], priced: set[int]) -> str | None:

@@ -115,6 +115,10 @@ def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
     async def ours(request: Request, error: CostModelError) -> Response:
         if isinstance(error, ModelError):
             metrics.refused_models.inc()
+            cause = error.__cause__
+            if cause is not None:  # it may be a mistake of ours
+                told = {"request_id": request.scope.get("request_id"), "cause": f"{type(cause).__name__}: {cause}"}
+                _LOG.info("model refused", extra={"told": told})
         problem = problem_of(error)
         if problem.status >= 500:
             told = {"request_id": request.scope.get("request_id"), "error": str(error)}

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from costmodel.errors import CostModelError
 from costmodel.sequence import LayerSequence
+from costmodel.serving.answering import Answerer
 from costmodel.serving.http.bodies import explained, parsed
 from costmodel.serving.http.desk import Desk
 from costmodel.serving.http.graphs import KnownSequence, WireGraph, WireSequence
@@ -59,8 +60,9 @@ def bulk_answer(desk: Desk, body: bytes, version: str | None) -> bytes:
     items, answers = _checked_items(asked.items)
     layers = _layers(desk, asked.layers)
     listed = [place for place, item in items.items() if item.layers is not None]
+    answerer = desk.service.answerers.of(system, version)
     networks, kept, problems = desk.service.price_items(
-        system, version, layers, [Item(_name(items[place], place), items[place].layers or ()) for place in listed],
+        answerer, layers, [Item(_name(items[place], place), items[place].layers or ()) for place in listed],
         measured=asked.measured,
     )  # fmt: skip
     for place, reason in problems.items():
@@ -78,9 +80,9 @@ def bulk_answer(desk: Desk, body: bytes, version: str | None) -> bytes:
     for place, item in items.items():
         if item.layers is None:
             answers[place] = _bulk_model(
-                desk, item, _name(item, place), Question(system, version, measured=asked.measured)
+                desk, item, _name(item, place), Question(system, version, measured=asked.measured), answerer
             )
-    regression = desk.service.answerers.of(system, version).predictor.regression
+    regression = answerer.predictor.regression
     document = {
         "system": system,
         "predictor": asdict(regression.id) if regression else {"name": "none", "version": "none"},
@@ -139,10 +141,10 @@ def _layers(desk: Desk, given: Sequence[Mapping[str, Any]]) -> list[LayerSequenc
     return found
 
 
-def _bulk_model(desk: Desk, item: BulkItem, name: str, question: Question) -> dict[str, Any]:
+def _bulk_model(desk: Desk, item: BulkItem, name: str, question: Question, answerer: Answerer) -> dict[str, Any]:
     try:
         digest = digest_of(desk, item.model, item.graph)
-        estimate, _ = desk.service.estimate(digest, name, question)
+        estimate, _ = desk.service.estimate(digest, name, question, answerer)
     except (CostModelError, Problem) as error:
         return {"name": name, "error": str(error)}
     return {

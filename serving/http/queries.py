@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from costmodel.errors import CostModelError
 from costmodel.estimate import Estimate
+from costmodel.serving.answering import Answerer
 from costmodel.serving.http.answers import BulkAnswer, ObservationAnswer, PredictAnswer, RankAnswer
 from costmodel.serving.http.bodies import FILE_TYPES, media_type, parsed, read_body, uploaded
 from costmodel.serving.http.bulk import bulk_answer, digest_of
@@ -193,9 +194,12 @@ def _ranked(
 ) -> bytes:
     estimates: list[Estimate] = []
     failed = []
+    answerers: dict[str, Answerer] = {}  # one for each system, however many models: none comes while they are asked
     for digest, name, question in questions:
         try:
-            estimates.append(desk.service.estimate(digest, name, question)[0])
+            known_one = answerers.get(question.system)
+            estimate, answerers[question.system] = desk.service.estimate(digest, name, question, known_one)
+            estimates.append(estimate)
         except CostModelError as error:
             if len(questions) == 1:
                 raise
