@@ -1,6 +1,5 @@
 """`costmodel serve` and `costmodel token`."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -37,9 +36,7 @@ def serve(
             param_hint="--host",
         )
     given = {"STORE": store, "TOKENS": tokens, "INSECURE": "true" if insecure else None}
-    for name, value in given.items():
-        if value is not None:
-            os.environ[f"COSTMODEL_SERVE_{name}"] = str(value)
+    settings = {f"COSTMODEL_SERVE_{name}": str(value) for name, value in given.items() if value is not None}
 
     def told(url: str) -> None:
         if json:
@@ -47,7 +44,7 @@ def serve(
         else:
             say(f"Answering at {url}; Ctrl-C ends it")
 
-    run(host, port, workers, told)
+    run(host, port, workers, settings, told)
 
 
 @app.command()

@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from costmodel.errors import MissingExtraError
 
@@ -16,17 +17,24 @@ __all__ = ["run"]
 _SHUTDOWN_S = 20
 
 
-def run(host: str, port: int, workers: int, told: Callable[[str], None]) -> None:
+def run(host: str, port: int, workers: int, settings: Mapping[str, str], told: Callable[[str], None]) -> None:
     """Answer until stopped; what is under way is finished.
 
     Args:
         host: Address to listen on.
         port: To listen on; 0 for a free one.
         workers: Processes that answer.
+        settings: That go before those of the environment, by the names that they have there.
         told: Given the URL before the first answer.
     """
+    given = dict(settings)
     if workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # read where the library is imported
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="costmodel-metrics-")
+        given["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="costmodel-metrics-")
+    with _environment(given):  # the one thing that reaches the processes of the workers
+        _run(host, port, workers, told)
+
+
+def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> None:
     # Looked at here, where what is wrong is one sentence, and not in each worker.
     from costmodel.serving.http.app import create_app
     from costmodel.serving.http.telemetry import set_up_logging
@@ -55,6 +63,20 @@ def run(host: str, port: int, workers: int, told: Callable[[str], None]) -> None
         Multiprocess(config, [socket]).run()
     else:
         uvicorn.Server(config).run(sockets=[socket])
+
+
+@contextmanager
+def _environment(given: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def application() -> object:

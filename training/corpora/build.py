@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from costmodel.errors import CostModelError, ModelReadError
+from costmodel.errors import CostModelError, MissingExtraError, ModelReadError
 from costmodel.training.corpora.recipe import Recipe
 from costmodel.training.corpora.registry import MANIFEST, MANIFEST_FORMAT, Entry, recipes_of
 
@@ -107,6 +107,8 @@ def _make(recipe: Recipe, path: Path) -> None:
     try:
         recipe.write(partial)
         os.replace(partial, path)
+    except MissingExtraError as error:  # of the one recipe; what the whole corpus needs is more
+        raise MissingExtraError("building a corpus", "corpus") from error
     finally:
         partial.unlink(missing_ok=True)
 
