@@ -24,7 +24,6 @@ from costmodel.jobs import (
 )
 from costmodel.measurement import reference_sequence
 from costmodel.model import read_model
-from costmodel.overhead import LONG, SHORT, tiny_chain
 from costmodel.runtimes import lowering_key
 from costmodel.store import Store
 from costmodel.training.corpus import CorpusModel
@@ -144,9 +143,7 @@ class TestBenchingACorpus:
         report = bench(target="tiny", samples=3)
         assert report.measured == 0
         assert list(store.measurements("fake-1")) == before
-        # What every bench needs, and nothing of the corpus.
-        always = (reference_sequence(), tiny_chain(SHORT), tiny_chain(LONG))
-        assert set(runtime.opened) == {sequence.signature for sequence in always}
+        assert set(runtime.opened) == {reference_sequence().signature}  # and nothing of the corpus
         assert runtime.lowered == ["large", "small"]
 
     def test_some_sequences_are_measured_twice(
