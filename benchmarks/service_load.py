@@ -233,7 +233,8 @@ def bulk(system: str, repeats: int) -> None:
 
 
 def search(system: str, repeats: int) -> None:
-    """Networks of described layers, in process."""
+    """Networks of described layers, in process, on one core."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     cost_model = CostModel.load(system)
     described = [
         layer("Conv", (1, c, s, s), weight(o, c, k, k), weight(o), pads=[k // 2] * 4)

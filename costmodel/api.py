@@ -1,6 +1,5 @@
 """In-process queries: what `from costmodel import CostModel` gives."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -15,6 +14,7 @@ from costmodel.decomposition import CHEAPEST, COVERS, FIXED, Decomposition, deco
 from costmodel.granularity import AUTO, Granularity
 from costmodel.graph import LayerGraph
 from costmodel.home import Home, find_home
+from costmodel.host import usable_cpus
 from costmodel.model import Model, read_model
 from costmodel.recent import Recent
 from costmodel.runtimes import DEFAULT_RUNTIME, Runtime, RuntimeSettings, get_runtime
@@ -207,7 +207,7 @@ class CostModel:
             HoleError: A model has layers without a cost.
         """
         read = [model if isinstance(model, Model) else read_model(model) for model in models]
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # lowering is mostly spent in the runtime
+        with ThreadPoolExecutor(usable_cpus()) as pool:  # lowering is mostly spent in the runtime
             cuts = list(pool.map(lambda model: self.decompose(model, granularity), read))
         self._predictor.prepare(cuts, measured=measured)
         return [

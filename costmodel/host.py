@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Host", "circumstances", "microarchitecture", "probe_host"]
+__all__ = ["Host", "circumstances", "microarchitecture", "probe_host", "usable_cpus"]
 
 _LIVE = Path("/")
 _CPU = "sys/devices/system/cpu"
@@ -125,6 +125,11 @@ class Host:
         """The host that `facts` wrote down; facts of a later version are ignored, missing ones unknown."""
         known = {name: facts[name] for name in (f.name for f in fields(cls)) if name in facts}
         return cls(**{**known, "isa": tuple(facts.get("isa", ()))})
+
+
+def usable_cpus() -> int:
+    """How many CPUs this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def probe_host(root: Path = _LIVE) -> Host:

@@ -1,6 +1,8 @@
 """A trained regressor, loaded and ready to answer."""
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from costmodel.errors import ArtefactError
 from costmodel.estimate import PredictorId
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded, Encoder
+from costmodel.host import usable_cpus
 from costmodel.recent import Recent
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort_session import open_session
@@ -83,15 +86,15 @@ class Regression:
             footprints: For each, the bytes of weights that the model reads which it is part of.
             needs: Positions of those that each reads results of, where they are the pieces of one model.
         """
-        if needs:
+        if needs or len(sequences) <= _PORTION:
             return self._costs_of(sequences, system, footprints, needs)
-        return [
-            cost
-            for start in range(0, len(sequences), _PORTION)
-            for cost in self._costs_of(
-                sequences[start : start + _PORTION], system, footprints[start : start + _PORTION]
-            )
-        ]
+
+        def portion(start: int) -> list[Cost]:
+            chosen = slice(start, start + _PORTION)
+            return self._costs_of(sequences[chosen], system, footprints[chosen])
+
+        with ThreadPoolExecutor(usable_cpus()) as threads:  # the runtime lets go of the interpreter
+            return list(chain.from_iterable(threads.map(portion, range(0, len(sequences), _PORTION))))
 
     def _costs_of(
         self,
