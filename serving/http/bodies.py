@@ -17,7 +17,7 @@ from costmodel.serving.http.problems import Problem
 __all__ = ["FILE_TYPES", "media_type", "parsed", "read_body", "uploaded"]
 
 FILE_TYPES = ("application/octet-stream", "application/onnx", "application/x-onnx")
-_PORTION = 1 << 20  # bytes that are hashed and written at once
+_PORTION = 4 << 20  # bytes that are hashed and written at once
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -75,27 +75,30 @@ async def uploaded(request: Request, seconds: float) -> AsyncIterator[tuple[Path
         size = 0
         with path.open("wb") as file:
 
-            def take(portion: bytes) -> None:
-                digest.update(portion)
-                file.write(portion)
+            def take(parts: list[bytes]) -> None:
+                for part in parts:
+                    digest.update(part)
+                    file.write(part)
 
             try:
                 async with asyncio.timeout(seconds):
-                    held = bytearray()
+                    parts: list[bytes] = []
+                    held = 0
                     writing: asyncio.Future[None] | None = None
                     async for part in request.stream():
-                        held += part
-                        if len(held) >= _PORTION:
+                        parts.append(part)
+                        held += len(part)
+                        if held >= _PORTION:
                             # While one portion is hashed and written in a thread, the next one arrives.
                             if writing is not None:
                                 await writing
-                            size += len(held)
-                            writing = asyncio.ensure_future(asyncio.to_thread(take, bytes(held)))
-                            held.clear()
+                            size += held
+                            writing = asyncio.ensure_future(asyncio.to_thread(take, parts))
+                            parts, held = [], 0
                     if writing is not None:
                         await writing
-                    size += len(held)
-                    take(bytes(held))
+                    size += held
+                    take(parts)
             except TimeoutError:
                 raise _too_slow(seconds) from None
             except ClientDisconnect:
