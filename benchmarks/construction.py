@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,19 +25,12 @@ from costmodel.host import probe_host
 from costmodel.lock import measuring_lock
 from costmodel.measurement import Protocol, pinned, reference_sequence, timed_us
 from costmodel.model import Model, read_model
-from costmodel.overhead import (
-    LONG,
-    SHORT,
-    call_overhead_us,
-    chain_overhead_us,
-    joined,
-    neighbourhoods,
-    tiny_chain,
-)
-from costmodel.roundrobin import Entry, Sweep, first_us, take_turns
+from costmodel.overhead import LONG, SHORT, call_overhead_us, tiny_chain
+from costmodel.roundrobin import Entry, Sweep, take_turns
 from costmodel.runtimes import Runner, RuntimeSettings
 from costmodel.runtimes.ort import OnnxRuntime
 from costmodel.runtimes.ort_session import SessionRunner, new_session, session_options
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.synthesis import model_inputs
 from costmodel.training.corpus import corpus_models
 
@@ -44,6 +38,8 @@ SETTINGS = RuntimeSettings()
 PROTOCOL = Protocol(passes=12, most_passes=12)
 COPIES = 4
 PROBES = 8
+# Some layers in a row, quick and with small tensors, that also run in one call.
+NEIGHBOURS, NEIGHBOURHOODS, QUICK_US, SMALL_BYTES = 4, 12, 250.0, 256 << 10
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "median": statistics.median,
     "quantile 0.2": lambda times: float(np.quantile(times, 0.2)),
@@ -85,6 +81,47 @@ class Subject:
         """A few runs, back to back."""
         self.whole.run()
         return [clock(self.whole) for _ in range(5)]
+
+
+def joined(sequences: Sequence[LayerSequence]) -> LayerSequence:
+    """Sequences side by side in one network, none reading from another."""
+    layers: list[SequenceLayer] = []
+    values: list[Value] = []
+    outputs: list[int] = []
+    for sequence in sequences:
+        first = len(values)
+
+        def shifted(indices: tuple[int, ...], by: int = first) -> tuple[int, ...]:
+            return tuple(i + by if i >= 0 else i for i in indices)
+
+        layers += [
+            replace(layer, inputs=shifted(layer.inputs), outputs=shifted(layer.outputs)) for layer in sequence.layers
+        ]
+        values += sequence.values
+        outputs += shifted(sequence.outputs)
+    return LayerSequence(tuple(layers), tuple(values), tuple(outputs))
+
+
+def neighbourhoods(sequences: Sequence[LayerSequence], latencies_us: Sequence[float]) -> list[range]:
+    """Positions of sequences that are to be run in one call, too: quick and small ones, from all over a model."""
+    fit = []
+    for start in range(0, len(sequences) - NEIGHBOURS + 1, NEIGHBOURS):
+        positions = range(start, start + NEIGHBOURS)
+        values = (value for p in positions for value in sequences[p].values if value.role != "constant")
+        quick = sum(latencies_us[p] for p in positions) <= QUICK_US
+        if quick and all(value.type.nbytes <= SMALL_BYTES for value in values):
+            fit.append(positions)
+    return fit[:: max(1, -(-len(fit) // NEIGHBOURHOODS))]
+
+
+def saved_us(together: Sequence[tuple[list[Entry], Entry]]) -> float:
+    """What is saved by running neighbours in one call, for each call but one: a call costs that at least."""
+    median = statistics.median
+    saved = [
+        (sum(median(entry.times_us) for entry in alone) - median(one.times_us)) / (len(alone) - 1)
+        for alone, one in together
+    ]
+    return median(saved) if saved else 0.0
 
 
 def clock(runner: Runner) -> float:
@@ -142,7 +179,7 @@ class InTurn:
         self.entries = [Entry(wrap(runner)) for runner in subject.runners]
         probes = [[Entry(subject.runtime.open_sequence(tiny_chain(n), SETTINGS)) for _ in range(PROBES)]
                   for n in (SHORT, LONG)]  # fmt: skip
-        roughly = [first_us(entry, time.perf_counter_ns) for entry in self.entries]
+        roughly = [min(clock(runner), clock(runner)) for runner in subject.runners]
         self.together = [
             (
                 [self.entries[p] for p in positions],
@@ -153,17 +190,8 @@ class InTurn:
         spread = [*(probe for pair in zip(*probes, strict=True) for probe in pair), *(one for _, one in self.together)]
         sweep = Sweep(subject.missing_bytes if sweeping else 0)
         take_turns(self.entries, spread, subject.reference, sweep, PROTOCOL, time.perf_counter_ns)
-        self.limit_us = chain_overhead_us(*([t for probe in kind for t in probe.times_us] for kind in probes))
-        self.call_us = call_overhead_us(
-            self.limit_us,
-            [([statistics.median(e.times_us) for e in alone], statistics.median(one.times_us))
-             for alone, one in self.together],
-        )  # fmt: skip
-
-    @property
-    def saved_us(self) -> float:
-        """What neighbours save: a call lies half-way between this and the limit."""
-        return 2 * self.call_us - self.limit_us
+        self.call_us = call_overhead_us(*([t for probe in kind for t in probe.times_us] for kind in probes))
+        self.saved_us = min(self.call_us, saved_us(self.together))
 
     def total_us(self, call_us: float, statistic: Callable[[Sequence[float]], float] = statistics.median) -> float:
         """Sum over the layers of the model, what a call costs taken off each."""
@@ -219,10 +247,11 @@ def ways(subject: Subject) -> dict[str, tuple[float, float]]:
         if not options:
             whole = statistics.median(times)
             found[f"{label}, call included"] = turns.total_us(0.0) / whole, seconds
-            found[f"{label}, less a call by tiny chains"] = turns.total_us(turns.limit_us) / whole, seconds
             found[f"{label}, less a call by neighbours"] = turns.total_us(turns.saved_us) / whole, seconds
+            half = (turns.saved_us + turns.call_us) / 2
+            found[f"{label}, less a call half-way between these"] = turns.total_us(half) / whole, seconds
             for name, statistic in STATISTICS.items():
-                found[f"{label}, less a call half-way: {name}"] = (
+                found[f"{label}, less a call by tiny chains: {name}"] = (
                     turns.total_us(turns.call_us, statistic) / statistic(times), seconds
                 )  # fmt: skip
         else:

@@ -18,6 +18,7 @@ from costmodel.systems import System
 
 if TYPE_CHECKING:
     from costmodel.training.adaptation import Adaptation, Learnt
+    from costmodel.training.dataset import Dataset
     from costmodel.training.suggestion import Portion
 
 __all__ = ["AdaptReport", "Point", "adapt"]
@@ -70,6 +71,8 @@ class AdaptReport:
         version: Of the bundle that answers now.
         path: Where that is.
         evaluation: Its accuracy on families left out, where that was measured.
+        run_id: In MLflow; None if it was not recorded.
+        warnings: What the reader should know, sentences.
     """
 
     system: str
@@ -80,6 +83,8 @@ class AdaptReport:
     version: str = ""
     path: Path = Path()
     evaluation: dict[str, Any] = field(default_factory=dict)
+    run_id: str | None = None
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `costmodel adapt --json` prints."""
@@ -93,6 +98,8 @@ class AdaptReport:
             "predictor": {"name": _LEARNER, "version": self.version},
             "path": str(self.path),
             "evaluation": self.evaluation,
+            "run_id": self.run_id,
+            "warnings": list(self.warnings),
         }
 
 
@@ -104,6 +111,7 @@ def adapt(
     bundles: Path,
     *,
     budget_s: float,
+    tracking: Path | None = None,
     target: str | None = None,
     cache: Path | None = None,
     protocol: Protocol | None = None,
@@ -122,6 +130,7 @@ def adapt(
         base: Name of the system to start from.
         bundles: Folder of trained regressors.
         budget_s: Seconds for choosing and measuring; the regressor is trained after that.
+        tracking: Folder of MLflow's default store; None for no tracking.
         target: Name of a corpus, or a path, of the models that count; by default those that the base measured.
         cache: Folder of lowered graphs; needed with a target.
         protocol: How often is timed; by default as in any bench (half as often is half as long, and errors grow).
@@ -158,7 +167,7 @@ def adapt(
             report.reason = "interrupted"
             report.reason = rounds.run(told, tell("measuring"))
     learnt = adaptation.learn(store.latencies_us(system.name))
-    _put_in_charge(report, adaptation, learnt, bundles, seed, tell("training"))
+    _put_in_charge(report, adaptation.adapted(learnt), bundles, tracking, seed, tell("training"))
     return report
 
 
@@ -177,14 +186,15 @@ def _put_target(
 
 
 def _put_in_charge(
-    report: AdaptReport, adaptation: "Adaptation", learnt: "Learnt", bundles: Path, seed: int, progress: Progress
+    report: AdaptReport, dataset: "Dataset", bundles: Path, tracking: Path | None, seed: int, progress: Progress
 ) -> None:
     from costmodel.training.regressors import LEARNERS
     from costmodel.training.train import train_on
 
     trained = train_on(
-        adaptation.adapted(learnt),
+        dataset,
         bundles,
+        tracking=tracking,
         seeds=(seed,),
         learners={_LEARNER: LEARNERS[_LEARNER]},
         baselines={},
@@ -192,6 +202,7 @@ def _put_in_charge(
         progress=progress,
     )
     report.version, report.path, report.evaluation = trained.champion.version, trained.champion.path, trained.evaluation
+    report.run_id, report.warnings = trained.run_id, trained.warnings
 
 
 @dataclass

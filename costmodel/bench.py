@@ -18,20 +18,11 @@ from costmodel.measurement import (
     is_data_dependent,
     now,
     pinned,
-    quiet_latency_us,
     reference_sequence,
 )
 from costmodel.model import Model
-from costmodel.overhead import (
-    LONG,
-    SHORT,
-    call_overhead_us,
-    chain_overhead_us,
-    joined,
-    neighbourhoods,
-    tiny_chain,
-)
-from costmodel.roundrobin import Entry, Sweep, first_us, is_known, take_turns
+from costmodel.overhead import LONG, SHORT, call_overhead_us, tiny_chain
+from costmodel.roundrobin import Entry, Sweep, is_known, take_turns, try_out
 from costmodel.runtimes import Runner, Runtime
 from costmodel.sequence import LayerSequence
 from costmodel.store import Store
@@ -249,18 +240,19 @@ class Bench:
     ) -> Iterator[Measurement]:
         """What is measured of entries that take turns; nothing if all that are missing fail."""
         before = circumstances()
-        layers = [(sequence, entry) for sequence, entry in entries if not entry.whole]
-        roughly = [first_us(entry, self._clock_ns) for _, entry in layers]
+        layers = [entry for _, entry in entries if not entry.whole]
+        for entry in layers:
+            try_out(entry)
         if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
             return
         # Opened after what they are to stand for: what a call costs depends on where in memory its network came to lie.
         shorts, longs = ([Entry(self._opened(tiny_chain(n))) for _ in range(_PROBES)] for n in (SHORT, LONG))
-        together = self._neighbours(layers, roughly)
-        probes = [*(probe for pair in zip(shorts, longs, strict=True) for probe in pair), *(one for _, one in together)]
+        probes = [probe for pair in zip(shorts, longs, strict=True) for probe in pair]
         take_turns(
             [entry for _, entry in entries], probes, self._reference, sweep, self._protocol, self._clock_ns, deadline_ns
         )
-        overhead_us = self._overhead_us(shorts, longs, together) if layers else 0.0
+        times_us = ([time_us for probe in kind for time_us in probe.times_us] for kind in (shorts, longs))
+        overhead_us = call_overhead_us(*times_us) if layers else 0.0
         told = {**self._circumstances(before), "footprint_bytes": footprint_bytes}
         for sequence, entry in entries:
             if entry.error is None:
@@ -274,33 +266,6 @@ class Bench:
                     circumstances=told,
                     measured_at=now(),
                 )
-
-    @staticmethod
-    def _overhead_us(
-        shorts: Sequence[Entry], longs: Sequence[Entry], together: Sequence[tuple[list[Entry], Entry]]
-    ) -> float:
-        """What a call costs, by what the probes of a group took."""
-        return call_overhead_us(
-            chain_overhead_us(*([t for probe in kind for t in probe.times_us] for kind in (shorts, longs))),
-            [
-                ([quiet_latency_us(entry.times_us) for entry in alone], quiet_latency_us(one.times_us))
-                for alone, one in together
-                if not any(entry.error for entry in (*alone, one))
-            ],
-        )
-
-    def _neighbours(
-        self, layers: Sequence[tuple[LayerSequence, Entry]], latencies_us: Sequence[float]
-    ) -> list[tuple[list[Entry], Entry]]:
-        """Some entries that follow each other, and with them a network of all of these in one call."""
-        found = []
-        for positions in neighbourhoods([sequence for sequence, _ in layers], latencies_us):
-            sequences, alone = zip(*(layers[p] for p in positions), strict=True)
-            try:
-                found.append((list(alone), Entry(self._opened(joined(sequences)))))
-            except MeasurementError:  # of different opsets, say: there are other neighbourhoods
-                continue
-        return found
 
     def _circumstances(self, before: Mapping[str, Any]) -> dict[str, Any]:
         return {

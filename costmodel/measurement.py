@@ -70,7 +70,7 @@ class Protocol:
         most_runs: Runs in a turn, at most; there is always one.
     """
 
-    version: int = 3
+    version: int = 4
     passes: int = 8
     most_passes: int = 24
     fewest_passes: int = 3

@@ -16,7 +16,7 @@ from costmodel.errors import MeasurementError
 from costmodel.measurement import Protocol, timed_us
 from costmodel.runtimes import Runner
 
-__all__ = ["Entry", "Sweep", "first_us", "is_known", "relative_error", "take_turns"]
+__all__ = ["Entry", "Sweep", "is_known", "relative_error", "take_turns", "try_out"]
 
 _PAGE_BYTES = 1 << 20
 # Times that differ by less agree, whatever share of them it is.
@@ -110,14 +110,12 @@ def take_turns(
             gc.enable()
 
 
-def first_us(entry: Entry, clock_ns: Callable[[], int]) -> float:
-    """About what an entry takes: the time of its second run, or infinity if it fails."""
+def try_out(entry: Entry) -> None:
+    """Run an entry once; one that fails keeps its error."""
     try:
-        entry.runner.run()  # the first lays out memory
-        return timed_us(entry.runner, clock_ns)
+        entry.runner.run()
     except MeasurementError as error:
         entry.error = error
-        return math.inf
 
 
 def _spread(entries: Sequence[Entry], probes: Sequence[Entry]) -> list[Entry]:

@@ -82,10 +82,14 @@ def train(
         searching=searching,
         progress=progress,
     )
-    if not dropped:
-        return report
-    said = f"{dropped} measured sequences multiply faster than {system} can and were left out: measure them again"
-    return replace(report, warnings=(*report.warnings, said))
+    warnings = list(report.warnings)
+    if not GNN_INSTALLED:
+        warnings.append("the graph neural network was not trained, it is not installed: pip install 'costmodel[gnn]'")
+    if dropped:
+        warnings.append(
+            f"{dropped} measured sequences multiply faster than {system} can and were left out: measure them again"
+        )
+    return replace(report, warnings=tuple(warnings))
 
 
 def train_on(
@@ -118,7 +122,7 @@ def train_on(
         jobs: As in `train`.
         trials: As in `train`.
         searching: As in `train`.
-        facts: What the bundles say of themselves besides.
+        facts: What the bundles and the records of them say besides.
         progress: As in `train`.
 
     Raises:
@@ -149,8 +153,6 @@ def train_on(
             f"the best of {len(found.trials)} trials does no better on families that took no part in the search than "
             "the usual hyperparameters: these were taken"
         )
-    if not GNN_INSTALLED:
-        warnings.append("the graph neural network was not trained, it is not installed: pip install 'costmodel[gnn]'")
     if dataset.whole_only:
         warnings.append("only whole models are measured: what is said of a layer is its share of their latencies")
     if evaluation.best != champion:
@@ -172,7 +174,7 @@ def train_on(
                     name=of.name,
                     version=of.version,
                     bundle=of.path,
-                    settings=settings,
+                    settings={**settings, **facts},
                     dataset=dataset,
                     report=evaluation.report,
                     found=found if of.name == SEARCHED else None,

@@ -50,6 +50,7 @@ def adapt(
     assert_system: Annotated[
         bool, typer.Option("--assert-system", help="Vouch that this host is the named system; marks the records.")
     ] = False,
+    tracking: Annotated[bool, typer.Option(help="Record the training in MLflow.")] = True,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -74,6 +75,7 @@ def adapt(
             base,
             context.bundles,
             budget_s=budget_s,
+            tracking=context.home.tracking if tracking else None,
             target=corpus,
             cache=context.home.cache,
             told=lambda point: None if json else say(_line(point)),
@@ -81,6 +83,12 @@ def adapt(
         )
     for what, reason in report.bench.failed.items():
         note(f"{what} was not measured: {reason}")
+    for warning in report.warnings:
+        note(warning)
+    if report.run_id is not None:
+        from costmodel.training.tracking import where_to_look
+
+        note(where_to_look(context.home.tracking))
     if json:
         print_json(report.to_dict())
         return

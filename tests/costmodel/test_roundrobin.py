@@ -12,7 +12,7 @@ from hypothesis import given
 
 from costmodel.errors import MeasurementError
 from costmodel.measurement import Protocol
-from costmodel.roundrobin import Entry, Sweep, first_us, is_known, relative_error, take_turns
+from costmodel.roundrobin import Entry, Sweep, is_known, relative_error, take_turns, try_out
 from tests.fakes import FakeClock, FakeRunner
 
 # Each network once in a pass, and nothing beside: what a script of run times says is easily followed.
@@ -238,23 +238,15 @@ class TestFailures:
             take_turns(table.entries("a"), [], reference, Sweep(0), SINGLE, table.clock)
 
 
-class TestFirst:
-    """About what an entry takes."""
-
-    def test_it_is_the_time_of_the_second_run(self) -> None:
-        """The first one lays out memory."""
-        table = Table()
-        assert first_us(table.scripted("a", 900.0, 7.0, 5.0), table.clock) == 7.0
-
-    @pytest.mark.parametrize("cost_us", [0.0, 1.0])
-    def test_what_fails_takes_forever_and_says_why(self, cost_us: float) -> None:
-        """Its error is that of the entry, so that it takes no turns."""
-        table = Table()
-        entry = table.entry("a", cost_us)
-        if cost_us:
-            entry.runner.error = MeasurementError("out of memory")
-        assert first_us(entry, table.clock) == math.inf
-        assert entry.error is not None
+def test_what_fails_when_it_is_tried_out_says_why() -> None:
+    """Its error is that of the entry, so that it takes no turns; what runs has none."""
+    table = Table()
+    sound, broken = table.entry("a", 1.0), table.entry("b", 1.0)
+    broken.runner.error = MeasurementError("out of memory")
+    for entry in (sound, broken):
+        try_out(entry)
+    assert sound.error is None
+    assert broken.error is broken.runner.error
 
 
 @pytest.mark.parametrize("collecting", [True, False])

@@ -2,6 +2,8 @@
 
 import re
 
+from mlflow import MlflowClient
+
 from costmodel.home import Home
 from tests.shell import Run
 from tests.synthetic import SYSTEM
@@ -15,6 +17,7 @@ def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
     document = done.document
     assert list(document) == [
         "system", "base", "curve", "ended", "measured", "failed", "predictor", "path", "evaluation",
+        "run_id", "warnings",
     ]  # fmt: skip
     assert (document["system"], document["base"], document["failed"]) == ("this.one", SYSTEM.name, {})
     first, *_, last = document["curve"]
@@ -23,7 +26,9 @@ def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
     assert last["expected_error"] > 0
     predicted = run(own, "predict", "light_resnet50", *HERE, "--json").document
     assert predicted["predictor"]["version"] == document["predictor"]["version"]
-    shown = run(own, "adapt", *HERE, "--from", SYSTEM.name, "--budget", "0.1s")
+    recorded = MlflowClient(f"sqlite:///{own.tracking / 'mlflow.db'}").get_run(document["run_id"])
+    assert recorded.data.params["base"] == SYSTEM.name
+    shown = run(own, "adapt", *HERE, "--from", SYSTEM.name, "--budget", "0.1s", "--no-tracking")
     assert re.match(r" +0\.0 min +\d+ measured, \d+% of latency +expected error ", shown.out)
     assert shown.out.splitlines()[-1].endswith(" answers now.")
 
