@@ -21,7 +21,7 @@ $(COMPLETE): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,gnn,corpus,plots,serve,client,dev]'
 	@touch $@
 
-run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (about 3 minutes)
+run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (3 minutes of measuring)
 	$(BIN)/costmodel tour
 
 test: lint types  ## the whole test suite, with lint and types (under 10 minutes)

@@ -4,6 +4,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from costmodel.errors import CostModelError
 
@@ -38,10 +39,16 @@ class Home:
         return self.data / "regressors"
 
     def bundles_of(self, store_url: str | None) -> Path:
-        """The regressors trained on one store; those of another do not answer for it. None is the default store."""
+        """The regressors trained on one store, whoever asks; those of another do not answer for it.
+
+        Args:
+            store_url: Of the store, whose user and password make no difference; None for the default one.
+        """
         if store_url is None or store_url == self.store_url:
             return self.bundles
-        return self.data / f"regressors-{hashlib.sha256(store_url.encode()).hexdigest()[:8]}"
+        parts = urlsplit(store_url)
+        place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        return self.data / f"regressors-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
     @property
     def cache(self) -> Path:

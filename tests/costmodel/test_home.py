@@ -82,3 +82,6 @@ def test_each_store_has_regressors_of_its_own(tmp_path: Path) -> None:
     other = home.bundles_of("sqlite:///other.db")
     assert other != home.bundles
     assert other != home.bundles_of("sqlite:///third.db")
+    # Whoever asks, and with whatever password: it is the same store.
+    shared = home.bundles_of("postgresql://host/costmodel")
+    assert shared == home.bundles_of("postgresql://me:p%40ss@host/costmodel") != home.bundles_of("postgresql://host/x")
