@@ -166,6 +166,8 @@ def adapt(
         with suppress(KeyboardInterrupt):
             report.reason = "interrupted"
             report.reason = rounds.run(told, tell("measuring"))
+    if not report.curve:  # stopped before there was anything to go on with
+        raise KeyboardInterrupt
     learnt = adaptation.learn(store.latencies_us(system.name))
     _put_in_charge(report, adaptation.adapted(learnt), bundles, tracking, seed, tell("training"))
     return report

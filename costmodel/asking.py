@@ -32,10 +32,10 @@ def ask(
     """
     if not server.startswith(("http://", "https://")):
         raise CostModelError(f"{server!r} is not the URL of a service: give one such as http://127.0.0.1:8000")
-    with Client(server, token=token) as client:
-        try:
+    try:
+        with Client(server, token=token) as client:
             return [
                 client.predict(without_weights(path), name=name, **options).document for name, path in files.items()
             ]
-        except ServiceError as error:
-            raise CostModelError(str(error)) from error
+    except ServiceError as error:
+        raise CostModelError(str(error)) from error

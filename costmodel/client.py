@@ -123,9 +123,15 @@ class Client:
             token: That the operator of the service gave out.
             timeout_s: For each answer.
             transport: How to get there, where that is not the network.
+
+        Raises:
+            ServiceError: That is no URL.
         """
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
+        try:
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
+        except httpx.InvalidURL as error:
+            raise ServiceError(f"{url!r} is not the URL of a service ({error})") from error
 
     def __enter__(self) -> Self:
         return self

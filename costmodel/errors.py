@@ -111,6 +111,10 @@ class ArtefactError(CostModelError):
     """A trained regressor cannot be loaded here."""
 
 
+class UnknownVersionError(ArtefactError):
+    """A system has no trained regressor of that version."""
+
+
 class TrainingError(CostModelError):
     """There is not enough data to train on."""
 

@@ -43,11 +43,13 @@ def example_inputs(
     if isinstance(example, Mapping):
         return dict(example)
     given = (example,) if isinstance(example, torch.Tensor) else tuple(example)
-    bound = inspect.signature(module.forward).bind(*given).arguments
+    signature = inspect.signature(module.forward)
     found: dict[str, Any] = {}
-    for name, value in bound.items():  # a parameter *images takes several
-        several = value if isinstance(value, tuple) else (value,)
-        found |= {name if len(several) == 1 else f"{name}_{place}": one for place, one in enumerate(several)}
+    for name, value in signature.bind(*given).arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:  # *images takes several, by position
+            found |= {f"{name}_{place}": one for place, one in enumerate(value)}
+        else:
+            found[name] = value
     return found
 
 
@@ -64,7 +66,8 @@ def export_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
     by_name = len(named) == len(inputs)
     # The exporter tells of its own future and of torchvision's absence: neither concerns who builds a corpus.
     logger = logging.getLogger("torch.onnx")
-    level, training = logger.level, module.training
+    level = logger.level
+    training = [(part, part.training) for part in module.modules()]
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -73,13 +76,17 @@ def export_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
                 module.eval(),
                 () if by_name else tuple(inputs.values()),
                 kwargs=named if by_name else None,
-                input_names=list(named if by_name else inputs),
+                # The parts of an input that is a tuple get names of the exporter's.
+                input_names=list(named if by_name else inputs)
+                if all(isinstance(value, torch.Tensor) for value in inputs.values())
+                else None,
                 dynamo=True,
                 verbose=False,
             )
     finally:
         logger.setLevel(level)
-        module.train(training)
+        for part, was in training:
+            part.training = was
     assert program is not None
     model: onnx.ModelProto = program.model_proto
     _strip(model)

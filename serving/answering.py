@@ -1,6 +1,7 @@
 """What answers for a system: it never changes, and is exchanged as a whole when something newer is there."""
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from costmodel.training.artefact import champion_of
 
 __all__ = ["Answerer", "Answerers"]
 
+_LOG = logging.getLogger("costmodel.service")
 _MOST_PINNED = 8
 
 
@@ -77,9 +79,18 @@ class Answerers:
                         self.changed(name)
                     self._refused.pop(name, None)
                 except (ArtefactError, UnknownSystemError) as error:
-                    self._refused[name] = str(error)
+                    if name not in self._refused:
+                        _LOG.warning("a regressor is not taken over", extra={"told": {"error": str(error)}})
+                    self._refused[name] = f"the newest regressor of {name} cannot be loaded: see the log of the service"
+            for gone in self._refused.keys() - known.keys():
+                del self._refused[gone]
             for gone in self._current.keys() - known.keys():
                 del self._current[gone]
+
+    def identity(self, system: str) -> str | None:
+        """Of what answers for a system now; None if nothing does. Looks at nothing but memory."""
+        current = self._current.get(system)
+        return None if current is None else current.identity
 
     def of(self, system: str, version: str | None = None) -> Answerer:
         """What answers for a system now.

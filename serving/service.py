@@ -13,6 +13,7 @@ from costmodel.decomposition import Decomposition
 from costmodel.drift import Observation, Observations
 from costmodel.errors import ModelError, ModelReadError
 from costmodel.estimate import Estimate
+from costmodel.groups import read_bytes
 from costmodel.isolation import Limits, Pool, Task
 from costmodel.recent import Recent
 from costmodel.sequence import LayerSequence
@@ -24,7 +25,7 @@ from costmodel.store import Store
 
 __all__ = ["Item", "Question", "Service", "UnknownModelError"]
 
-_MOST_PIECES = 500_000
+_MOST_TEXT = 256 << 20  # characters of the models that are kept in pieces
 # What working out what a layer has to do may end in, where no runtime would make such a layer.
 _NONSENSE = (KeyError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError)
 
@@ -84,7 +85,7 @@ class Service:
     seen: SeenModels
     observations: Observations
     _cuts: Recent[tuple[object, ...], tuple[Decomposition, tuple[str, ...]]] = field(
-        default_factory=lambda: Recent(_MOST_PIECES, lambda found: len(found[0].pieces))
+        default_factory=lambda: Recent(_MOST_TEXT, lambda found: _text_of(found[0]))
     )
 
     @classmethod
@@ -246,7 +247,7 @@ class Service:
                 problems[place] = reason
         if not kept:
             return None, [], problems
-        blocks = [[sound[place]] if place in sound else [] for place in range(len(layers))]
+        blocks = [[sound[place]] if place in costs else [] for place in range(len(layers))]
         found = price_networks(predictor, blocks, [items[place].layers for place in kept], measured=measured)
         return found, kept, problems
 
@@ -281,17 +282,25 @@ class Service:
         return observation
 
 
+def _text_of(cut: Decomposition) -> int:
+    """How much of it there is to keep: names and sequences, of which some hold long attributes."""
+    names = sum(len(name) for piece in cut.pieces for name in piece.layers)
+    return 100 * len(cut.pieces) + names + sum(len(sequence.text) for sequence in cut.unique.values())
+
+
 def _priced(
     predictor: Predictor, layers: Mapping[int, LayerSequence], refused: dict[int, str], *, measured: bool
 ) -> set[int]:
     """Which layers have a cost; the others are added to what is refused."""
 
     def ask(asked: Iterable[LayerSequence]) -> dict[str, Cost]:
+        for one in asked:
+            read_bytes(one)  # which pricing models asks as well
         return predictor.costs({one.signature: one for one in asked}, measured=measured)
 
     priced: set[int] = set()
     try:
-        costs = ask(layers.values())
+        costs = ask(list(layers.values()))
     except _NONSENSE:
         costs = {}
         for place, layer in layers.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from costmodel.errors import ArtefactError
+from costmodel.errors import ArtefactError, UnknownVersionError
 from costmodel.features.schema import SCHEMA
 from costmodel.in_place import InPlace
 from costmodel.training.calibration import Calibration
@@ -136,7 +136,9 @@ def bundle_of(folder: Path, system: str, version: str) -> Path:
     # Looked up among those that are there: a version may come from a stranger, and become a path nowhere else.
     found = next((path for path in (folder / system).glob("*") if path.name == version), None)
     if found is None or not (found / _CARD).is_file():
-        raise ArtefactError(f"{system} has no regressor {version}: `costmodel regressors --system {system}` lists them")
+        raise UnknownVersionError(
+            f"{system} has no regressor {version}: `costmodel regressors --system {system}` lists them"
+        )
     return found
 
 

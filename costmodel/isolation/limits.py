@@ -16,6 +16,7 @@ class Limits:
         memory_bytes: Address space beyond what the worker has when it starts.
         cpu_s: Processor time.
         wall_s: Time on the clock.
+        wait_s: That a task waits for a worker.
         layers: That a model may have.
         answer_bytes: That a worker may answer with.
         tasks: After which a worker is replaced, so that what leaks does not add up.
@@ -24,6 +25,7 @@ class Limits:
     memory_bytes: int = 2048 * _MIB
     cpu_s: int = 60
     wall_s: float = 60.0
+    wait_s: float = 60.0
     layers: int = 20_000
     answer_bytes: int = 256 * _MIB
     tasks: int = 500

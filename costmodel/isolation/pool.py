@@ -24,7 +24,7 @@ from costmodel.errors import CostModelError, ModelError
 from costmodel.isolation.limits import Limits
 from costmodel.isolation.wire import decomposition_from_dict
 
-__all__ = ["Pool", "Task"]
+__all__ = ["Pool", "PoolBusyError", "Task"]
 
 _START_S = 60.0
 # What a worker sees of the environment: what finds programs and libraries, and no secret of the service's.
@@ -79,6 +79,10 @@ class WorkerDeathError(WorkerError):
     """A worker died, of its task or of something else."""
 
 
+class PoolBusyError(CostModelError):
+    """All workers have been at work for as long as a task may wait."""
+
+
 class Pool:
     """Workers that are started when they are needed, and again when one dies; threads may share it."""
 
@@ -118,10 +122,11 @@ class Pool:
     def lower(self, task: Task) -> tuple[Decomposition, tuple[str, ...]]:
         """A model as the sequences that a system would execute, and what the reader should know.
 
-        Waits for a free worker, and then for the limits at most.
+        Waits for a free worker, and then for it, each as long as the limits say.
 
         Raises:
             ModelError: It cannot be read or lowered, or not within the limits.
+            PoolBusyError: No worker was free in time.
         """
         answer = self._ask(task.name, task.to_line())
         try:
@@ -134,6 +139,7 @@ class Pool:
 
         Raises:
             ModelError: It cannot be read, or not within the limits.
+            PoolBusyError: No worker was free in time.
         """
         self._ask(name, json.dumps({"name": name, "path": str(path), "keep": str(kept)}).encode() + b"\n")
 
@@ -144,12 +150,11 @@ class Pool:
             for worker in list(self._alive):
                 worker.kill()
             self._alive.clear()
-        with suppress(Empty):
-            while True:
-                self._free.get_nowait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _new(self) -> "_Worker":
+        if self._closed.is_set():
+            raise CostModelError("the service is shutting down: ask again")
         with self._lock:
             self._started += 1
             folder = self._folder / str(self._started)
@@ -184,7 +189,10 @@ class Pool:
             raise ModelError(f"{name} {error}") from error
 
     def _answer(self, line: bytes) -> dict[str, Any]:
-        worker = self._free.get()
+        try:
+            worker = self._free.get(timeout=self.limits.wait_s)
+        except Empty:
+            raise PoolBusyError("more models are to be read than can be now: ask again") from None
         alive = False
         try:
             worker = worker or self._new()

@@ -211,6 +211,6 @@ class ObservationAnswer(BaseModel):
 class Health(BaseModel):
     """Whether the service can answer."""
 
-    status: Literal["ok", "starting"]
+    status: Literal["ok", "starting", "unavailable"]
     systems: int
     warnings: list[str] = []

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -22,7 +23,7 @@ from costmodel.serving.http.openapi import describe
 from costmodel.serving.http.problems import Problem, problem_of, problem_response
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.telemetry import Metrics
-from costmodel.serving.http.tokens import Tokens
+from costmodel.serving.http.tokens import TokenFile
 from costmodel.serving.service import Service
 
 __all__ = ["create_app"]
@@ -38,17 +39,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         settings: By default those of the environment.
 
     Raises:
-        CostModelError: The file of tokens cannot be read.
+        CostModelError: A setting is none, or the file of tokens cannot be read.
     """
-    settings = settings or Settings()
-    tokens = None if settings.tokens is None else Tokens.read(settings.tokens)
+    settings = settings or _settings()
+    tokens = None if settings.tokens is None else TokenFile(settings.tokens)
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         desk = await asyncio.to_thread(_open, settings, metrics)
         app.state.desk = desk
-        watching = asyncio.create_task(_watch(desk, settings.refresh_seconds))
+        watching = asyncio.create_task(_watch(desk, tokens, settings.refresh_seconds))
         try:
             yield
         finally:
@@ -89,6 +90,7 @@ def _open(settings: Settings, metrics: Metrics) -> Desk:
             memory_bytes=settings.reader_memory_mib * _MIB,
             cpu_s=max(1, round(settings.reader_seconds)),
             wall_s=settings.reader_seconds,
+            wait_s=settings.queue_seconds,
             layers=settings.max_layers,
         ),
         most_seen_bytes=settings.seen_mib * _MIB,
@@ -98,11 +100,23 @@ def _open(settings: Settings, metrics: Metrics) -> Desk:
     return Desk(service, Gate(settings.readers + 1, settings.queue, settings.queue_seconds), metrics, settings)
 
 
-async def _watch(desk: Desk, every_s: float) -> None:
-    """Take over new champions and measurements, until cancelled."""
+def _settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise CostModelError(
+            f"the setting COSTMODEL_SERVE_{'_'.join(map(str, first['loc'])).upper()} is none: {first['msg']}"
+        ) from error
+
+
+async def _watch(desk: Desk, tokens: TokenFile | None, every_s: float) -> None:
+    """Take over new champions, measurements and tokens, until cancelled."""
     while True:
         await asyncio.sleep(every_s)
         try:
+            if tokens is not None:
+                tokens.refresh()
             await asyncio.to_thread(desk.refresh)
         except StoreError as error:  # what answered goes on answering
             _LOG.warning("the store cannot be read", extra={"told": {"error": str(error)}})

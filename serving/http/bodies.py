@@ -27,15 +27,28 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def read_body(request: Request, seconds: float) -> bytes:
+async def read_body(request: Request, seconds: float, most_bytes: int) -> bytes:
     """All of it.
+
+    Args:
+        request: Whose.
+        seconds: That it may take.
+        most_bytes: Of it.
 
     Raises:
         Problem: It is too large or too slow.
     """
+    found = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            return await request.body()
+            async for part in request.stream():
+                found += part
+                if len(found) > most_bytes:
+                    raise Problem(
+                        413, "body-too-large",
+                        f"a request in JSON may have {most_bytes >> 20} MiB: ask in several, or send the model's file",
+                    )  # fmt: skip
+            return bytes(found)
     except TimeoutError:
         raise _too_slow(seconds) from None
     except ClientDisconnect:

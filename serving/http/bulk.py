@@ -12,9 +12,9 @@ from costmodel.errors import CostModelError
 from costmodel.sequence import LayerSequence
 from costmodel.serving.answering import Answerer
 from costmodel.serving.http.bodies import explained, parsed
-from costmodel.serving.http.desk import Desk
+from costmodel.serving.http.desk import Deadline, Desk
 from costmodel.serving.http.graphs import KnownSequence, WireGraph, WireSequence
-from costmodel.serving.http.problems import Problem
+from costmodel.serving.http.problems import Problem, reason_of
 from costmodel.serving.http.requests import BulkItem, BulkRequest
 from costmodel.serving.service import Item, Question
 
@@ -77,10 +77,11 @@ def bulk_answer(desk: Desk, body: bytes, version: str | None) -> bytes:
                 "interval_us": columns[1][row],
                 "coverage": {source: share[row] for source, share in shares.items()},
             }
+    until = desk.deadline()
     for place, item in items.items():
         if item.layers is None:
             answers[place] = _bulk_model(
-                desk, item, _name(item, place), Question(system, version, measured=asked.measured), answerer
+                desk, item, _name(item, place), Question(system, version, measured=asked.measured), answerer, until
             )
     regression = answerer.predictor.regression
     document = {
@@ -141,12 +142,15 @@ def _layers(desk: Desk, given: Sequence[Mapping[str, Any]]) -> list[LayerSequenc
     return found
 
 
-def _bulk_model(desk: Desk, item: BulkItem, name: str, question: Question, answerer: Answerer) -> dict[str, Any]:
+def _bulk_model(
+    desk: Desk, item: BulkItem, name: str, question: Question, answerer: Answerer, until: Deadline
+) -> dict[str, Any]:
     try:
+        until.check()
         digest = digest_of(desk, item.model, item.graph)
         estimate, _ = desk.service.estimate(digest, name, question, answerer)
     except (CostModelError, Problem) as error:
-        return {"name": name, "error": str(error)}
+        return {"name": name, "error": reason_of(error)}
     return {
         "name": name,
         "latency_us": estimate.latency_us,

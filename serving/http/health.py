@@ -33,7 +33,7 @@ async def ready(request: Request) -> Response:
 def _readiness(desk: Desk) -> Health:
     answerers = desk.service.answerers
     return Health(
-        status="ok" if answerers.systems else "starting",
+        status="ok" if answerers.systems and desk.reachable else "starting" if desk.reachable else "unavailable",
         systems=len(answerers.systems),
         warnings=[f"{len(answerers.refused)} systems cannot be answered for: see /v1/systems"]
         if answerers.refused

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from costmodel.serving.http.problems import Problem, problem_response
 from costmodel.serving.http.telemetry import Metrics, log_request
-from costmodel.serving.http.tokens import Tokens
+from costmodel.serving.http.tokens import TokenFile
 
 __all__ = ["Frame"]
 
@@ -38,7 +38,7 @@ class Frame:
     """Around the application; plain ASGI, because it is passed by every request."""
 
     def __init__(
-        self, app: ASGIApp, *, tokens: Tokens | None, insecure: bool, max_body_bytes: int, metrics: Metrics
+        self, app: ASGIApp, *, tokens: TokenFile | None, insecure: bool, max_body_bytes: int, metrics: Metrics
     ) -> None:
         """Around an application.
 

@@ -14,10 +14,12 @@ from costmodel.errors import (
     StoreError,
     SystemNameError,
     UnknownSystemError,
+    UnknownVersionError,
 )
+from costmodel.isolation import PoolBusyError
 from costmodel.serving.service import UnknownModelError
 
-__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "problem_response"]
+__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "problem_response", "reason_of"]
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -31,6 +33,7 @@ _STATUS: tuple[tuple[type[CostModelError], int, str], ...] = (
     (SystemNameError, 422, "invalid-request"),
     (RuleError, 422, "invalid-request"),
     (StoreError, 503, "store-unavailable"),
+    (PoolBusyError, 503, "overloaded"),
     (CostModelError, 500, "internal-error"),
 )
 _TITLES = {
@@ -49,6 +52,16 @@ _TITLES = {
     "body-too-slow": "The body did not arrive in time",
     "unsupported-media-type": "The body is of a type that is not understood",
     "overloaded": "The service is busy",
+    "too-much": "There was no time for all of it",
+}
+
+
+# What is said of failures that are ours; the log has the rest.
+_OURS = {
+    "store-unavailable": "the results store cannot be used now: try again",
+    "overloaded": "more models are to be read than can be now: ask again",
+    "internal-error": "see the log of the service",
+    "unknown-version": "that regressor cannot be loaded: /v1/models lists those that there are",
 }
 
 
@@ -89,10 +102,23 @@ def problem_of(error: CostModelError) -> Problem:
     """How an error of ours is answered: what a request can mend in its own words, and nothing of our inside."""
     status, kind = next((status, kind) for of, status, kind in _STATUS if isinstance(error, of))
     if status >= 500:
-        detail = "the results store cannot be used now: try again" if status == 503 else "see the log of the service"
-        return Problem(status, kind, detail, headers={"Retry-After": "5"} if status == 503 else None)
+        return Problem(status, kind, _OURS[kind], headers={"Retry-After": "5"} if status == 503 else None)
+    if isinstance(error, ArtefactError) and not isinstance(error, UnknownVersionError):  # it says where that lies
+        return Problem(status, kind, _OURS[kind])
     extra = {"layers": list(error.layers)} if isinstance(error, HoleError) else None
     return Problem(status, kind, str(error), extra=extra)
+
+
+def reason_of(error: CostModelError | Problem) -> str:
+    """Why one of several models has no answer.
+
+    Raises:
+        CostModelError: None of them has: it is not the model's fault.
+    """
+    problem = error if isinstance(error, Problem) else problem_of(error)
+    if problem.status >= 500:
+        raise error
+    return problem.detail
 
 
 def problem_response(request: Request, problem: Problem) -> JSONResponse:

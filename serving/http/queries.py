@@ -18,7 +18,7 @@ from costmodel.serving.http.bulk import bulk_answer, digest_of
 from costmodel.serving.http.desk import Answer, Desk, desk_of
 from costmodel.serving.http.fields import Composition, Name, SystemName, Version
 from costmodel.serving.http.openapi import PROBLEMS, json_body, model_body
-from costmodel.serving.http.problems import Problem
+from costmodel.serving.http.problems import Problem, reason_of
 from costmodel.serving.http.requests import (
     BulkRequest,
     ObservationRequest,
@@ -50,11 +50,15 @@ class FileOptions(BaseModel):
     shape: Annotated[tuple[str, ...], Query(description="INPUT=1,3,224,224", max_length=1000)] = ()
     granularity: Annotated[int, Query(ge=1, le=1000)] = 1
     composition: Composition = "sequential"
-    partial: bool = False
     measured: bool = True
 
-    def question(self, system: str, version: str | None) -> Question:
+    def question(self, system: str, version: str | None, *, partial: bool = False) -> Question:
         """As the service has it.
+
+        Args:
+            system: Where it would run.
+            version: Of the regressor that is to answer.
+            partial: Whether to answer even if layers have no cost.
 
         Raises:
             Problem: A shape is none.
@@ -64,15 +68,21 @@ class FileOptions(BaseModel):
         except ValueError as error:
             raise Problem(422, "invalid-request", f"shape: {error}") from None
         return Question(
-            system, version, self.batch, tuple(shapes), self.granularity, self.composition, self.partial, self.measured
+            system, version, self.batch, tuple(shapes), self.granularity, self.composition, partial, self.measured
         )
+
+
+class PredictOptions(FileOptions):
+    """The same where one answer is asked for, which says what it leaves out."""
+
+    partial: bool = False
 
 
 Pinned = Annotated[Version | None, Query(description="Of the regressor that is to answer; by default the champion.")]
 
 
 @router.post("/predict", response_model=PredictAnswer, openapi_extra=model_body(PredictRequest))
-async def predict(request: Request, options: Annotated[FileOptions, Query()], version: Pinned = None) -> Response:
+async def predict(request: Request, options: Annotated[PredictOptions, Query()], version: Pinned = None) -> Response:
     """What a model will cost on a system: an ONNX file, a graph of its layers, or a model that was sent before.
 
     The options in the query go with a file; with JSON they are in the body.
@@ -81,7 +91,7 @@ async def predict(request: Request, options: Annotated[FileOptions, Query()], ve
     kind = media_type(request)
     if kind in FILE_TYPES:
         system = desk.system(options.system)
-        question = options.question(system, version)
+        question = options.question(system, version, partial=options.partial)
         async with uploaded(request, desk.settings.upload_seconds) as (path, digest):
 
             def work() -> Answer:
@@ -90,7 +100,7 @@ async def predict(request: Request, options: Annotated[FileOptions, Query()], ve
 
             return (await desk.work(work)).response(request)
     _only_json(kind)
-    body = await read_body(request, desk.settings.upload_seconds)
+    body = await read_body(request, desk.settings.upload_seconds, desk.settings.max_json_bytes)
     words = b"predict?" + request.url.query.encode() + b"\n" + body
     answer = desk.remembered(words) if len(words) <= _SHORT_BYTES else None
     if answer is None:
@@ -116,9 +126,8 @@ def _predict_json(desk: Desk, body: bytes, version: str | None) -> Answer:
 
 def _question(asked: "PredictRequest | RankModel | ObservationRequest", system: str, version: str | None) -> Question:
     shapes = tuple(sorted((name, tuple(shape)) for name, shape in asked.shapes.items()))
-    return Question(
-        system, version, asked.batch, shapes, asked.granularity, asked.composition, asked.partial, asked.measured
-    )
+    partial = isinstance(asked, PredictRequest) and asked.partial
+    return Question(system, version, asked.batch, shapes, asked.granularity, asked.composition, partial, asked.measured)
 
 
 def _predicted(desk: Desk, digest: str, name: str, question: Question) -> Answer:
@@ -139,7 +148,7 @@ async def predict_bulk(request: Request, version: Pinned = None) -> Response:
     """
     desk: Desk = desk_of(request)
     _only_json(media_type(request))
-    body = await read_body(request, desk.settings.upload_seconds)
+    body = await read_body(request, desk.settings.upload_seconds, desk.settings.max_json_bytes)
     return Response(await desk.work(lambda: bulk_answer(desk, body, version)), media_type="application/json")
 
 
@@ -169,7 +178,7 @@ async def rank_models(
 
             return Response(await desk.work(work), media_type="application/json")
     _only_json(kind)
-    body = await read_body(request, desk.settings.upload_seconds)
+    body = await read_body(request, desk.settings.upload_seconds, desk.settings.max_json_bytes)
     return Response(await desk.work(lambda: _rank_json(desk, body)), media_type="application/json")
 
 
@@ -195,15 +204,17 @@ def _ranked(
     estimates: list[Estimate] = []
     failed = []
     answerers: dict[str, Answerer] = {}  # one for each system, however many models: none comes while they are asked
+    until = desk.deadline()
     for digest, name, question in questions:
         try:
+            until.check()
             known_one = answerers.get(question.system)
             estimate, answerers[question.system] = desk.service.estimate(digest, name, question, known_one)
             estimates.append(estimate)
-        except CostModelError as error:
+        except (CostModelError, Problem) as error:
             if len(questions) == 1:
                 raise
-            failed.append({"model": name, "system": question.system, "error": str(error)})
+            failed.append({"model": name, "system": question.system, "error": reason_of(error)})
     known = {entry.name: entry.usd_per_hour for entry in catalogue().values()}
     ranked = rank(estimates, slo_us=slo_us, quantile=quantile, usd_per_hour=known | dict(prices))
     best = cheapest(ranked)
@@ -224,7 +235,7 @@ async def observe(request: Request) -> Response:
     """Store a latency that users saw, beside what is predicted of it; /v1/systems says how far the two have drifted."""
     desk: Desk = desk_of(request)
     _only_json(media_type(request))
-    body = await read_body(request, desk.settings.upload_seconds)
+    body = await read_body(request, desk.settings.upload_seconds, desk.settings.max_json_bytes)
 
     def work() -> bytes:
         asked = parsed(ObservationRequest, body)

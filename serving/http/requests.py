@@ -39,7 +39,6 @@ class _Options(Strict):
     shapes: dict[Name, Annotated[list[Dimension], Field(max_length=32)]] = Field(default_factory=dict)
     granularity: Granularity = 1
     composition: Composition = "sequential"
-    partial: Annotated[bool, Field(strict=True, description="Answer even if layers have no cost.")] = False
     measured: Annotated[bool, Field(strict=True, description="Use measurements; else all is predicted.")] = True
 
 
@@ -47,6 +46,7 @@ class PredictRequest(_Source, _Options):
     """A model that was seen before, or a graph of its layers, and what is asked about it."""
 
     system: SystemName | None = None
+    partial: Annotated[bool, Field(strict=True, description="Answer even if layers have no cost.")] = False
 
 
 class RankModel(_Source, _Options):

@@ -23,6 +23,7 @@ class Settings(BaseSettings):
         default=False, description="Answer strangers without tokens: something in front checks them."
     )
     max_body_mib: int = Field(default=1024, ge=1, description="Of a request.")
+    max_json_mib: int = Field(default=16, ge=1, description="Of a request in JSON, which is held in memory.")
     max_items: int = Field(default=10_000, ge=1, description="In one bulk request.")
     max_layers: int = Field(default=20_000, ge=1, description="Of a model, and of the list of a bulk request.")
     readers: int = Field(default=1, ge=1, description="Processes of each worker that read models.")
@@ -32,6 +33,7 @@ class Settings(BaseSettings):
         default=64, ge=0, description="Requests that wait for work, in each worker; more are turned away."
     )
     queue_seconds: float = Field(default=5.0, gt=0, description="That a request waits at most.")
+    request_seconds: float = Field(default=60.0, gt=0, description="That one about many models may take.")
     upload_seconds: float = Field(default=120.0, gt=0, description="That a body may take to arrive.")
     refresh_seconds: float = Field(default=2.0, gt=0, description="Between looks for new champions and measurements.")
     seen_mib: int = Field(default=1024, ge=1, description="Of models that were seen and need not be sent again.")
@@ -41,3 +43,8 @@ class Settings(BaseSettings):
     def max_body_bytes(self) -> int:
         """Of a request."""
         return self.max_body_mib * _MIB
+
+    @property
+    def max_json_bytes(self) -> int:
+        """Of a request in JSON."""
+        return self.max_json_mib * _MIB

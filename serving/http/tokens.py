@@ -9,7 +9,7 @@ from pathlib import Path
 
 from costmodel.errors import CostModelError
 
-__all__ = ["Tokens", "add_token"]
+__all__ = ["TokenFile", "Tokens", "add_token"]
 
 _PREFIX = "cm_"
 
@@ -54,6 +54,42 @@ class Tokens:
             if hmac.compare_digest(known, digest):
                 found = name
         return found
+
+
+class TokenFile:
+    """Those of a file, as it is now: a line that is deleted is a token that is revoked."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it.
+
+        Raises:
+            CostModelError: It cannot be read, or is no such file.
+        """
+        self._path = path
+        self._stamp = self._stamped()
+        self._tokens = Tokens.read(path)
+
+    def refresh(self) -> None:
+        """Read it again if it was written to.
+
+        Raises:
+            CostModelError: It cannot be read; those that were known stay.
+        """
+        stamp = self._stamped()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._tokens = Tokens.read(self._path)
+
+    def owner(self, header: str | None) -> str | None:
+        """As `Tokens.owner`."""
+        return self._tokens.owner(header)
+
+    def _stamped(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def add_token(path: Path, name: str) -> str:

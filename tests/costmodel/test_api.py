@@ -198,11 +198,31 @@ def test_a_torch_module_is_priced_with_an_example(cost_model: CostModel) -> None
     """Exported and lowered as its file would be, and left in the mode in which it was."""
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Dropout())
+    module[0].eval()
     estimate = cost_model.predict(module, example=torch.zeros(2, 3, 32, 32))
+    assert not module[0].training
     assert [one.op_type for one in estimate.layers if not one.op_type.startswith("Reorder")] == ["Conv"]
     assert module.training
     with pytest.raises(ValueError, match="give a torch module with an example of its input"):
         cost_model.predict(module)
+
+
+def test_inputs_of_a_torch_module_may_be_nested_or_any_number(cost_model: CostModel) -> None:
+    """A tuple that is one input stays one; what *images takes is taken by position, one as well as several."""
+    torch = pytest.importorskip("torch")
+
+    class Sum(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, *images: object) -> object:
+            return torch.tanh(sum(images))
+
+    class Pair(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: object, state: object) -> object:
+            return torch.tanh(x + state[0] * state[1])
+
+    image = torch.zeros(1, 3, 32, 32)
+    for example in (image, (image, image)):
+        assert cost_model.predict(Sum(), example=example).latency_us > 0
+    assert cost_model.predict(Pair(), example=(image, (image, image))).latency_us > 0
 
 
 def test_without_a_regressor_unmeasured_sequences_have_no_cost(home: Home, tmp_path: Path) -> None:

@@ -283,4 +283,4 @@ def test_a_host_without_proc_is_described_by_the_library(tmp_path: Path, monkeyp
 
 def test_exported_names() -> None:
     """What is public is listed."""
-    assert costmodel.host.__all__ == ["Host", "circumstances", "microarchitecture", "probe_host"]
+    assert costmodel.host.__all__ == ["Host", "circumstances", "microarchitecture", "probe_host", "usable_cpus"]

@@ -123,7 +123,8 @@ def test_a_service_that_is_not_there(run: Run, tmp_path: Path, light_models: Map
     """Is one sentence; so is what is no address, and what a service does not do."""
     asked = ("predict", light_models["vgg19"], "--server")
     assert "does not answer" in run(tmp_path, *asked, "http://127.0.0.1:9").sentence
-    assert "is not the URL of a service" in run(tmp_path, *asked, "localhost").sentence
+    for wrong in ("localhost", "http://host:port"):
+        assert "is not the URL of a service" in run(tmp_path, *asked, wrong).sentence
     assert run(tmp_path, *asked, "http://127.0.0.1:9", "--measure").code == 2
 
 

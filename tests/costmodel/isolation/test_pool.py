@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from costmodel.decomposition import decompose
 from costmodel.errors import LoweringError, ModelError, ModelReadError, ShapeError
-from costmodel.isolation import Limits, Pool, Task
+from costmodel.isolation import Limits, Pool, PoolBusyError, Task
 from costmodel.isolation.pool import _Worker
 from costmodel.model import read_model
 from costmodel.runtimes.ort import OnnxRuntime
@@ -190,6 +191,18 @@ def test_a_file_that_brings_down_two_workers_is_to_blame(
             with pytest.raises(ModelError, match="next brings down what reads it"):
                 _healthy(pool, written, parse)
         assert len(set(asked)) == 2
+        _healthy(pool, written, parse)
+
+
+def test_who_waits_too_long_for_a_worker_is_told_so(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """The one that has the worker is not disturbed."""
+    with Pool(1, replace(LIMITS, wait_s=0.05)) as pool:
+        held = pool._free.get()
+        with pytest.raises(PoolBusyError, match="ask again"):
+            _healthy(pool, written, parse)
+        pool._free.put(held)
         _healthy(pool, written, parse)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,45 @@ def test_without_tokens_only_this_host_is_answered(
     ):
         assert TestClient(app, client=(address, 1)).get("/v1/systems").status_code == status
     assert TestClient(serve(insecure=True).app, client=("10.0.0.7", 1)).get("/v1/systems").status_code == 200
+
+
+def test_a_token_whose_line_is_deleted_is_revoked(serve: Serve, tmp_path: Path) -> None:
+    """In a service that is running; and one that is added is let in."""
+    file = tmp_path / "tokens"
+    first = add_token(file, "one")
+    client = serve(tokens=file, refresh_seconds=0.05)
+
+    def becomes(token: str, status: int) -> bool:
+        for _ in range(200):
+            if client.get("/v1/systems", headers={"authorization": f"Bearer {token}"}).status_code == status:
+                return True
+            time.sleep(0.05)
+        return False
+
+    second = add_token(file, "two")
+    assert becomes(second, 200)
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if line.startswith("two ")))
+    assert becomes(first, 401)
+    assert becomes(second, 200)
+    file.write_text("damaged")
+    assert becomes(second, 200)
+
+
+def test_json_that_is_too_large_is_refused(serve: Serve) -> None:
+    """Long before a file would be: it has to be held in memory."""
+    client = serve(max_json_mib=1)
+    response = client.post(
+        "/v1/predict/bulk", content=b" " * (1 << 20) + b"{}", headers={"content-type": "application/json"}
+    )
+    assert response.status_code == 413
+    assert "a request in JSON may have 1 MiB" in response.json()["detail"]
+
+
+def test_a_setting_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the service answers anybody."""
+    monkeypatch.setenv("COSTMODEL_SERVE_READERS", "0")
+    with pytest.raises(CostModelError, match="the setting COSTMODEL_SERVE_READERS is none"):
+        create_app()
 
 
 def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:

@@ -47,6 +47,21 @@ def test_models_of_listed_layers(
     assert two["latency_us"] < one["latency_us"]  # type: ignore[operator]
 
 
+def test_a_layer_of_which_weights_are_missing_costs_its_models_an_answer(client: TestClient) -> None:
+    """And nobody else: what it reads cannot be worked out."""
+    good = json.loads(elementwise(1, 64, 28, 28).text)
+    table = {
+        "layers": [{"op": "EmbedLayerNormalization", "domain": "com.microsoft", "since": 1, "in": [0, 1], "out": [2]}],
+        "values": [["int32", [1, 8], False, "input", None], ["float32", [8, 8], False, "constant", None],
+                   ["float32", [1, 8, 8], False, "internal", None]],
+        "outputs": [2],
+    }  # fmt: skip
+    bad = {**good, **table, "layers": [{**good["layers"][0], **table["layers"][0]}]}  # type: ignore[index]
+    one, other = _asked(client, layers=[good, bad], items=[{"layers": [0]}, {"layers": [0, 1]}])
+    assert one["latency_us"] > 0  # type: ignore[operator]
+    assert "layer 1" in str(other["error"])
+
+
 def test_each_item_has_its_own_error(client: TestClient) -> None:
     """And the others their answers, in the order asked."""
     good = json.loads(elementwise(1, 64, 28, 28).text)

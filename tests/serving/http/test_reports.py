@@ -152,3 +152,12 @@ def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
     assert client.get("/v1/nothing").json()["detail"].endswith("/openapi.json lists what is")
     response = client.get("/v1/predict")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
+
+
+def test_what_is_compared_is_priced_as_a_whole(client: TestClient) -> None:
+    """A partial answer would make a system look fast, or a prediction low."""
+    graph = {"graph": EXAMPLE_GRAPH, "partial": True}
+    for path, body in (("/v1/rank", {"models": [graph]}), ("/v1/observations", {**graph, "latency_us": 5.0})):
+        response = client.post(path, json=body)
+        assert response.status_code == 422
+        assert "partial" in response.json()["detail"]
