@@ -179,9 +179,8 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
     """Exit 130, no traceback; the store opens and holds the models that were done, and the lock is free again."""
     folder = tmp_path / "models"
     folder.mkdir()
-    for model in corpus_models("light"):
-        if "inception" in model.name or "shufflenet" in model.name:
-            shutil.copy(model.path, folder)
+    for model in corpus_models("light"):  # so many that it cannot be done before it is stopped
+        shutil.copy(model.path, folder)
     home = Home(tmp_path / "home")
     home.data.mkdir(parents=True)
     store = Store(home.store_url)
