@@ -66,7 +66,8 @@ def token(
         print_json({"name": name, "token": made, "file": str(tokens)})
         return
     say(made)
-    note(f"its hash is in {tokens}: start the service with --tokens {tokens}; delete the line of {name} to revoke it, which a running service sees")
+    note(f"its hash is in {tokens}: start the service with --tokens {tokens}")
+    note(f"delete the line of {name} to revoke it: a running service sees that")
 
 
 def _loopback(host: str) -> bool:

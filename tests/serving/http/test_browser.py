@@ -202,11 +202,21 @@ def test_words_can_be_read(page: Page, scheme: str) -> None:
 
 
 def test_a_phone_shows_all_of_it(page: Page) -> None:
-    """Nothing is wider than the screen."""
+    """Nothing is wider than the screen, no bar than its card, and each bar is beneath its label and number."""
     page.set_viewport_size({"width": 360, "height": 740})
     page.get_by_role("button", name="BERT").click()
     expect(page.locator("#status")).to_contain_text("BERT")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    right = "(of) => of.getBoundingClientRect().right"
+    bars = page.locator("#results svg").all()
+    assert bars
+    assert all(bar.evaluate(right) <= 360 - 20 for bar in bars)
+    rows = page.locator(".bars").first.evaluate(
+        "(of) => [...of.children].map((one) => one.getBoundingClientRect().top)"
+    )
+    label, bar, number = rows[:3]
+    assert number < bar
+    assert label < bar
 
 
 def test_the_second_page_shows_systems(page: Page, url: str) -> None:
