@@ -6,7 +6,7 @@ On a copy of the home folder, with two workers. Meanwhile the champion is exchan
 answers differ, processes that read models are killed, a worker of the service is killed now and then, and one request
 of a hundred brings a hostile file. What must hold:
 
-* no wrong answer: each is, to the last digit, that of the regressor that it names;
+* no answer told two ways: those to one question that name one regressor are equal to the last digit;
 * no lost observation: each that was answered with 201 is in the store;
 * no error but those of hostile files, and connections that ended because their worker was killed, which ask again;
 * memory is flat: the service's processes together, from the second minute to the last.
@@ -218,9 +218,11 @@ def main() -> None:
     steady = [mb for passed, mb in seen.memory_mb if passed > min(120.0, 30 * given.minutes)]
     half = len(steady) // 2
     early, late = (sorted(part)[len(part) // 2] for part in (steady[:half], steady[half:]))
-    for kind, count in sorted(Counter({k.split()[0] + k[-4:]: 0 for k in seen.statuses}).items()):
-        total = sum(c for k, c in seen.statuses.items() if k.split()[0] + k[-4:] == kind)
-        print(f"  {kind:<20} {total + count:>9,}")
+    totals: Counter[str] = Counter()
+    for kind, count in seen.statuses.items():
+        totals[kind.split()[0] + kind[-4:]] += count
+    for kind, total in sorted(totals.items()):
+        print(f"  {kind:<20} {total:>9,}")
     print(f"answers by versions {sorted({version for _, version in seen.answers})}; told two ways: {mixed or 'none'}")
     print(f"observations: {seen.observed} answered with 201, {stored} in the store")
     print(f"unexpected: {unexpected or 'none'}; cut off by a killed worker, and asked again: {seen.cut_off}")

@@ -11,7 +11,7 @@ import argparse
 import time
 
 import torch
-from mobile_space import CLASSES, IMAGE, MobileNet, fixed_layers, measured_us, space
+from mobile_space import CLASSES, IMAGE, MobileNet, fixed_layers, print_found, space
 from torch.nn import functional
 
 from costmodel import CostModel
@@ -76,13 +76,8 @@ def main() -> None:
 
     picks = [int(of_block.argmax()) for of_block in logits]
     names = [of_block[pick] for of_block, pick in zip(table.choices, picks, strict=True)]
-    network = MobileNet([[name] for name in names]).eval()
-    whole = cost_model.predict(network, example=torch.zeros(1, 3, IMAGE, IMAGE))
     print(f"found {' '.join(names)}")
-    print(f"predicted from the table  {table.networks_us(torch.tensor([picks]).numpy())[0] / 1e3:.3f} ms")
-    low, high = (us / 1e3 for us in whole.interval_us)
-    print(f"predicted as a model      {whole.latency_us / 1e3:.3f} ms, {low:.3f} to {high:.3f} ms")
-    print(f"measured here             {measured_us(network) / 1e3:.3f} ms")
+    print_found(cost_model, names, table.networks_us(torch.tensor([picks]).numpy())[0], "the table")
 
 
 if __name__ == "__main__":

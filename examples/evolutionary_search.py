@@ -13,8 +13,7 @@ import warnings
 
 import numpy as np
 import optuna
-import torch
-from mobile_space import BLOCKS, CHOICES, IMAGE, SKIP, MobileNet, fixed_layers, measured_us, space
+from mobile_space import BLOCKS, CHOICES, SKIP, fixed_layers, print_found, space
 from optuna.samplers import NSGAIISampler
 
 from costmodel import CostModel
@@ -86,13 +85,8 @@ def main() -> None:
         raise SystemExit(f"no network is within {given.limit_ms} ms: the fastest takes {over_us / 1e3:.2f} ms more")
     best = max(allowed, key=lambda trial: trial.value or 0.0)
     names = [best.params[block] for block in blocks]
-    network = MobileNet([[name] for name in names]).eval()
-    whole = cost_model.predict(network, example=torch.zeros(1, 3, IMAGE, IMAGE))
     print(f"limit {given.limit_ms:.2f} ms, found {' '.join(names)}")
-    print(f"predicted from its parts  {latencies_us([names])[0] / 1e3:.3f} ms")
-    low, high = (us / 1e3 for us in whole.interval_us)
-    print(f"predicted as a model      {whole.latency_us / 1e3:.3f} ms, {low:.3f} to {high:.3f} ms")
-    print(f"measured here             {measured_us(network) / 1e3:.3f} ms")
+    print_found(cost_model, names, latencies_us([names])[0], "its parts")
 
 
 if __name__ == "__main__":

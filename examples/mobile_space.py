@@ -13,11 +13,11 @@ import onnxruntime as ort
 import torch
 from torch import nn
 
-from costmodel import constant, layer, weight
+from costmodel import CostModel, constant, layer, weight
 from costmodel.specs import LayerSpec
 from costmodel.torch_export import export_module
 
-__all__ = ["BLOCKS", "CHOICES", "SKIP", "Block", "Choice", "MobileNet", "fixed_layers", "measured_us", "space"]
+__all__ = ["BLOCKS", "CHOICES", "SKIP", "Block", "Choice", "MobileNet", "fixed_layers", "print_found", "space"]
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,24 @@ class MobileNet(nn.Module):
         return self.head(x)
 
 
-def measured_us(module: nn.Module, runs: int = 200) -> float:
+def print_found(cost_model: CostModel, names: Sequence[str], parts_us: float, source: str) -> None:
+    """What a search has found: predicted from its parts, predicted as a model, and measured here.
+
+    Args:
+        cost_model: Of this machine.
+        names: Choice of each block.
+        parts_us: What the search took the network to cost.
+        source: What that was told by.
+    """
+    network = MobileNet([[name] for name in names]).eval()
+    whole = cost_model.predict(network, example=torch.zeros(1, 3, IMAGE, IMAGE))
+    low, high = (us / 1e3 for us in whole.interval_us)
+    print(f"predicted from {source:<10} {parts_us / 1e3:.3f} ms")
+    print(f"predicted as a model      {whole.latency_us / 1e3:.3f} ms, {low:.3f} to {high:.3f} ms")
+    print(f"measured here             {_measured_us(network) / 1e3:.3f} ms")
+
+
+def _measured_us(module: nn.Module, runs: int = 200) -> float:
     """What a network takes here, in ONNX Runtime with one thread: a low quantile over runs, in microseconds."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1

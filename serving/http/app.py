@@ -125,6 +125,11 @@ async def _watch(desk: Desk, tokens: TokenFile | None, every_s: float) -> None:
 
 
 def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
+    def respond(request: Request, problem: Problem) -> Response:
+        if problem.status == 503:
+            metrics.turned_away.inc()
+        return problem_response(request, problem)
+
     @app.exception_handler(CostModelError)
     async def ours(request: Request, error: CostModelError) -> Response:
         if isinstance(error, ModelError):
@@ -137,13 +142,11 @@ def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
         if problem.status >= 500:
             told = {"request_id": request.scope.get("request_id"), "error": str(error)}
             _LOG.error("failed", extra={"told": told})
-        return problem_response(request, problem)
+        return respond(request, problem)
 
     @app.exception_handler(Problem)
     async def answered(request: Request, problem: Problem) -> Response:
-        if problem.status == 503:
-            metrics.turned_away.inc()
-        return problem_response(request, problem)
+        return respond(request, problem)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

@@ -31,7 +31,6 @@ class Gate:
         self._queue = queue
         self._queue_s = queue_s
         self.waiting = 0
-        self.turned_away = 0
 
     async def run(self, work: Callable[[], _Found]) -> _Found:
         """The result of `work`, done in a thread.
@@ -61,7 +60,6 @@ class Gate:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _busy(self) -> Problem:
-        self.turned_away += 1
         wait_s = max(1, round(self._queue_s))
         return Problem(
             503, "overloaded", f"more is asked than can be answered now: ask again in {wait_s} s",
