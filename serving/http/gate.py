@@ -15,7 +15,7 @@ _Found = TypeVar("_Found")
 class Gate:
     """Runs work in threads, a bounded number of them.
 
-    A request that cannot begin soon is told to come back: latency never grows with the load.
+    A request that cannot begin soon is told to come back: how long it waits does not grow with the load.
     """
 
     def __init__(self, threads: int, queue: int, queue_s: float) -> None:
