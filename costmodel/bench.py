@@ -10,6 +10,7 @@ from typing import Any
 from costmodel.capability import measure_capabilities
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.groups import Group, grouped, read_bytes, swept_bytes
+from costmodel.handover import Handover, handover_sequence
 from costmodel.host import circumstances
 from costmodel.lock import measuring_lock
 from costmodel.measurement import (
@@ -50,6 +51,7 @@ class BenchReport:
         dropped: Samples that turned out not to run.
         repeated: Times that one was timed that was known, because another layer of its model was not.
         seconds: Time that this run took.
+        waiting_seconds: Of it, until the machine's cores were near each other, and what was timed in vain before.
     """
 
     measured: int = 0
@@ -60,6 +62,7 @@ class BenchReport:
     dropped: int = 0
     repeated: int = 0
     seconds: float = 0.0
+    waiting_seconds: float = 0.0
 
     def __iadd__(self, other: "BenchReport") -> "BenchReport":
         """Take in what another run did."""
@@ -71,6 +74,7 @@ class BenchReport:
         self.dropped += other.dropped
         self.repeated += other.repeated
         self.seconds += other.seconds
+        self.waiting_seconds += other.waiting_seconds
         return self
 
 
@@ -89,6 +93,7 @@ class Bench:
         protocol: Protocol | None = None,
         lock: Callable[[], Any] = measuring_lock,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare to measure.
 
@@ -99,6 +104,7 @@ class Bench:
             protocol: How to time; the default is the one that data sets are made with.
             lock: Gives the context in which this process alone measures.
             clock_ns: A monotonic clock, in nanoseconds.
+            sleep: Rests for so many seconds.
         """
         self.store = store
         self.system = system
@@ -106,6 +112,7 @@ class Bench:
         self._protocol = protocol or Protocol()
         self._lock = lock
         self._clock_ns = clock_ns
+        self._sleep = sleep
 
     def __enter__(self) -> "Bench":
         """Take the lock and the CPUs, and get to know the system.
@@ -127,12 +134,28 @@ class Bench:
             if known is None or not known.capabilities:
                 self.store.put_system(self.system)
             self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
+            several = self.system.settings.threads > 1
+            self._handover = Handover(
+                self._opened(handover_sequence()) if several else None,
+                self._protocol,
+                self.system.capabilities.get("handover_us"),
+                clock_ns=self._clock_ns,
+                sleep=self._sleep,
+            )
+            stack.callback(self._keep_handover)
             self._held = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give the CPUs and the lock back."""
         self._held.close()
+
+    def _keep_handover(self) -> None:
+        """Keep how near the threads can be with the system: the next run may not meet them so."""
+        if self._handover.near_us < self.system.capabilities.get("handover_us", math.inf):
+            found = {**self.system.capabilities, "handover_us": self._handover.near_us}
+            self.system = replace(self.system, capabilities=found)
+            self.store.put_system(self.system)
 
     def run(
         self,
@@ -205,6 +228,7 @@ class Bench:
                 report.measured += measurement.signature in missing
                 report.repeated += measurement.signature not in missing
                 report.unstable += not measurement.stable
+            report.waiting_seconds += self._handover.lost_us / 1e6
             report.failed |= {name: str(entry.error) for name, (_, entry) in entries.items() if entry.error is not None}
             wholes = []
 
@@ -240,6 +264,7 @@ class Bench:
     ) -> Iterator[Measurement]:
         """What is measured of entries that take turns; nothing if all that are missing fail."""
         before = circumstances()
+        self._handover.restart()
         layers = [entry for _, entry in entries if not entry.whole]
         for entry in layers:
             try_out(entry)
@@ -249,7 +274,14 @@ class Bench:
         shorts, longs = ([Entry(self._opened(tiny_chain(n))) for _ in range(_PROBES)] for n in (SHORT, LONG))
         probes = [probe for pair in zip(shorts, longs, strict=True) for probe in pair]
         take_turns(
-            [entry for _, entry in entries], probes, self._reference, sweep, self._protocol, self._clock_ns, deadline_ns
+            [entry for _, entry in entries],
+            probes,
+            self._reference,
+            sweep,
+            self._protocol,
+            self._clock_ns,
+            deadline_ns,
+            self._handover,
         )
         times_us = ([time_us for probe in kind for time_us in probe.times_us] for kind in (shorts, longs))
         overhead_us = call_overhead_us(*times_us) if layers else 0.0
@@ -260,7 +292,7 @@ class Bench:
                     signature=sequence.signature,
                     rounds_us=tuple(entry.rounds_us),
                     reference_us=tuple(entry.reference_us),
-                    stable=is_known(entry.rounds_us, self._protocol),
+                    stable=is_known(entry.rounds_us, self._protocol) and not self._handover.apart,
                     overhead_us=0.0 if entry.whole else overhead_us,
                     data_dependent=is_data_dependent(sequence),
                     circumstances=told,
@@ -277,6 +309,7 @@ class Bench:
             "spinning": self.system.settings.spinning,
             "cpus": list(self._cpus),
             "asserted": self.system.asserted,
+            **self._handover.told(),
             "before": before,
             "after": circumstances(),
         }

@@ -65,18 +65,22 @@ class Protocol:
         enough_us: A group that has taken as long is done, whatever its times say: what is slow is steady.
         agreement: A time is known when its standard error is at most this share of it.
         reference_every_us: Time between two runs of the reference kernel.
+        handover_every_us: Time between two looks at whether the threads are near each other.
+        patience_us: Longest wait for them to be.
         cold_start_us: What takes less to go around goes around once untimed at each of its turns.
         turn_us: Time of a turn of that, which goes around several times.
         most_runs: Runs in a turn, at most; there is always one.
     """
 
-    version: int = 4
+    version: int = 5
     passes: int = 8
     most_passes: int = 24
     fewest_passes: int = 3
     enough_us: float = 30_000_000.0
     agreement: float = 0.02
     reference_every_us: float = 100_000.0
+    handover_every_us: float = 20_000.0
+    patience_us: float = 60_000_000.0
     cold_start_us: float = 50_000.0
     turn_us: float = 10_000.0
     most_runs: int = 5

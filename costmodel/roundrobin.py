@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costmodel.errors import MeasurementError
+from costmodel.handover import Handover
 from costmodel.measurement import Protocol, timed_us
 from costmodel.runtimes import Runner
 
@@ -71,6 +72,7 @@ def take_turns(
     protocol: Protocol,
     clock_ns: Callable[[], int],
     deadline_ns: float = math.inf,
+    handover: Handover | None = None,
 ) -> int:
     """Time all entries, each once in a pass, with the probes spread evenly between them.
 
@@ -84,6 +86,8 @@ def take_turns(
         protocol: How many passes, and when they are enough.
         clock_ns: A monotonic clock, in nanoseconds.
         deadline_ns: After this no pass begins, unless none has been made.
+        handover: Says whether the threads stayed near each other; what was timed while they did not is timed again.
+            None if there is one thread.
 
     Returns:
         How many passes were made.
@@ -92,13 +96,13 @@ def take_turns(
     circles = [[entry] for entry in entries if entry.whole]
     if layers:
         circles.append([Entry(sweep), *_spread(layers, probes)])
-    timer = _Timer(reference, protocol, clock_ns)
+    timer = _Timer(reference, protocol, clock_ns, handover or Handover(None, protocol))
     collecting = gc.isenabled()
     gc.disable()
     try:
         once_us = [timer.circle(circle) for circle in circles]  # the first runs lay out memory and wake the threads
         passes, begin_ns = 0, clock_ns()
-        while not _enough(entries, passes, (clock_ns() - begin_ns) / 1000, protocol):
+        while not _enough(entries, passes, (clock_ns() - begin_ns) / 1000 - timer.handover.lost_us, protocol):
             if passes and clock_ns() >= deadline_ns:
                 break
             for number, circle in enumerate(circles):
@@ -135,6 +139,7 @@ class _Timer:
         reference: The reference kernel.
         protocol: How often it is due, and how long a turn takes.
         clock_ns: A monotonic clock, in nanoseconds.
+        handover: Says whether the threads stayed near each other.
         reference_us: Its latest time.
         due_ns: When it is due again.
     """
@@ -142,6 +147,7 @@ class _Timer:
     reference: Runner
     protocol: Protocol
     clock_ns: Callable[[], int]
+    handover: Handover
     reference_us: float = math.nan
     due_ns: float = -math.inf
 
@@ -159,20 +165,31 @@ class _Timer:
         if once_us < self.protocol.cold_start_us:
             self.circle(circle)
             rounds = max(1, min(self.protocol.most_runs, int(self.protocol.turn_us / max(once_us, 1.0))))
+        begin_ns, lost_us = self.clock_ns(), self.handover.lost_us
+        taken: list[tuple[Entry, float, float]] = []
+        stretch = 0  # of what is taken, how much is known to have been timed with threads near each other
+        order = [entry for _ in range(rounds) for entry in circle]
+        while len(taken) < len(order):
+            entry = order[len(taken)]
+            self._refer()
+            taken.append((entry, self._run(entry) if entry.error is None else math.nan, self.reference_us))
+            if self.handover.due or len(taken) == len(order):
+                if self.handover.stayed_near():
+                    stretch = len(taken)
+                else:
+                    del taken[stretch:]
+                    if once_us < self.protocol.cold_start_us:
+                        self.circle(circle)
         times: dict[Entry, list[float]] = {entry: [] for entry in circle}
         references = {}
-        begin_ns = self.clock_ns()
-        for _ in range(rounds):
-            for entry in circle:
-                if entry.error is None:
-                    self._refer()
-                    references[entry] = self.reference_us
-                    times[entry].append(self._run(entry))
+        for entry, time_us, reference_us in taken:
+            times[entry].append(time_us)
+            references[entry] = reference_us
         for entry in circle:
             if entry.error is None:
                 entry.rounds_us.append(tuple(times[entry]))
                 entry.reference_us.append(references[entry])
-        return (self.clock_ns() - begin_ns) / 1000 / rounds
+        return ((self.clock_ns() - begin_ns) / 1000 - (self.handover.lost_us - lost_us)) / rounds
 
     def circle(self, circle: Sequence[Entry]) -> float:
         """Go around without keeping the times; what it took."""

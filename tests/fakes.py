@@ -212,7 +212,15 @@ def fake_bench(
 ) -> Bench:
     """A bench that lives in the runtime's time and locks nobody out."""
     system = system or fake_system(runtime=runtime)
-    return Bench(store, system, runtime, protocol=protocol, lock=nullcontext, clock_ns=runtime.clock)
+    return Bench(
+        store,
+        system,
+        runtime,
+        protocol=protocol,
+        lock=nullcontext,
+        clock_ns=runtime.clock,
+        sleep=lambda seconds: runtime.clock.pass_us(seconds * 1e6),
+    )
 
 
 def measured(

@@ -217,6 +217,11 @@ def bench_line(report: "BenchReport") -> str:
         f"{report.unstable} unstable, {len(report.failed)} failed, {report.left} left"
         + (f", {report.dropped} samples dropped" if report.dropped else "")
         + (f", {report.repeated} measured twice" if report.repeated else "")
+        + (
+            f", {report.waiting_seconds:.0f} s spent until cores were near each other"
+            if report.waiting_seconds >= 1
+            else ""
+        )
     )
 
 
@@ -231,4 +236,5 @@ def bench_document(report: "BenchReport") -> dict[str, Any]:
         "dropped": report.dropped,
         "repeated": report.repeated,
         "seconds": round(report.seconds, 3),
+        "waiting_seconds": round(report.waiting_seconds, 3),
     }

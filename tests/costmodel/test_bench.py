@@ -14,6 +14,7 @@ from costmodel.bench import Bench, BenchReport
 from costmodel.decomposition import decompose, whole_model
 from costmodel.errors import HostBusyError, LoweringError, MeasurementError, SystemMismatchError
 from costmodel.groups import Group, grouped, weight_bytes
+from costmodel.handover import handover_sequence
 from costmodel.measurement import Protocol, reference_sequence
 from costmodel.model import Model, read_model
 from costmodel.runtimes import Runtime, RuntimeSettings
@@ -430,6 +431,47 @@ class TestTheSystem:
             assert bench.system.capabilities == found
         assert kernel not in slower.opened
 
+    def test_how_near_threads_can_be_is_kept_with_a_system_of_several(self, store: Store) -> None:
+        """Found in the first run, by resting and looking; the next one knows, and keeps what it finds to be nearer."""
+        near_us = FakeRuntime().cost_us(handover_sequence())
+        took_s = []
+        for factor, kept in ((2.0, 2.0), (3.0, 2.0), (1.0, 1.0), (2.0, 1.0)):
+            runtime = FakeRuntime(noise=lambda _, factor=factor: factor)  # type: ignore[misc]
+            system = fake_system(runtime=runtime, settings=RuntimeSettings(threads=2))
+            with fake_bench(store, runtime, system) as bench:
+                entered_ns = runtime.clock()
+                bench.run(grouped(SEQUENCES), again=True)
+            took_s.append(entered_ns / 1e9)
+            assert store.system("fake-1").capabilities["handover_us"] == pytest.approx(kept * near_us, rel=1e-3)
+        assert took_s[0] > 5.0  # it looked for five seconds, and once only
+        assert max(took_s[1:]) < 1.0
+
+    def test_one_thread_needs_no_other(self, store: Store) -> None:
+        """Nothing is looked at."""
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime) as bench:
+            bench.run(grouped(SEQUENCES))
+        assert handover_sequence().signature not in runtime.opened
+        assert all("looks" not in measurement.circumstances for measurement in store.measurements("fake-1"))
+
+    @pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (1.6, True)])
+    def test_a_measurement_says_whether_threads_were_near(self, store: Store, factor: float, apart: bool) -> None:
+        """Timed apart, for want of patience, it is not a stable one."""
+        quick = replace(QUICK, patience_us=0.0)
+        settings = RuntimeSettings(threads=2)
+        known = dict.fromkeys(("gemm_gflops", "memory_gbps", "scalar_ns", "layer_us", "reference_us"), 1.0)
+        known["handover_us"] = FakeRuntime().cost_us(handover_sequence())
+        runtime = FakeRuntime(noise=lambda _: factor)
+        system = fake_system(runtime=runtime, settings=settings, capabilities=known)
+        store.put_system(system)
+        with fake_bench(store, runtime, system, quick) as bench:
+            report = bench.run(grouped(SEQUENCES))
+        assert report.unstable == (len(SEQUENCES) if apart else 0)
+        for measurement in store.measurements("fake-1"):
+            assert measurement.stable is not apart
+            assert (measurement.circumstances["looks_apart"] > 0) is apart
+            assert measurement.circumstances["handover_us"] == pytest.approx(factor * known["handover_us"], rel=1e-3)
+
     def test_a_system_that_came_without_capabilities_gets_them(self, store: Store) -> None:
         """A name may be known before anything was measured under it."""
         store.put_system(fake_system())
@@ -500,6 +542,6 @@ class TestTheSystem:
 
 def test_reports_add_up() -> None:
     """What several runs did is what each of them did."""
-    report = BenchReport(1, 2, 1, {"a": "x"}, 3, 4, 5, 1.5)
-    report += BenchReport(10, 20, 10, {"b": "y"}, 30, 40, 50, 0.5)
-    assert report == BenchReport(11, 22, 11, {"a": "x", "b": "y"}, 33, 44, 55, 2.0)
+    report = BenchReport(1, 2, 1, {"a": "x"}, 3, 4, 5, 1.5, 0.25)
+    report += BenchReport(10, 20, 10, {"b": "y"}, 30, 40, 50, 0.5, 0.5)
+    assert report == BenchReport(11, 22, 11, {"a": "x", "b": "y"}, 33, 44, 55, 2.0, 0.75)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from costmodel.errors import MeasurementError
+from costmodel.handover import Handover
 from costmodel.measurement import Protocol
 from costmodel.roundrobin import Entry, Sweep, is_known, relative_error, take_turns, try_out
 from tests.fakes import FakeClock, FakeRunner
@@ -130,6 +131,58 @@ class TestTurns:
         # Passes take 2 milliseconds: it is due before a, before the next a, and before the a after that.
         assert entries[0].reference_us == [201.0, 202.0, 203.0]
         assert entries[1].reference_us == [201.0, 202.0, 203.0]
+
+    @pytest.mark.parametrize("cold_start_us", [0.0, 1e6], ids=["slow circles", "quick circles"])
+    @given(moves_us=st.lists(st.integers(100, 9_000), max_size=12), first=st.booleans())
+    def test_what_was_timed_while_threads_were_apart_is_timed_again(
+        self, cold_start_us: float, moves_us: list[int], first: bool
+    ) -> None:
+        """Each time that is kept is one with threads near each other; and as many are kept, in the same order."""
+        table = Table()
+
+        def factor(_: int) -> float:
+            passed_us, state = table.clock.now_ns / 1000, first
+            for move_us in moves_us:
+                passed_us -= move_us
+                if passed_us < 0:
+                    break
+                state = not state
+            return 1.0 if passed_us >= 0 or state else 2.0
+
+        protocol = replace(
+            SINGLE, cold_start_us=cold_start_us, turn_us=2_000.0, handover_every_us=1.0, patience_us=1e9, most_runs=3
+        )
+        threads = FakeRunner(table.clock, 1.0, factor)
+        handover = Handover(threads, protocol, 1.0, clock_ns=table.clock, sleep=lambda s: table.clock.pass_us(s * 1e6))
+        entries = [table.entry(name, cost_us, factor) for name, cost_us in (("a", 100.0), ("b", 300.0))]
+        entries.append(table.entry("W", 500.0, factor, whole=True))
+        reference = FakeRunner(table.clock, 0.001)
+        passes = take_turns(entries, [], reference, Sweep(0), protocol, table.clock, handover=handover)
+        assert passes == SINGLE.passes
+        for entry, cost_us in zip(entries, (100.0, 300.0, 500.0), strict=True):
+            assert len(entry.rounds_us) == len(entry.reference_us) == passes
+            # One that began before a move and ended after it is as long as its beginning says.
+            assert set(entry.times_us) <= {cost_us, 2 * cost_us}
+            late = sum(time_us > cost_us for time_us in entry.times_us)
+            assert late <= len(moves_us)
+        assert handover.apart == 0
+
+    def test_threads_that_stay_apart_are_timed_as_they_are(self) -> None:
+        """After a wait, once."""
+        table = Table()
+        slept: list[float] = []
+        handover = Handover(
+            FakeRunner(table.clock, 2.0),
+            replace(SINGLE, patience_us=100_000.0),
+            1.0,
+            clock_ns=table.clock,
+            sleep=lambda s: (slept.append(s), table.clock.pass_us(s * 1e6))[1],
+        )
+        entries = table.entries("ab")
+        take_turns(entries, [], FakeRunner(table.clock, 0.001), Sweep(0), SINGLE, table.clock, handover=handover)
+        assert [len(entry.rounds_us) for entry in entries] == [SINGLE.passes] * 2
+        assert handover.apart == SINGLE.passes
+        assert sum(slept) == pytest.approx(0.1, abs=0.06)
 
     def test_every_time_of_a_pass_is_kept_in_order(self) -> None:
         """Only what lays out memory, and what finds its traces in the caches again, is missing."""

@@ -56,6 +56,7 @@ def test_a_bench_measures_every_sequence_and_the_model(run: Run, benched: Home, 
         "dropped",
         "repeated",
         "seconds",
+        "waiting_seconds",
     ]
     assert (document["system"], document["measured"], document["left"]) == ("this.one", 0, 0)
     assert document["failed"] == {}
