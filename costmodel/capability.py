@@ -27,6 +27,8 @@ def measure_capabilities(
         "scalar_ns": one element of a layer that calls the C library for it (Pow, LRN), where vectors do not help.
         "layer_us": a layer that has next to nothing to do, among others in one call.
         "reference_us": the reference kernel on the quiet machine.
+
+    How near the threads of a system can be is not told by two seconds: see `costmodel.handover`.
     """
 
     def latency_us(sequence: LayerSequence) -> float:

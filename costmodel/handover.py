@@ -106,11 +106,14 @@ class Handover:
             self._runner is not None and self._clock_ns() - self._looked_ns >= self._protocol.handover_every_us * 1000
         )
 
-    def stayed_near(self) -> bool:
+    def stayed_near(self, deadline_ns: float = math.inf) -> bool:
         """Whether what was timed since the last look can stay; if not, it waits for them to be near, so time it again.
 
         Patience shrinks by what is waited and timed in vain, and grows with what stays, so that the one takes at most
         about twice as long as the other. Without any, times are kept as they are, and counted as taken apart.
+
+        Args:
+            deadline_ns: When all patience ends.
         """
         timed_for_us = (self._clock_ns() - self._looked_ns) / 1000
         if self._is_near():
@@ -118,7 +121,7 @@ class Handover:
             return True
         begin_ns = self._clock_ns()
         self._patience_us -= timed_for_us
-        while (self._clock_ns() - begin_ns) / 1000 < self._patience_us:
+        while (self._clock_ns() - begin_ns) / 1000 < self._patience_us and self._clock_ns() < deadline_ns:
             self._rest()
             if self._is_near():
                 waited_us = (self._clock_ns() - begin_ns) / 1000

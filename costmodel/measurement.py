@@ -66,7 +66,7 @@ class Protocol:
         agreement: A time is known when its standard error is at most this share of it.
         reference_every_us: Time between two runs of the reference kernel.
         handover_every_us: Time between two looks at whether the threads are near each other.
-        patience_us: Longest wait for them to be.
+        patience_us: Longest wait for them to be, if nothing ends it before.
         cold_start_us: What takes less to go around goes around once untimed at each of its turns.
         turn_us: Time of a turn of that, which goes around several times.
         most_runs: Runs in a turn, at most; there is always one.

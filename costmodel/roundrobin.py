@@ -96,7 +96,7 @@ def take_turns(
     circles = [[entry] for entry in entries if entry.whole]
     if layers:
         circles.append([Entry(sweep), *_spread(layers, probes)])
-    timer = _Timer(reference, protocol, clock_ns, handover or Handover(None, protocol))
+    timer = _Timer(reference, protocol, clock_ns, handover or Handover(None, protocol), deadline_ns)
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -140,6 +140,7 @@ class _Timer:
         protocol: How often it is due, and how long a turn takes.
         clock_ns: A monotonic clock, in nanoseconds.
         handover: Says whether the threads stayed near each other.
+        deadline_ns: When nothing is waited for any more.
         reference_us: Its latest time.
         due_ns: When it is due again.
     """
@@ -148,6 +149,7 @@ class _Timer:
     protocol: Protocol
     clock_ns: Callable[[], int]
     handover: Handover
+    deadline_ns: float
     reference_us: float = math.nan
     due_ns: float = -math.inf
 
@@ -174,7 +176,7 @@ class _Timer:
             self._refer()
             taken.append((entry, self._run(entry) if entry.error is None else math.nan, self.reference_us))
             if self.handover.due or len(taken) == len(order):
-                if self.handover.stayed_near():
+                if self.handover.stayed_near(self.deadline_ns):
                     stretch = len(taken)
                 else:
                     del taken[stretch:]

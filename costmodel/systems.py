@@ -54,7 +54,7 @@ class System:
         runtime_version: Its version in full.
         settings: How it is set up.
         capabilities: What was measured of the host, the unit in each name: "gemm_gflops", "memory_gbps",
-            "layer_us", "reference_us". Empty until measured.
+            "layer_us", "reference_us", with several threads "handover_us". Empty until measured.
         asserted: Whether the user vouched for the name with `--assert-system`, so that nothing checked it.
     """
 

@@ -110,6 +110,14 @@ class TestWaiting:
         assert len(host.slept) == slept
         assert handover.told()["looks_apart"] == 2
 
+    def test_nothing_is_waited_for_when_time_is_up(self) -> None:
+        """A budget ends patience too."""
+        host = Host(lambda _: False)
+        handover = host.handover()
+        host.clock.pass_us(20_000)
+        assert handover.stayed_near(host.clock.now_ns + 200_000_000)
+        assert sum(host.slept) == pytest.approx(0.2, abs=0.06)
+
     def test_a_group_begins_without_the_looks_of_the_last_one(self) -> None:
         """What went wrong there says nothing of this one."""
         handover = Host(lambda _: False).handover()
