@@ -15,6 +15,7 @@ from statistics import median
 
 from costmodel.handover import handover_sequence
 from costmodel.measurement import pinned, timed_us
+from costmodel.model import read_model
 from costmodel.runtimes import Runner, RuntimeSettings, get_runtime
 from costmodel.training.corpus import corpus_models
 
@@ -35,7 +36,7 @@ def main(minutes: float, names: Sequence[str]) -> None:
     runtime = get_runtime()
     chain = runtime.open_sequence(handover_sequence(), THREADS)
     models = {
-        model.name: runtime.open_model(model, THREADS) for name in names for model in corpus_models(name)
+        model.name: runtime.open_model(read_model(model.path), THREADS) for name in names for model in corpus_models(name)
     }  # fmt: skip
     looks: list[tuple[float, float]] = []
     times: dict[str, list[float]] = {name: [] for name in models}
