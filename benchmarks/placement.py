@@ -35,9 +35,8 @@ def main(minutes: float, names: Sequence[str]) -> None:
     """Measure, then print."""
     runtime = get_runtime()
     chain = runtime.open_sequence(handover_sequence(), THREADS)
-    models = {
-        model.name: runtime.open_model(read_model(model.path), THREADS) for name in names for model in corpus_models(name)
-    }  # fmt: skip
+    chosen = [model for name in names for model in corpus_models(name)]
+    models = {model.name: runtime.open_model(read_model(model.path), THREADS) for model in chosen}
     looks: list[tuple[float, float]] = []
     times: dict[str, list[float]] = {name: [] for name in models}
     with pinned(THREADS.cpus):
