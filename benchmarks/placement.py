@@ -2,9 +2,9 @@
 
     python benchmarks/placement.py MINUTES CORPUS_OR_MODEL.onnx ...
 
-On two threads: the chain of `costmodel.handover`, then each model four times, and so on. What is between two looks that
-say the same belongs to that. Printed are how long the cores stayed as they were, and the median of each model in both
-states.
+On two threads: the chain of `costmodel.handover`, then one of the models, and so on, each a few times. What is between
+two looks that say the same belongs to that. Printed are how long the cores stayed as they were, and the median of each
+model in both states.
 """
 
 import sys
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
 
-from costmodel.handover import handover_sequence
+from costmodel.handover import APART, handover_sequence
 from costmodel.measurement import pinned, timed_us
 from costmodel.model import read_model
 from costmodel.runtimes import Runner, RuntimeSettings, get_runtime
@@ -21,8 +21,6 @@ from costmodel.training.corpus import corpus_models
 
 THREADS = RuntimeSettings(threads=2)
 RUNS = 5
-# Of the quickest that the chain ever took.
-APART = 1.3
 
 
 def typical_us(runner: Runner) -> float:

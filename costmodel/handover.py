@@ -16,20 +16,20 @@ from costmodel.measurement import Protocol, timed_us
 from costmodel.runtimes import Runner
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 
-__all__ = ["Handover", "handover_sequence"]
+__all__ = ["APART", "Handover", "handover_sequence"]
 
 # Near and apart differ by a factor of two; near ones among themselves by a tenth.
-_APART = 1.3
+APART = 1.3
 _RUNS = 5
 _REST_US = 50_000.0
 _FIRST_LOOKS = 100
 _WAITING_SHARE = 2.0
-_FLOAT_SIZE, _LAYERS = 64, 24
+_SIDE, _LAYERS = 64, 24
 
 
 def handover_sequence() -> LayerSequence:
     """Matrix products that are just large enough to be shared by two threads, each on what the last one made."""
-    square = TensorType("float32", (_FLOAT_SIZE, _FLOAT_SIZE))
+    square = TensorType("float32", (_SIDE, _SIDE))
     first = 1 + _LAYERS
     return LayerSequence(
         layers=tuple(
@@ -134,7 +134,7 @@ class Handover:
         return True
 
     def _is_near(self) -> bool:
-        return self._runner is None or self._look(self._runner) <= _APART * self.near_us
+        return self._runner is None or self._look(self._runner) <= APART * self.near_us
 
     def _look(self, runner: Runner) -> float:
         took_us = median(timed_us(runner, self._clock_ns) for _ in range(_RUNS))
