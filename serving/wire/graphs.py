@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from costmodel.graph import ITEM_BYTES, TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.serving.http.fields import Dimension, DType, Signature, Strict, Text
+from costmodel.serving.wire.fields import Dimension, DType, Signature, Strict, Text
 from costmodel.shapes import MAX_TENSOR_BYTES
 
 __all__ = ["KnownSequence", "WireGraph", "WireSequence"]
@@ -68,6 +68,11 @@ class WireGraph(Strict):
             if name not in made:
                 raise ValueError(f"the output {name} is made by no layer")
         return self
+
+
+    def to_dict(self) -> dict[str, Any]:
+        """The graph as `LayerGraph.from_dict` reads it, with all defaults written out."""
+        return self.model_dump(by_alias=True)
 
 
 class WireSequenceLayer(Strict):
