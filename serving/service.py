@@ -10,11 +10,12 @@ from typing import Any
 
 from costmodel.composition import Cost
 from costmodel.decomposition import Decomposition
-from costmodel.drift import Observation, Observations
+from costmodel.drift import Observation
 from costmodel.errors import ModelError, ModelReadError
 from costmodel.estimate import Estimate
 from costmodel.groups import read_bytes
 from costmodel.isolation import Limits, Pool, Task
+from costmodel.observations import Observations
 from costmodel.recent import Recent
 from costmodel.sequence import LayerSequence
 from costmodel.serving.answering import Answerer, Answerers
