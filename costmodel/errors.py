@@ -13,6 +13,8 @@ The tree, and when each happens::
     ├── HostBusyError          another process is measuring on this host
     ├── MeasurementError       a network failed to run, or gave no usable time
     ├── StoreError             the store cannot be opened, is of a newer format, is no store, or is full
+    ├── ObservationError       a reported latency, or what comes with it, is out of range
+    ├── IdempotencyKeyError    an idempotency key was used before with another content
     ├── BrickError             a folder of bricks or a results file is incomplete or inconsistent
     ├── ArtefactError          a trained regressor cannot be loaded here, or has another feature schema
     ├── TrainingError          there is not enough data to train on
@@ -33,11 +35,13 @@ __all__ = [
     "CostModelError",
     "HoleError",
     "HostBusyError",
+    "IdempotencyKeyError",
     "LoweringError",
     "MeasurementError",
     "MissingExtraError",
     "ModelError",
     "ModelReadError",
+    "ObservationError",
     "RuleError",
     "ShapeError",
     "StoreError",
@@ -101,6 +105,14 @@ class MeasurementError(CostModelError):
 
 class StoreError(CostModelError):
     """The results store cannot be used."""
+
+
+class ObservationError(CostModelError):
+    """A reported latency, or what comes with it, is out of range."""
+
+
+class IdempotencyKeyError(CostModelError):
+    """An idempotency key was used before with another content."""
 
 
 class BrickError(CostModelError):

@@ -7,8 +7,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from costmodel.drift import Drift, Observations
+from costmodel.drift import Drift
 from costmodel.errors import ArtefactError, UnknownSystemError, UnknownVersionError
+from costmodel.observations import Observations
 from costmodel.store import Store
 from costmodel.systems import System
 from costmodel.training.artefact import champion_of

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.checking import check_sequence
 from costmodel.decomposition import Decomposition
-from costmodel.drift import Observation, Observations, StoredObservation
+from costmodel.drift import Observation, StoredObservation
 from costmodel.errors import ModelError, ModelReadError
 from costmodel.estimate import Estimate
-from costmodel.layer_checks import check_sequence
 from costmodel.isolation import Limits, Pool, Task
+from costmodel.observations import Observations
 from costmodel.recent import Recent
 from costmodel.sequence import LayerSequence
 from costmodel.serving.answering import Answerer, LoadedPredictors
@@ -125,13 +126,13 @@ class Service:
             uploads_bytes: The most that the kept models may take on the disk.
             store_wait_s: Seconds that the database may keep a question waiting.
         """
-        store = Store(store_url, wait_s=store_wait_s)
+        store = Store(store_url, wait_s=store_wait_s, lazy=True)
         return cls(
             store,
             LoadedPredictors(store, bundles),
             Pool(readers, limits),
             UploadedModelStore(folder, uploads_bytes),
-            Observations(store_url, wait_s=store_wait_s),
+            Observations(store_url, wait_s=store_wait_s, lazy=True),
         )
 
     def close(self) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from costmodel.checking import check_sequence
 from costmodel.errors import CostModelError, ModelError
-from costmodel.layer_checks import check_sequence
 from costmodel.sequence import LayerSequence
 from costmodel.serving.answering import Answerer
 from costmodel.serving.engine.settings import EngineSettings

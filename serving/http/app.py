@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,9 +14,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from costmodel.drift import Observations
 from costmodel.errors import CostModelError, StoreError
 from costmodel.home import find_home
+from costmodel.observations import Observations
 from costmodel.serving.directory import Directory
 from costmodel.serving.engine import EngineSettings
 from costmodel.serving.engine.pool import EnginePool, Engines
@@ -114,8 +115,8 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         reader_memory_bytes=settings.reader_memory_mib * _MIB,
         reader_s=settings.reader_seconds,
     )
-    store = Store(store_url, wait_s=settings.store_seconds)
-    seen = Observations(store_url, wait_s=settings.store_seconds)
+    store = Store(store_url, wait_s=settings.store_seconds, lazy=True)
+    seen = Observations(store_url, wait_s=settings.store_seconds, lazy=True)
     engines = make_engines(settings.engines, engine)
     engines.start()
     state = AppState(
@@ -155,7 +156,7 @@ async def _watch(state: AppState, tokens: TokenFile | None) -> None:
             await state.read(state.refresh)
             if time.monotonic() - purged_at > _PURGE_EVERY_S:
                 purged_at = time.monotonic()
-                await state.read(lambda: state.observations.purge(older_than_days=state.settings.observation_days))
+                await state.read(lambda: state.observations.purge(timedelta(days=state.settings.observation_days)))
         except StoreError as error:  # what answered goes on answering
             _LOG.warning("the store cannot be read", extra={"told": {"error": str(error)}})
         except Exception:  # whatever it is: what answers goes on answering, and looks again

@@ -54,14 +54,13 @@ async def observations(
     state = state_of(request)
 
     def work() -> list[StoredObservation]:
-        return state.observations.of_owner(owner_of(request), system=system, limit=limit + 1, before_id=before)
+        return state.observations.own(owner_of(request), system=system, limit=limit, before_id=before)
 
     found: list[StoredObservation] = await state.read(work)
-    page = found[:limit]
     return ObservationsAnswer.model_validate(
         {
-            "observations": [observation_document(one) for one in page],
-            "next": page[-1].id if len(found) > limit else None,
+            "observations": [observation_document(one) for one in found],
+            "next": found[-1].id if len(found) == limit else None,
         }
     )
 
@@ -70,7 +69,7 @@ async def observations(
 async def delete_one(request: Request, number: _Id) -> Response:
     """Delete one of your observations."""
     state = state_of(request)
-    if not await state.read(lambda: state.observations.delete(owner_of(request), id=number)):
+    if not await state.read(lambda: state.observations.delete(owner_of(request), number)):
         raise Problem(404, "not-found", f"you have no observation {number}: GET /v1/observations lists yours")
     return Response(status_code=204)
 
@@ -79,5 +78,5 @@ async def delete_one(request: Request, number: _Id) -> Response:
 async def delete_all(request: Request, system: Annotated[SystemName | None, Query()] = None) -> DeletedAnswer:
     """Delete all of your observations, or those of one system."""
     state = state_of(request)
-    count = await state.read(lambda: state.observations.delete(owner_of(request), system=system))
+    count = await state.read(lambda: state.observations.delete_all(owner_of(request), system))
     return DeletedAnswer(deleted=count)

@@ -11,8 +11,8 @@ from typing import Any
 from cachetools import LRUCache
 from fastapi import Request
 
-from costmodel.drift import Observations
 from costmodel.errors import StoreError
+from costmodel.observations import Observations
 from costmodel.serving.directory import Directory
 from costmodel.serving.engine import Call, Reply
 from costmodel.serving.engine.pool import Engines

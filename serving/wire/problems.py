@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from costmodel.drift import IdempotencyError, ObservationError
 from costmodel.errors import (
     ArtefactError,
     CostModelError,
     HoleError,
+    IdempotencyKeyError,
     ModelError,
+    ObservationError,
     RuleError,
     StoreError,
     SystemNameError,
@@ -30,7 +31,7 @@ _STATUS: tuple[tuple[type[CostModelError], int, str], ...] = (
     (ModelError, 422, "model-refused"),
     (SystemNameError, 422, "invalid-request"),
     (RuleError, 422, "invalid-request"),
-    (IdempotencyError, 409, "idempotency-conflict"),
+    (IdempotencyKeyError, 409, "idempotency-conflict"),
     (ObservationError, 422, "invalid-request"),
     (StoreError, 503, "store-unavailable"),
     (PoolBusyError, 503, "overloaded"),
