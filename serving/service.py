@@ -15,7 +15,7 @@ import numpy as np
 from costmodel.checking import check_sequence
 from costmodel.decomposition import Decomposition
 from costmodel.drift import Observation, StoredObservation
-from costmodel.errors import ModelError, ModelReadError
+from costmodel.errors import ModelError, UnknownModelError
 from costmodel.estimate import Estimate
 from costmodel.isolation import Limits, Pool, Task
 from costmodel.observations import Observations
@@ -27,16 +27,12 @@ from costmodel.serving.predictor import Predictor
 from costmodel.serving.uploads import UploadedModelStore
 from costmodel.store import Store
 
-__all__ = ["Item", "Question", "Seen", "Service", "UnknownModelError"]
+__all__ = ["Item", "Question", "Seen", "Service"]
 
 # Memory of the decompositions that are kept, and what they take for each byte of their text: measured by tracemalloc
 # over the light models (benchmarks/service_attacks.py holds the sum to a ceiling).
 _MOST_KEPT_BYTES = 128 << 20
 _BYTES_PER_TEXT_BYTE = 8
-
-
-class UnknownModelError(ModelReadError):
-    """A model is referred to that was never seen here, or was forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

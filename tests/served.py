@@ -1,39 +1,73 @@
 """The service in tests: started on a home, asked without a network."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Thread
+from threading import Lock, Thread
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
 from costmodel.home import Home
-from costmodel.serving.http.app import create_app
+from costmodel.serving.engine import Call, EngineSettings, Reply
+from costmodel.serving.engine.operations import Operations
+from costmodel.serving.engine.pool import EnginePool
+from costmodel.serving.http.app import MakeEngines, create_app
 from costmodel.serving.http.settings import Settings
 
-__all__ = ["FILE", "Serve", "listening", "serving"]
+__all__ = ["FILE", "HERE", "InProcess", "Serve", "listening", "serving"]
 
 Serve = Callable[..., TestClient]
 # What a model is sent as.
 FILE = MappingProxyType({"content-type": "application/octet-stream"})
+HERE = "http://127.0.0.1"
+
+
+class InProcess:
+    """One engine in the process of the tests: what it does can be looked at, and a start takes no second."""
+
+    def __init__(self, size: int, settings: EngineSettings) -> None:
+        self.operations = Operations(settings)
+        self.confinement: Mapping[str, Any] = {}
+        self.deaths = 0
+        self._lock = Lock()
+
+    def start(self) -> None:
+        """Be ready."""
+        self.operations.start()
+
+    def perform(self, call: Call) -> Reply:
+        """One call after the other, as an engine does."""
+        with self._lock:
+            return self.operations.perform(call)
+
+    def close(self) -> None:
+        """End the reader."""
+        self.operations.close()
 
 
 @contextmanager
-def serving(home: Home, patch: pytest.MonkeyPatch, **settings: object) -> Iterator[TestClient]:
+def serving(
+    home: Home, patch: pytest.MonkeyPatch, *, make_engines: MakeEngines = InProcess, **settings: object
+) -> Iterator[TestClient]:
     """A service on a home, for as long as the block."""
     patch.setenv("COSTMODEL_HOME", str(home.root))
-    with TestClient(create_app(Settings(**settings)), client=("127.0.0.1", 50000)) as client:
+    app = create_app(Settings(**settings), make_engines=make_engines)
+    with TestClient(app, base_url=HERE, client=("127.0.0.1", 50000)) as client:
         yield client
 
 
 @contextmanager
-def listening(home: Home, patch: pytest.MonkeyPatch, **settings: object) -> Iterator[str]:
+def listening(
+    home: Home, patch: pytest.MonkeyPatch, *, make_engines: MakeEngines = EnginePool, **settings: object
+) -> Iterator[str]:
     """The URL of a service on a home that listens on a port, for as long as the block."""
     patch.setenv("COSTMODEL_HOME", str(home.root))
-    config = uvicorn.Config(create_app(Settings(**settings)), port=0, log_config=None)
+    app = create_app(Settings(**settings), make_engines=make_engines)
+    config = uvicorn.Config(app, port=0, log_config=None, http="costmodel.serving.http.protocol:LimitedProtocol")
     socket = config.bind_socket()
     server = uvicorn.Server(config)
     thread = Thread(target=server.run, kwargs={"sockets": [socket]})
@@ -41,7 +75,7 @@ def listening(home: Home, patch: pytest.MonkeyPatch, **settings: object) -> Iter
     while not server.started:
         time.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+        yield f"{HERE}:{socket.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()

@@ -17,12 +17,12 @@ from typing import Any, Self
 
 from costmodel import errors
 from costmodel.decomposition import Decomposition
-from costmodel.errors import CostModelError, ModelError
+from costmodel.errors import BusyError, CostModelError, ModelError
 from costmodel.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.isolation.limits import Limits
 from costmodel.isolation.wire import decomposition_from_dict
 
-__all__ = ["Pool", "PoolBusyError", "Task"]
+__all__ = ["Pool", "Task"]
 
 _START_S = 60.0
 # What a worker sees of the environment: what finds programs and libraries, and no secret of the service's.
@@ -67,10 +67,6 @@ class Task:
         else:
             told["path"] = str(self.path)
         return told
-
-
-class PoolBusyError(CostModelError):
-    """All workers have been at work for as long as a task may wait."""
 
 
 class Pool:
@@ -125,7 +121,7 @@ class Pool:
 
         Raises:
             ModelError: It cannot be read or lowered, or not within the limits.
-            PoolBusyError: No worker was free in time.
+            BusyError: No worker was free in time.
         """
         answer = self._ask(task.name, task.to_dict())
         try:
@@ -138,7 +134,7 @@ class Pool:
 
         Raises:
             ModelError: It cannot be read, or not within the limits.
-            PoolBusyError: No reader was free in time.
+            BusyError: No reader was free in time.
         """
         kept = path.with_suffix(".kept")
         self._ask(name, {"name": name, "path": str(path), "keep": str(kept)})
@@ -215,7 +211,7 @@ class Pool:
         try:
             reader = self._free.get(timeout=self.limits.wait_s)
         except Empty:
-            raise PoolBusyError("more models are to be read than can be now: ask again") from None
+            raise BusyError("more models are to be read than can be now: ask again") from None
         began = time.monotonic()
         alive = False
         try:

@@ -68,7 +68,7 @@ class RequestMiddleware:
         scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
         head = scope["method"] == "HEAD"
         if head:  # what a GET would answer, without the body
-            scope["method"] = "GET"
+            scope = {**scope, "method": "GET"}  # a copy: the server looks at its own to leave the body out
         sender = _Sender(send, scope["request_id"], self._settings.send_seconds, head=head)
         owner = f"address {_address(scope)}"
         try:

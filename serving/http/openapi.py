@@ -9,8 +9,6 @@ from pydantic import BaseModel
 
 from costmodel.serving.wire.answers import ProblemAnswer
 from costmodel.serving.wire.problems import MEDIA_TYPE
-from costmodel.serving.wire.graphs import KnownSequence, WireSequence
-from costmodel.serving.wire.requests import BulkItem
 
 __all__ = ["EXAMPLE_GRAPH", "PROBLEMS", "describe", "describes_file", "describes_json", "describes_model"]
 
@@ -98,7 +96,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     document = copy.deepcopy(get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes))
     components = document["components"]["schemas"]
-    bodies: list[type[BaseModel]] = [ProblemAnswer, BulkItem, WireSequence, KnownSequence, *_BODIES.values()]
+    bodies: list[type[BaseModel]] = [ProblemAnswer, *_BODIES.values()]
     for model in bodies:
         _add(components, model)
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

@@ -100,18 +100,7 @@ class WireSequence(Strict):
     outputs: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)]
 
     def to_sequence(self) -> LayerSequence:
-        """As the domain has it.
-
-        Raises:
-            ValueError: It does not hang together.
-        """
-        mentioned = {i for layer in self.layers for i in (*layer.inputs, *layer.outputs)} - {-1}
-        if not mentioned.union(self.outputs) <= set(range(len(self.values))):
-            raise ValueError("mentions values that it does not have")
-        if any(all(i < 0 for i in layer.outputs) for layer in self.layers):
-            raise ValueError("has a layer without outputs")
-        for place, (dtype, shape, *_) in enumerate(self.values):
-            _check_size(f"value {place}", dtype, shape)
+        """The sequence as the domain has it, whether it hangs together or not: see `costmodel.checking`."""
         return LayerSequence(
             tuple(
                 SequenceLayer(

@@ -4,6 +4,7 @@ from typing import Any
 
 from costmodel.errors import (
     ArtefactError,
+    BusyError,
     CostModelError,
     HoleError,
     IdempotencyKeyError,
@@ -12,11 +13,10 @@ from costmodel.errors import (
     RuleError,
     StoreError,
     SystemNameError,
+    UnknownModelError,
     UnknownSystemError,
     UnknownVersionError,
 )
-from costmodel.isolation import PoolBusyError
-from costmodel.serving.service import UnknownModelError
 
 __all__ = ["MEDIA_TYPE", "Problem", "problem_of", "reason_of"]
 
@@ -34,7 +34,7 @@ _STATUS: tuple[tuple[type[CostModelError], int, str], ...] = (
     (IdempotencyKeyError, 409, "idempotency-conflict"),
     (ObservationError, 422, "invalid-request"),
     (StoreError, 503, "store-unavailable"),
-    (PoolBusyError, 503, "overloaded"),
+    (BusyError, 503, "overloaded"),
     (CostModelError, 500, "internal-error"),
 )
 _TITLES = {

@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from costmodel.serving.wire.fields import (
     Batch,
@@ -17,15 +19,23 @@ from costmodel.serving.wire.fields import (
     SystemName,
     Version,
 )
-from costmodel.serving.wire.graphs import WireGraph
+from costmodel.serving.wire.graphs import KnownSequence, WireGraph, WireSequence
 
 __all__ = ["BulkItem", "BulkRequest", "ObservationRequest", "PredictRequest", "RankModel", "RankRequest"]
 
 
-def _list_of(*models: str) -> dict[str, Any]:
-    """The schema of a list whose entries are checked one by one, each with an error of its own."""
-    references = [{"$ref": f"#/components/schemas/{model}"} for model in models]
-    return {"type": "array", "items": references[0] if len(references) == 1 else {"anyOf": references}}
+class _CheckedApart:
+    """Gives a list the schema of what its entries are checked against one by one, each with an error of its own."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        entries = handler(TypeAdapter(self._kind).core_schema)["items"]
+        return schema | {"items": entries}
 
 
 class _Source(Strict):
@@ -95,12 +105,12 @@ class BulkRequest(Strict):
     system: SystemName | None = None
     layers: Annotated[
         list[dict[str, Any]],
-        WithJsonSchema(_list_of("WireSequence", "KnownSequence")),
+        _CheckedApart(list[WireSequence | KnownSequence]),
         Field(description="What models are made of; one that is not sound costs its models an answer, and no other."),
     ] = Field(default_factory=list)
     items: Annotated[
         list[dict[str, Any]],
-        WithJsonSchema(_list_of("BulkItem") | {"minItems": 1}),
+        _CheckedApart(list[BulkItem]),
         Field(min_length=1, description="The models; one that is not sound has an error, and the others answers."),
     ]
     measured: Annotated[bool, Field(strict=True)] = True

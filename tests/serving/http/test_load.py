@@ -13,7 +13,7 @@ from onnx import ModelProto
 from costmodel.home import Home
 from costmodel.serving.http.gate import Gate
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
-from costmodel.serving.http.problems import Problem
+from costmodel.serving.wire.problems import Problem
 from costmodel.store import Store
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from tests.fakes import elementwise
