@@ -3,7 +3,7 @@
 A model in a test is written in ONNX's own text form, `onnx.parser`, without its header: "(float[2,3] x) => ...".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from costmodel.model import read_model
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort import OnnxRuntime
 from costmodel.sequence import LayerSequence
+from tests.postgres import NoServerError, emptied, running_server
 
 # The same examples on every run: a change breaks a test, chance does not. No deadlines: the machine is shared.
 hypothesis.settings.register_profile("costmodel", deadline=None, derandomize=True, max_examples=50)
@@ -41,6 +42,31 @@ def light_models() -> MappingProxyType[str, Path]:
 def light_name(request: pytest.FixtureRequest) -> str:
     """Each light model in turn."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """URL of a database of PostgreSQL that tests may do anything to."""
+    try:
+        with running_server() as url:
+            yield url
+    except NoServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """URL of an empty database of PostgreSQL."""
+    return emptied(postgres_server)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a place where a new store can be made, in each of the databases in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
 
 
 @pytest.fixture(scope="session")
