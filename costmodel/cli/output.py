@@ -6,9 +6,10 @@ The names of models and layers are not ours: they are printed as plain text, nev
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,8 +38,17 @@ def plain(text: str) -> str:
 
 
 def say(text: str = "", *, style: str = "") -> None:
-    """One line on standard output; a terminal that is too narrow wraps it, a pipe does not."""
-    _console().print(plain(text), style=style, soft_wrap=True)
+    """Print `text` as one line on standard output, or wrapped between words where it is wider than the terminal."""
+    console, text = _console(), plain(text)
+    lines = [text]
+    if _is_bounded(sys.stdout) and len(text) > console.width:
+        indent = text[: len(text) - len(text.lstrip())]
+        # A path or a name that is longer than a line stays whole, so that it can be copied from the terminal.
+        lines = textwrap.wrap(
+            text, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    for line in lines:
+        console.print(line, style=style, soft_wrap=True)
 
 
 def terminal_columns() -> int:
@@ -47,7 +57,10 @@ def terminal_columns() -> int:
 
 
 def note(text: str) -> None:
-    """A remark on standard error, where it disturbs no program."""
+    """Print a remark on standard error, where it disturbs no program.
+
+    It is one line, as error messages are, and the terminal wraps it: a command in it can be copied in one piece.
+    """
     _console(error=True).print(plain(f"note: {text}"), style="dim", soft_wrap=True)
 
 
@@ -125,6 +138,9 @@ def progress_bars() -> "Iterator[Any]":
 def _console(*, error: bool = False) -> "Console":
     from rich.console import Console
 
-    stream = sys.stderr if error else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _UNBOUNDED
+    width = None if _is_bounded(sys.stderr if error else sys.stdout) else _UNBOUNDED
     return Console(stderr=error, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _is_bounded(stream: TextIO) -> bool:
+    return stream.isatty() or "COLUMNS" in os.environ
