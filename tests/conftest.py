@@ -20,8 +20,8 @@ import pytest
 from onnx import ModelProto, numpy_helper
 
 from costmodel.decomposition import decompose
-from costmodel.host import probe_host
 from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.host import probe_host
 from costmodel.model import read_model
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort import OnnxRuntime

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 _LONGEST_CELL = 40
+_SHORTEST_CELL = 8
+_BETWEEN = 2  # spaces between columns
 _UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
 
 
@@ -77,28 +79,40 @@ def print_compact_json(document: Any) -> None:
 
 
 def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, left: int = 1) -> None:
-    """A table on standard output, one line for each row.
+    """Print a table on standard output, one line for each row.
+
+    Where it is wider than the terminal, cells end in an ellipsis: words beside the first column give way first, then
+    the first column, which says what a row is about, and numbers last.
 
     Args:
-        headers: Of the columns.
+        headers: Names of the columns.
         rows: Cells; a row of dashes is dimmed.
         left: How many columns hold words and start on the left; the others hold numbers and end on the right.
     """
+    from rich.cells import cell_len
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
-    for position, header in enumerate(headers):
-        # The first column says what a row is about: the others give way to it.
-        table.add_column(
-            header,
-            justify="left" if position < left else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-            max_width=None if position == 0 else _LONGEST_CELL,
-        )
-    for row in rows:
-        table.add_row(*map(plain, row), style="dim" if set(row[1:]) == {"-"} else "")
-    _console().print(table)
+    console = _console()
+    lines = [tuple(map(plain, row)) for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headers, *lines, strict=True)]
+    widths[1:] = [min(width, _LONGEST_CELL) for width in widths[1:]]
+    _narrow(widths, console.width - _BETWEEN * (len(widths) - 1), left)
+    table = Table(box=None, header_style="bold", padding=(0, _BETWEEN, 0, 0), pad_edge=False)
+    for position, (header, width) in enumerate(zip(headers, widths, strict=True)):
+        justify: Literal["left", "right"] = "left" if position < left else "right"
+        table.add_column(header, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+    for line in lines:
+        table.add_row(*line, style="dim" if set(line[1:]) == {"-"} else "")
+    console.print(table)
+
+
+def _narrow(widths: list[int], room: int, left: int) -> None:
+    """Take from the widest columns, in the order in which columns give way, until all fit into `room`."""
+    for group in (range(1, left), range(1), range(left, len(widths))):
+        while sum(widths) > room and (widest := max(group, key=widths.__getitem__, default=None)) is not None:
+            if widths[widest] <= _SHORTEST_CELL:
+                break
+            widths[widest] -= 1
 
 
 @contextmanager

@@ -96,9 +96,7 @@ def test_another_host_can_answer_for_this_one(other_host: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("probe", [probe_host, circumstances])
-def test_a_root_that_is_no_folder_is_a_sentence(
-    probe: Any, xeon: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_root_that_is_no_folder_is_a_sentence(probe: Any, xeon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than a host of which nothing is known; empty is as good as unset."""
     for wrong in (xeon / "none", xeon / "proc" / "cpuinfo"):
         monkeypatch.setenv("COSTMODEL_HOST_ROOT", str(wrong))
