@@ -1,8 +1,12 @@
 """Fixtures as a ladder: files, models read from them, the runtime, the graphs it lowers them to, bricks that run.
 
 A model in a test is written in ONNX's own text form, `onnx.parser`, without its header: "(float[2,3] x) => ...".
+
+`pytest --host NAME` runs everything as on a host of `tests/hosts`, child processes included. The runtime's kernels are
+those of the real processor all the same.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +21,12 @@ from onnx import ModelProto, numpy_helper
 
 from costmodel.decomposition import decompose
 from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.host import probe_host
 from costmodel.model import read_model
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort import OnnxRuntime
 from costmodel.sequence import LayerSequence
+from tests.hosts import HOSTS, lay_out
 from tests.postgres import NoServerError, emptied, running_server
 
 # The same examples on every run: a change breaks a test, chance does not. No deadlines: the machine is shared.
@@ -29,6 +35,36 @@ hypothesis.settings.load_profile("costmodel")
 
 LIGHT_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 LIGHT = MappingProxyType({path.stem.removeprefix("light_"): path for path in sorted(LIGHT_FOLDER.glob("*.onnx"))})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the whole run take place on another host."""
+    parser.addoption("--host", choices=sorted(HOSTS), help="run as on this host of tests/hosts, not as on this machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _as_on_the_host_asked_for(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Answer for another host; where that one has fewer CPUs than this machine, run on as few."""
+    name = request.config.getoption("--host")
+    if name is None:
+        yield
+        return
+    root = lay_out(name, tmp_path_factory.mktemp("host"))
+    before = os.sched_getaffinity(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSTMODEL_HOST_ROOT", str(root))
+        os.sched_setaffinity(0, sorted(before)[: probe_host().effective_cpus])
+        yield
+    os.sched_setaffinity(0, before)
+
+
+@pytest.fixture(params=HOSTS)
+def other_host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Answers for each host of `tests/hosts` in turn, and gives its name."""
+    monkeypatch.setenv("COSTMODEL_HOST_ROOT", str(lay_out(request.param, tmp_path / "host")))
+    return request.param
 
 
 @pytest.fixture(scope="session")
