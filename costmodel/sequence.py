@@ -84,6 +84,7 @@ class LayerSequence:
             },
             sort_keys=True,
             separators=(",", ":"),
+            allow_nan=False,
         )
 
     @cached_property
@@ -104,7 +105,7 @@ class LayerSequence:
             ValueError: `text` is not the canonical JSON of a sequence.
         """
         try:
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refuse_constant)
             sequence = cls(
                 layers=tuple(
                     SequenceLayer(
@@ -134,6 +135,11 @@ class LayerSequence:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a layer sequence: {error}") from error
         return sequence
+
+
+def _refuse_constant(name: str) -> float:
+    """Refuse `NaN` and `Infinity`, which Python's parser takes although JSON does not have them."""
+    raise ValueError(f"not a layer sequence: {name} is no number in JSON")
 
 
 def build_sequence(

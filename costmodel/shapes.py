@@ -16,6 +16,7 @@ __all__ = ["MAX_TENSOR_BYTES", "FixedInputs", "check_shape", "fix_inputs", "forg
 # Beyond these a size is a mistake or an attack, not a network: no tensor of a deployed model comes near them.
 MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 2**37
+MAX_RANK = 64  # numpy's; the product of thousands of dimensions also takes time that grows with its square
 
 _BATCH_NAME = re.compile(r"^(n|b|bs|batch.*|.*batch|.*batch_size)$", re.IGNORECASE)
 
@@ -42,8 +43,13 @@ def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, 
     """Refuse what is no size of a deployed tensor.
 
     Raises:
-        ShapeError: A dimension is negative, zero (unless `zero` is allowed) or absurd, or the whole is.
+        ShapeError: A dimension is negative, zero (unless `zero` is allowed) or absurd, or the whole is, or there are
+            more than `MAX_RANK`.
     """
+    if len(shape) > MAX_RANK:
+        raise ShapeError(
+            f"{title}: {tensor} has {len(shape)} dimensions, and {MAX_RANK} are accepted: check the export"
+        )
     for dimension in shape:
         if dimension < 0 or (dimension == 0 and not zero):
             raise ShapeError(f"{title}: {tensor} has the dimension {dimension} in {list(shape)}: give it with --shape")
