@@ -54,20 +54,28 @@ def confine(read: Sequence[Path], write: Sequence[Path]) -> Confinement:
         missing.append(f"{threads - 1} threads were started before the reader was confined: they may not be.")
     if not _drop_capabilities():
         missing.append("The reader keeps the capabilities of the service: run the service without any.")
-    landlock = seccomp = None
+    rules: system_calls.Filter | None = None
+    try:
+        rules = system_calls.prepared()  # it opens files, so it comes first; it is put in force last
+        if rules.unknown:
+            names = ", ".join(rules.unknown)
+            missing.append(f"libseccomp is too old to know {names}: these system calls are not refused.")
+    except system_calls.UnavailableError as error:
+        missing.append(f"System calls are not confined: {error}.")
+    landlock = None
     try:
         landlock = files.restrict(read, write)
     except files.UnavailableError as error:
         missing.append(f"Files and folders are not confined: {error}.")
-    try:
-        unknown = system_calls.restrict()
-        seccomp = True
-        if unknown:
-            missing.append(f"libseccomp is too old to know {', '.join(unknown)}: these system calls are not refused.")
-    except system_calls.UnavailableError as error:
-        missing.append(f"System calls are not confined: {error}.")
-    missing += files.left_open(landlock, sockets_refused=bool(seccomp))
-    return Confinement(landlock, bool(seccomp), tuple(missing))
+    seccomp = False
+    if rules is not None:
+        try:
+            rules.load()
+            seccomp = True
+        except system_calls.UnavailableError as error:
+            missing.append(f"System calls are not confined: {error}.")
+    missing += files.left_open(landlock, sockets_refused=seccomp)
+    return Confinement(landlock, seccomp, tuple(missing))
 
 
 def _threads() -> int:

@@ -8,10 +8,12 @@ ONNX Runtime, and a good model would die of an update.
 import errno
 import os
 import sys
+from dataclasses import dataclass
+from typing import Any
 
 from costmodel.isolation.files import UnavailableError
 
-__all__ = ["REFUSED", "UnavailableError", "restrict"]
+__all__ = ["REFUSED", "Filter", "UnavailableError", "prepared"]
 
 REFUSED = (
     # Sockets of any kind: without one there is nothing to connect or to send through.
@@ -46,11 +48,31 @@ _TIOCSTI = 0x5412  # typing into the terminal that a service may have been start
 _LOW_HALF = 0xFFFF_FFFF
 
 
-def restrict() -> list[str]:
-    """Refuse this process, all its threads included, what a reader has no use for.
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter of system calls that is ready, so that putting it in force opens no file.
 
-    Returns:
-        Names of system calls that the installed libseccomp does not know, and that are not refused for that.
+    Attributes:
+        unknown: System calls that the installed libseccomp does not know, and that are let through for that.
+    """
+
+    unknown: tuple[str, ...]
+    _rules: Any
+
+    def load(self) -> None:
+        """Refuse this process, all its threads included, what a reader has no use for.
+
+        Raises:
+            UnavailableError: The kernel does not take a filter.
+        """
+        try:
+            self._rules.load()
+        except OSError as error:
+            raise UnavailableError(f"this kernel takes no filter ({error.strerror})") from error
+
+
+def prepared() -> Filter:
+    """The filter for this process.
 
     Raises:
         UnavailableError: There is no seccomp here.
@@ -84,7 +106,6 @@ def restrict() -> list[str]:
         rules.add_rule(refuse, "prctl", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _LOW_HALF, _PR_SET_PDEATHSIG))
         rules.add_rule(refuse, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _LOW_HALF, _TIOCSTI))
         rules.set_attr(pyseccomp.Attr.CTL_TSYNC, 1)
-        rules.load()
     except OSError as error:
-        raise UnavailableError(f"this kernel refuses a filter ({error.strerror})") from error
-    return unknown
+        raise UnavailableError(f"libseccomp does not make a filter here ({error.strerror})") from error
+    return Filter(tuple(unknown), rules)

@@ -38,6 +38,9 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print must not come between answers
     with contextlib.suppress(OSError, AttributeError):  # a reader is of no use without who started it
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # ONNX Runtime would start a thread that reports to its makers: no business of theirs, and one that is there before
+    # Landlock is would not be confined.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     limits = Limits(**json.loads(sys.argv[1]))
     runtimes = _warm_up()
     _send(answers, {"confinement": _give_up_rights(limits).to_dict()}, limits)

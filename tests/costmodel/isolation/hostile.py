@@ -40,6 +40,15 @@ def _wait_for_thread() -> None:
     assert done
 
 
+def _open_files(count: int) -> None:
+    opened: list[int] = []
+    try:
+        opened.extend(os.dup(0) for _ in range(count))
+    finally:
+        for number in opened:
+            os.close(number)
+
+
 def _attach(pid: int) -> None:
     _native("ptrace", 16, pid, None, None)  # PTRACE_ATTACH
 
@@ -68,8 +77,9 @@ ACTIONS: Mapping[str, Callable[..., object]] = {
     "exec": lambda path: os.execv(path, [path]),
     "run": lambda path: subprocess.run([path], check=False),
     "kill": lambda pid: os.kill(pid, signal.SIGKILL),
-    "kill_group": lambda: os.kill(0, signal.SIGKILL),
-    "kill_all": lambda: os.kill(-1, signal.SIGTERM),
+    "kill_group": lambda: os.kill(0, 0),  # signal 0 is refused like the others, and harms nobody where it is not
+    "kill_all": lambda: os.kill(-1, 0),
+    "signal": lambda pid: os.kill(pid, 0),
     "ptrace": _attach,
     "unshare": lambda: _native("unshare", 0x10000000),  # CLONE_NEWUSER
     "mount": lambda path: _native("mount", b"none", path.encode(), b"tmpfs", 0, None),
@@ -78,7 +88,7 @@ ACTIONS: Mapping[str, Callable[..., object]] = {
     "limit": lambda pid: _native("prlimit", pid, 7, None, None),
     "thread": _wait_for_thread,
     "memory": lambda size: mmap.mmap(-1, size).close(),
-    "open_files": lambda count: [os.dup(0) for _ in range(count)],
+    "open_files": _open_files,
 }
 
 
