@@ -184,7 +184,9 @@ def _twice() -> bytes:
     attribute = _attribute("value", AttributeProto.TENSOR).SerializeToString()
     for part in (inner, outer.SerializeToString()):
         attribute += b"\x2a" + bytes([len(part)]) + part
-    node = NodeProto(op_type="Constant", output=["s"]).SerializeToString() + b"\x2a" + bytes([len(attribute)]) + attribute
+    node = (
+        NodeProto(op_type="Constant", output=["s"]).SerializeToString() + b"\x2a" + bytes([len(attribute)]) + attribute
+    )
     graph = b"\x0a" + bytes([len(node)]) + node + _model().graph.SerializeToString()
     model = _model()
     model.ClearField("graph")

@@ -200,9 +200,7 @@ class TestElsewhere:
         self, tmp_path: Path, light_models: dict[str, Path], package: str, sentence: str
     ) -> None:
         """One of the two protections is missing; the other one holds."""
-        program = (
-            f"import sys; sys.modules[{package!r}] = None\nfrom costmodel.isolation import worker\nworker.main()"
-        )
+        program = f"import sys; sys.modules[{package!r}] = None\nfrom costmodel.isolation import worker\nworker.main()"
         script = tmp_path / "reader.py"
         script.write_text(program)
         reader = Reader(tmp_path / "reader", LIMITS, [str(script)])
