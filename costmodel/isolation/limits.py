@@ -20,7 +20,7 @@ class Limits:
         wait_s: Time that a task waits for a reader.
         layers: Number of layers that a model may have.
         sequence_bytes: Size of the text of one layer sequence: its attributes, shapes and small constants.
-        answer_bytes: Size of an answer. 20,000 different layers take 12 MiB, with their names 16 MiB.
+        answer_bytes: Size of an answer. 20,000 different layers, with their names, take 8 MiB.
         kept_bytes: Size of a model without its weights.
         file_bytes: Size of a file that a reader writes. One file of zeros stands for all weights while a model is
             lowered, so this is also the size of the largest tensor that a model may have.

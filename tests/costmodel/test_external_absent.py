@@ -78,7 +78,7 @@ def _model(
     *, initializer: TensorProto | None = None, sparse: SparseTensorProto | None = None,
     nodes: tuple[NodeProto, ...] = (),
 ) -> ModelProto:  # fmt: skip
-    """y = x + s, where s comes from an initialiser or from the nodes: small integers are part of a signature."""
+    """A sum of x and s, where s comes from an initialiser or from the nodes: small integers are part of a signature."""
     ports = [helper.make_tensor_value_info(name, TensorProto.INT64, [4, 2]) for name in "xy"]
     graph = helper.make_graph([*nodes, helper.make_node("Add", ["x", "s"], ["y"])], "g", ports[:1], ports[1:])
     if initializer is not None:
