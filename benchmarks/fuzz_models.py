@@ -91,7 +91,7 @@ def mutated_model(content: bytes, chance: Random) -> tuple[bytes, list[str]]:
     applied = []
     if chance.random() < 0.85:
         model = ModelProto.FromString(content)
-        for _ in range(chance.randint(1, 4)):
+        for _ in range(chance.choice((1, 1, 1, 2, 4))):  # one alone gets deepest
             name = chance.choice(list(MUTATIONS))
             MUTATIONS[name](model, chance)
             applied.append(name)
@@ -234,11 +234,14 @@ def _function(model: ModelProto, chance: Random) -> None:
         called = f"F{level + 1}" if level + 1 < depth else chance.choice(("Relu", "F0"))
         node = helper.make_node(called, ["p"], ["r"], domain="own" if called.startswith("F") else "")
         constant = helper.make_node("Constant", [], ["k"], value=_some_tensor(chance))
-        made = helper.make_function("own", f"F{level}", ["p"], ["r"], [node] * chance.choice((1, 3)) + [constant], [])
+        made = helper.make_function(
+            "own", f"F{level}", ["p"], ["r"], [constant] + [node] * chance.choice((1, 1, 1, 3)), []
+        )
         made.opset_import.append(helper.make_opsetid("", 17))
         made.attribute_proto.append(helper.make_attribute("d", _some_tensor(chance)))
         model.functions.append(made)
-    model.opset_import.append(helper.make_opsetid("own", 1))
+    if all(opset.domain != "own" for opset in model.opset_import):
+        model.opset_import.append(helper.make_opsetid("own", 1))
     model.graph.node.append(helper.make_node("F0", [model.graph.input[0].name], ["called"], domain="own"))
 
 
