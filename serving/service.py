@@ -109,7 +109,7 @@ class Service:
     @classmethod
     def open(
         cls, store_url: str, bundles: Path, folder: Path, *, readers: int, limits: Limits, uploads_bytes: int,
-        store_wait_s: float = 1.0,
+        store_wait_s: float = 1.0, scratch: Path | None = None,
     ) -> "Service":  # fmt: skip
         """A service on a store, which need not be reachable yet.
 
@@ -121,12 +121,13 @@ class Service:
             limits: What one model may cost a reader.
             uploads_bytes: The most that the kept models may take on the disk.
             store_wait_s: Seconds that the database may keep a question waiting.
+            scratch: Folder in which readers have theirs; by default that of temporary files.
         """
         store = Store(store_url, wait_s=store_wait_s, lazy=True)
         return cls(
             store,
             LoadedPredictors(store, bundles),
-            Pool(readers, limits),
+            Pool(readers, limits, scratch),
             UploadedModelStore(folder, uploads_bytes),
             Observations(store_url, wait_s=store_wait_s, lazy=True),
         )

@@ -38,7 +38,7 @@ class Operations:
         self.settings = settings
         self.service = Service.open(
             settings.store_url, settings.bundles, settings.uploads, readers=1, uploads_bytes=settings.uploads_bytes,
-            store_wait_s=settings.store_wait_s,
+            store_wait_s=settings.store_wait_s, scratch=settings.scratch,
             limits=Limits(
                 memory_bytes=settings.reader_memory_bytes, cpu_s=max(1, round(settings.reader_s)),
                 wall_s=settings.reader_s, wait_s=settings.reader_s, layers=settings.max_layers,

@@ -14,6 +14,7 @@ class EngineSettings:
         store_url: URL of the results store.
         bundles: Folder of trained regressors.
         uploads: Folder of the models that clients sent.
+        scratch: Folder of files on their way; None for that of temporary files.
         uploads_bytes: The most that those may take on the disk.
         store_wait_s: Seconds that the database may keep a question waiting.
         refresh_s: Seconds between looks for new champions and measurements.
@@ -32,6 +33,7 @@ class EngineSettings:
     store_url: str
     bundles: Path
     uploads: Path
+    scratch: Path | None = None
     uploads_bytes: int = 1 << 30
     store_wait_s: float = 1.0
     refresh_s: float = 2.0

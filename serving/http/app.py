@@ -101,6 +101,7 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         store_url=store_url,
         bundles=home.bundles_of(store_url),
         uploads=home.data / "uploads",
+        scratch=settings.scratch,
         uploads_bytes=settings.uploads_mib * _MIB,
         store_wait_s=settings.store_seconds,
         refresh_s=settings.refresh_seconds,

@@ -184,6 +184,7 @@ def test_real_sequences_survive_their_text(light_name: str, lowered_light: Lower
         '{"layers": [{}], "values": [], "outputs": []}',
         '{"layers": [], "values": [["float32"]], "outputs": []}',
         '{"layers":[{"op":"A","domain":"","since":1,"attrs":{},"in":[5],"out":[0],"captured":0}],"values":[],"outputs":[0]}',
+        '{"layers":[{"op":"A","domain":"","since":1,"attrs":{"a":{"f":NaN}},"in":[],"out":[],"captured":0}],"values":[],"outputs":[]}',
     ],
 )
 def test_what_is_no_sequence_is_refused(text: str) -> None:
