@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.isolation import Limits
+from costmodel.isolation.child import Child
 
 __all__ = ["Reader", "started"]
 
@@ -32,22 +32,21 @@ class Reader:
         self.models.mkdir(parents=True)
         self.scratch.mkdir()
         folders = {"read": [str(self.models)], "write": [str(self.scratch)]}
-        self._process = subprocess.Popen(
+        self._child = Child(
             [sys.executable, "-P", *program, json.dumps(asdict(limits)), *([json.dumps(folders)] if confined else [])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=self.scratch,
-            env=os.environ | {"TMPDIR": str(self.scratch), "OMP_NUM_THREADS": "1"},
+            folder=self.scratch,
+            environment=os.environ | {"TMPDIR": str(self.scratch), "OMP_NUM_THREADS": "1"},
+            start_s=60.0,
+            answer_bytes=64 << 20,
         )
-        self.pid = self._process.pid
-        self.confinement: dict[str, Any] = self._receive()["confinement"]
+        self.pid = self._child.pid
+        self.confinement: dict[str, Any] = self._child.greeting["confinement"]
 
     def ask(self, **task: object) -> dict[str, Any]:
         """The answer to a task."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(task).encode() + b"\n")
-        self._process.stdin.flush()
-        return self._receive()
+        answer, _ = self._child.ask(task, within_s=60.0)
+        json.dumps(answer, allow_nan=False)
+        return answer
 
     def lower(self, path: Path, **given: object) -> dict[str, Any]:
         """The answer to a task of the usual kind."""
@@ -60,14 +59,7 @@ class Reader:
 
     def end(self) -> None:
         """Kill the process."""
-        self._process.kill()
-        self._process.communicate()
-
-    def _receive(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        length = int.from_bytes(self._process.stdout.read(8), "big")
-        found: dict[str, Any] = json.loads(self._process.stdout.read(length), parse_constant=_refuse)
-        return found
+        self._child.kill()
 
 
 @contextmanager
@@ -79,7 +71,3 @@ def started(folder: Path, limits: Limits, *, hostile: bool = False, confined: bo
         yield reader
     finally:
         reader.end()
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
