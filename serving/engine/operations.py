@@ -42,6 +42,7 @@ class Operations:
             limits=Limits(
                 memory_bytes=settings.reader_memory_bytes, cpu_s=max(1, round(settings.reader_s)),
                 wall_s=settings.reader_s, wait_s=settings.reader_s, layers=settings.max_layers,
+                tasks=settings.reader_tasks,
             ),
         )  # fmt: skip
         self._refreshed_at = -float("inf")

@@ -28,6 +28,7 @@ class EngineSettings:
         memory_bytes: Address space beyond what an engine has when it starts.
         reader_memory_bytes: The same for the process that reads models.
         reader_s: Seconds for reading one model.
+        reader_tasks: Models after which the process that reads them is replaced.
     """
 
     store_url: str
@@ -47,3 +48,4 @@ class EngineSettings:
     memory_bytes: int = 2 << 30
     reader_memory_bytes: int = 2 << 30
     reader_s: float = 30.0
+    reader_tasks: int = 500

@@ -115,6 +115,7 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         memory_bytes=settings.engine_memory_mib * _MIB,
         reader_memory_bytes=settings.reader_memory_mib * _MIB,
         reader_s=settings.reader_seconds,
+        reader_tasks=settings.reader_tasks,
     )
     store = Store(store_url, wait_s=settings.store_seconds, lazy=True)
     seen = Observations(store_url, wait_s=settings.store_seconds, lazy=True)
