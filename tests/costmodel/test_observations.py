@@ -197,7 +197,8 @@ REFUSED: list[dict[str, Any]] = [
     *({"interval_us": value} for value in ((2.0, 1.0), (-1.0, 1.0), (math.nan, 1.0), (1.0, math.inf), (1.0, 10**400))),
     *({"runs": value} for value in (0, -1, LARGE, True, 1.5, "1")),
     *({"observed_at": value} for value in
-      ("", "yesterday", "2026-02-30T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00+01:00", "9999-12-31T23:59:59Z",
+      ("", "yesterday", "2026-02-30T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00+01:00",
+       "9999-12-31T23:59:59Z",
        "2026-01-01", "2026-01-01T00:00:00Z" + " " * 32, 5)),
 ]  # fmt: skip
 
@@ -232,7 +233,8 @@ def test_what_is_not_refused_is_stored(
 ) -> None:
     """To the last bit, in both databases: no value passes the check and fails in the database."""
     one = replace(
-        SEEN, system=system, latency_us=latency_us, predicted_us=predicted_us, interval_us=(0.0, predicted_us), runs=runs,
+        SEEN, system=system, latency_us=latency_us, predicted_us=predicted_us, interval_us=(0.0, predicted_us),
+        runs=runs,
         owner=owner, idempotency_key=key, observed_at=at.isoformat(),
     )  # fmt: skip
     try:

@@ -81,6 +81,14 @@ class TestRoundTrips:
         assert store.system("a-1").host == HOST
         store.close()
 
+    def test_what_a_newer_costmodel_said_of_a_system_stays(self, store: Store) -> None:
+        """Although this one writes the record anew, and knows nothing of it."""
+        newer = replace(fake_system("new-1"), unknown={"settings": {"precision": "bf16"}, "accelerators": ["npu"]})
+        store.put_system(newer)
+        store.put_system(fake_system("new-1", capabilities={"layer_us": 2.0}))
+        assert store.system("new-1") == replace(newer, capabilities={"layer_us": 2.0})
+        assert store.system("new-1").to_dict()["settings"]["precision"] == "bf16"
+
     def test_an_unknown_system_is_an_error_that_says_how_to_get_it(self, store_url: str) -> None:
         """It names what is known, and the commands that add another one."""
         store = Store(store_url)
