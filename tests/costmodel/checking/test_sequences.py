@@ -1,6 +1,5 @@
 """The check of layers that strangers describe: what it accepts, and what it says of what it refuses."""
 
-import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 from costmodel.checking import check_sequence
 from costmodel.decomposition import decompose, whole_model
 from costmodel.errors import ModelError
-from costmodel.graph import LayerGraph
-from costmodel.sequence import LayerSequence
+from costmodel.graph import LayerGraph, TensorType
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from tests.zoo import ZOO
 
 DATA = Path(__file__).parents[3] / "data"
@@ -64,8 +63,26 @@ def changed(*path: Any, to: Any) -> dict[str, Any]:
 
 
 def sequence_of(document: dict[str, Any]) -> LayerSequence:
-    """What a document describes."""
-    return LayerSequence.from_text(json.dumps(document))
+    """What a document describes, taken as it is."""
+    return LayerSequence(
+        tuple(
+            SequenceLayer(
+                one["op"],
+                one["domain"],
+                one["since"],
+                one["attrs"],
+                tuple(one["in"]),
+                tuple(one["out"]),
+                one["captured"],
+            )
+            for one in document["layers"]
+        ),
+        tuple(
+            Value(TensorType(dtype, tuple(shape), bool(blocked)), role, None if data is None else tuple(data))
+            for dtype, shape, blocked, role, data in document["values"]
+        ),
+        tuple(document["outputs"]),
+    )
 
 
 def attribute(name: str, content: Any) -> dict[str, Any]:
@@ -81,6 +98,14 @@ def value(place: int, item: int, to: Any) -> dict[str, Any]:
 def test_a_convolution_is_accepted() -> None:
     """The layer that the refusals below differ from in one respect each."""
     check_sequence(sequence_of(CONV))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", 1, -0.5])
+def test_numbers_that_json_does_not_have_are_named(number: float | str) -> None:
+    """As attributes are written down; JSON's own numbers stay what they are."""
+    check_sequence(sequence_of(single("Elu", [[2]], [2], {"alpha": {"f": number}})))
+    held = {"v": {"t": {"dtype": "float16", "shape": [1], "data": [number]}}, "w": {"floats": [number, 1.0]}}
+    check_sequence(sequence_of(single("Ours", [], [1], held)))
 
 
 REFUSED = {
@@ -123,9 +148,13 @@ REFUSED = {
     "no printable name": (attribute("\x00", {"i": 1}), "must have a name that can be printed"),
     "NUL": (attribute("auto_pad", {"s": "a\x00"}), "without NUL"),
     "half a surrogate pair": (attribute("auto_pad", {"s": "\ud800"}), "must be a text"),
-    "infinity": (single("Elu", [[2]], [2], {"alpha": {"f": float("inf")}}), "Elu.* alpha, which must be a finite"),
-    "NaN": (single("Elu", [[2]], [2], {"alpha": {"f": float("nan")}}), "Elu.* alpha, which must be a finite"),
-    "beyond float32": (single("Elu", [[2]], [2], {"alpha": {"f": 1e308}}), "Elu.* alpha, which must be a finite"),
+    "infinity": (single("Elu", [[2]], [2], {"alpha": {"f": float("inf")}}), "Elu.* alpha, which must be a n"),
+    "NaN": (single("Elu", [[2]], [2], {"alpha": {"f": float("nan")}}), "Elu.* alpha, which must be a n"),
+    "a number by another name": (single("Elu", [[2]], [2], {"alpha": {"f": "nan"}}), "Elu.* alpha, which must be a n"),
+    "a name for an integer": (
+        single("Ours", [], [1], {"v": {"t": {"dtype": "int8", "shape": [1], "data": ["NaN"]}}}), "int8 cannot hold",
+    ),
+    "beyond float32": (single("Elu", [[2]], [2], {"alpha": {"f": 1e308}}), "Elu.* alpha, which must be a n"),
     "a subgraph that is none": (single("Ours", [], [1], {"body": {"g": "?"}}), "body, which must be base64"),
     "a tensor with data of others": (
         single("Ours", [], [1], {"v": {"t": {"dtype": "int8", "shape": [1], "data": [128]}}}), "int8 cannot hold",
