@@ -30,8 +30,8 @@ from pathlib import Path
 import psutil
 from service_load import FILE, exchange, posted, request_bytes, service, throughput
 
-from costmodel.drift import Observations
 from costmodel.home import Home, find_home
+from costmodel.observations import Observations
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from costmodel.training.corpus import corpus_models
 

@@ -1,22 +1,22 @@
-"""Latencies that users saw, each beside its prediction, and how far the two have drifted apart."""
+"""How far the latencies that users saw are from predictions: a statistic that no single user decides.
+
+Owners vote. The value of an owner is the median over models of the median logarithm of observed over predicted latency,
+and the value of a system is the median over owners. So one of at least three owners, whatever and however much he
+reports, cannot move the ratio out of the range of the others, nor turn the flag against all of them.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from sqlalchemy import func, insert, select
+__all__ = ["COUNTED_PER_MODEL", "Drift", "Observation", "StoredObservation", "drift_of"]
 
-from costmodel import database
-from costmodel.database import Database
-
-__all__ = ["Drift", "Observation", "Observations", "drift_of"]
-
-# What counts for drift: the last of a system.
-_RECENT = 200
-# Observations of a system before anything is said of it, and the typical ratio from which on it is called drift. Users
-# see latencies that are a few percent apart from one run to the next.
+# Observations of one owner and one model that count: the newest ones, so that what was mended is seen to be.
+COUNTED_PER_MODEL = 10
+# Observations of an owner before his word counts, and the typical ratio from which on it is called drift. Users see
+# latencies that are a few percent apart from one run to the next.
 _FEWEST = 10
 _DRIFTED = math.log(1.15)
 
@@ -26,15 +26,17 @@ class Observation:
     """A latency that somebody saw.
 
     Attributes:
-        system: Where.
-        model: What it is called.
+        system: Name of the system on which the model ran.
+        model: What the model is called.
         digest: Content hash of the model.
-        latency_us: As users see it.
-        runs: That it is the average of; None where that is not known.
-        predicted_us: What users were said to see typically (p50).
-        interval_us: Of that.
-        version: Of the regressor that said so; "none" where all was measured.
-        observed_at: ISO 8601, UTC.
+        latency_us: Latency as users see it.
+        runs: Number of runs that the latency is the average of; None where that is not known.
+        predicted_us: Latency that users were told to expect typically (p50).
+        interval_us: Interval of that prediction.
+        version: Version of the regressor that predicted; "none" where all was measured.
+        observed_at: When, as the observer says; ISO 8601 in UTC. None for the time at which it is stored.
+        owner: Name of the token that reported it; "local" where there are no tokens.
+        idempotency_key: Text under which its owner may report it again without adding it twice.
     """
 
     system: str
@@ -45,7 +47,9 @@ class Observation:
     predicted_us: float
     interval_us: tuple[float, float]
     version: str
-    observed_at: str
+    observed_at: str | None = None
+    owner: str = "local"
+    idempotency_key: str | None = None
 
     @property
     def ratio(self) -> float:
@@ -54,29 +58,50 @@ class Observation:
 
     @property
     def covered(self) -> bool:
-        """Whether it lies in the interval."""
+        """Whether the latency lies in the interval of its prediction."""
         low, high = self.interval_us
         return low <= self.latency_us <= high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObservation(Observation):
+    """An observation in a store.
+
+    Attributes:
+        id: Its number, which grows from one to the next and never names another observation.
+        stored_at: When it was stored, by the clock of who stored it; ISO 8601 in UTC.
+    """
+
+    observed_at: str
+    id: int
+    stored_at: str
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
     """What recent observations of a system say of its predictions.
 
+    An owner with fewer than ten observations does not count. While there is no other, `ratio`, `error` and `covered`
+    are taken over all owners and `drifted` is false.
+
     Attributes:
-        system: Its name.
-        observations: That were looked at.
-        models: Different ones among them.
-        ratio: Observed over predicted, the median over models; None without observations.
-        error: |observed / predicted - 1|, the mean over observations; None without any.
-        covered: Share of observations inside their intervals; None without any.
-        drifted: Whether predictions are typically off by more than users' latencies vary.
-        latest_at: When the last one was seen; None without any.
+        system: Name of the system.
+        observations: Number of observations that were counted, at most ten of each owner and model.
+        models: Number of different models among them.
+        owners: Number of owners among them. With one owner everything here is his own word; with two, each can prevent
+            `drifted` and neither can cause it alone; from three on no single owner decides anything.
+        ratio: Observed over predicted, the median over owners; None without observations.
+        error: |observed / predicted - 1|, the median over owners of their medians; None without observations.
+        covered: Share of observations inside their intervals, the median over owners; None without observations.
+        drifted: Whether more than half of the owners see latencies that are typically off by more than users' latencies
+            vary, and off in the same direction.
+        latest_at: When the newest of them was stored; None without observations.
     """
 
     system: str
     observations: int
     models: int
+    owners: int
     ratio: float | None
     error: float | None
     covered: float | None
@@ -88,94 +113,50 @@ class Drift:
         return asdict(self)
 
 
-class Observations:
-    """The observations in a results store; every one that is added is its own transaction."""
+def drift_of(system: str, observations: Sequence[StoredObservation]) -> Drift:
+    """What observations of a system say of its predictions; those without a usable ratio are left out.
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        """Open the store at `url`; see `costmodel.store.Store`.
-
-        Raises:
-            StoreError: It cannot be opened.
-        """
-        self._database = Database(url, create=create)
-
-    def put(self, observations: Iterable[Observation]) -> None:
-        """Add some, all or none.
-
-        Raises:
-            StoreError: The store cannot be written to.
-        """
-        rows = []
-        for one in observations:
-            row = asdict(one)
-            row["low_us"], row["high_us"] = row.pop("interval_us")
-            rows.append(row)
-        if rows:
-            with self._database.writing() as connection:
-                connection.execute(insert(database.observations), rows)
-
-    def systems(self) -> list[str]:
-        """Those that something was observed on."""
-        with self._database.reading() as connection:
-            return sorted(connection.scalars(select(database.observations.c.system).distinct()))
-
-    def count(self, system: str) -> int:
-        """How many there are of a system."""
-        query = select(func.count()).select_from(database.observations).filter_by(system=system)
-        with self._database.reading() as connection:
-            return int(connection.scalar(query) or 0)
-
-    def recent(self, system: str, most: int = _RECENT) -> list[Observation]:
-        """The last ones of a system, the newest first."""
-        query = (
-            select(database.observations)
-            .filter_by(system=system)
-            .order_by(database.observations.c.id.desc())
-            .limit(most)
-        )
-        with self._database.reading() as connection:
-            rows = connection.execute(query).all()
-        return [
-            Observation(
-                system=row.system,
-                model=row.model,
-                digest=row.digest,
-                latency_us=row.latency_us,
-                runs=row.runs,
-                predicted_us=row.predicted_us,
-                interval_us=(row.low_us, row.high_us),
-                version=row.version,
-                observed_at=row.observed_at,
-            )
-            for row in rows
-        ]
-
-    def drift(self, system: str) -> Drift:
-        """How far a system has drifted."""
-        return drift_of(system, self.recent(system))
-
-    def close(self) -> None:
-        """Let go of the store."""
-        self._database.close()
+    Args:
+        system: Name of the system.
+        observations: Its observations, the newest first.
+    """
+    by_owner = _counted(observations)
+    enough = {owner: seen for owner, seen in by_owner.items() if len(seen) >= _FEWEST}
+    by_owner = enough or by_owner
+    if not by_owner:
+        return Drift(system, 0, 0, 0, None, None, None, drifted=False, latest_at=None)
+    typical = [_typical(seen) for seen in by_owner.values()]
+    votes = max(sum(log > _DRIFTED for log in typical), sum(log < -_DRIFTED for log in typical))
+    counted = [one for seen in by_owner.values() for one in seen]
+    return Drift(
+        system=system,
+        observations=len(counted),
+        models=len({one.digest for one in counted}),
+        owners=len(by_owner),
+        ratio=math.exp(median(typical)),
+        error=median(median(abs(one.ratio - 1) for one in seen) for seen in by_owner.values()),
+        covered=median(sum(one.covered for one in seen) / len(seen) for seen in by_owner.values()),
+        drifted=bool(enough) and votes > len(enough) / 2,
+        latest_at=max(one.stored_at for one in counted),
+    )
 
 
-def drift_of(system: str, observations: Sequence[Observation]) -> Drift:
-    """What observations of a system, the newest first, say of its predictions; odd rows say nothing."""
-    observations = [one for one in observations if one.predicted_us > 0 and 0 < one.ratio < math.inf]
-    if not observations:
-        return Drift(system, 0, 0, None, None, None, drifted=False, latest_at=None)
+def _counted(observations: Sequence[StoredObservation]) -> dict[str, list[StoredObservation]]:
+    """The observations that count, by owner: at most `COUNTED_PER_MODEL` of each model."""
+    by_owner: dict[str, list[StoredObservation]] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    for one in observations:
+        usable = one.predicted_us > 0 and 0 < one.ratio < math.inf
+        number = numbers.get((one.owner, one.digest), 0)
+        if usable and number < COUNTED_PER_MODEL:
+            numbers[one.owner, one.digest] = number + 1
+            by_owner.setdefault(one.owner, []).append(one)
+    return by_owner
+
+
+def _typical(observations: Sequence[StoredObservation]) -> float:
+    """The median over models of the median logarithm of the ratio: a model that is seen often is still one model."""
     by_model: dict[str, list[float]] = {}
     for one in observations:
         by_model.setdefault(one.digest, []).append(math.log(one.ratio))
-    # A model that is asked about a thousand times is still one model.
-    typical = median(median(logs) for logs in by_model.values())
-    return Drift(
-        system=system,
-        observations=len(observations),
-        models=len(by_model),
-        ratio=math.exp(typical),
-        error=sum(abs(one.ratio - 1) for one in observations) / len(observations),
-        covered=sum(one.covered for one in observations) / len(observations),
-        drifted=len(observations) >= _FEWEST and abs(typical) > _DRIFTED,
-        latest_at=observations[0].observed_at,
-    )
+    return median(median(logs) for logs in by_model.values())

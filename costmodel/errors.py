@@ -5,16 +5,21 @@ The tree, and when each happens::
     CostModelError
     ├── ModelError             the model file or graph cannot be used
     │   ├── ModelReadError     not ONNX, truncated, empty, a directory, weights outside its folder
+    │   │   └── UnknownModelError  it is referred to, and its owner never sent it, or it was forgotten
     │   ├── ShapeError         a dimension is missing, zero, negative or absurd
     │   └── LoweringError      the runtime refuses it: unknown operator, opset too new, cyclic
     ├── SystemNameError        the name of a system has characters that a name must not have
     ├── SystemMismatchError    this host is not the system that was named
     ├── UnknownSystemError     nothing is known or measured under that name
     ├── HostBusyError          another process is measuring on this host
+    ├── BusyError              everything that could do it is at work already
     ├── MeasurementError       a network failed to run, or gave no usable time
     ├── StoreError             the store cannot be opened, is of a newer format, is no store, or is full
+    ├── ObservationError       a reported latency, or what comes with it, is out of range
+    ├── IdempotencyKeyError    an idempotency key was used before with another content
     ├── BrickError             a folder of bricks or a results file is incomplete or inconsistent
     ├── ArtefactError          a trained regressor cannot be loaded here, or has another feature schema
+    │   └── UnknownVersionError    there is no trained regressor of that version
     ├── TrainingError          there is not enough data to train on
     ├── RuleError              a composition rule of the user's own is not there, or does not do what a rule does
     ├── HoleError              layers that are neither measured nor predictable: there is no estimate
@@ -30,21 +35,26 @@ from typing import Any
 __all__ = [
     "ArtefactError",
     "BrickError",
+    "BusyError",
     "CostModelError",
     "HoleError",
     "HostBusyError",
+    "IdempotencyKeyError",
     "LoweringError",
     "MeasurementError",
     "MissingExtraError",
     "ModelError",
     "ModelReadError",
+    "ObservationError",
     "RuleError",
     "ShapeError",
     "StoreError",
     "SystemMismatchError",
     "SystemNameError",
     "TrainingError",
+    "UnknownModelError",
     "UnknownSystemError",
+    "UnknownVersionError",
 ]
 
 
@@ -69,6 +79,10 @@ class ModelError(CostModelError):
 
 class ModelReadError(ModelError):
     """A file is not a readable ONNX model."""
+
+
+class UnknownModelError(ModelReadError):
+    """A model is referred to that its owner never sent, or that was forgotten."""
 
 
 class ShapeError(ModelError):
@@ -101,6 +115,14 @@ class MeasurementError(CostModelError):
 
 class StoreError(CostModelError):
     """The results store cannot be used."""
+
+
+class ObservationError(CostModelError):
+    """A reported latency, or what comes with it, is out of range."""
+
+
+class IdempotencyKeyError(CostModelError):
+    """An idempotency key was used before with another content."""
 
 
 class BrickError(CostModelError):
@@ -138,6 +160,10 @@ class HoleError(CostModelError):
             f"`costmodel bench FILE --system {system}`, train a regressor with `costmodel train --system {system}`, or "
             "ask for a partial answer with --partial"
         )
+
+
+class BusyError(CostModelError):
+    """Everything that could do it is at work already."""
 
 
 class MissingExtraError(CostModelError):

@@ -6,6 +6,7 @@ from typing import Any
 
 from costmodel.composition import SOURCES, Cost
 from costmodel.decomposition import FIXED
+from costmodel.tolerance import known_fields
 
 __all__ = ["Estimate", "LayerEstimate", "PredictorId"]
 
@@ -144,7 +145,7 @@ class Estimate:
                 )
                 for layer in data["layers"]
             ),
-            predictor=PredictorId(**data["predictor"]),
+            predictor=PredictorId(**known_fields(PredictorId, data["predictor"])),
             warnings=tuple(data["warnings"]),
             cover=data["cover"],
         )  # fmt: skip

@@ -4,7 +4,6 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from costmodel.errors import CostModelError
 
@@ -39,15 +38,24 @@ class Home:
         return self.data / "regressors"
 
     def bundles_of(self, store_url: str | None) -> Path:
-        """The regressors trained on one store, whoever asks; those of another do not answer for it.
+        """The folder of the regressors trained on one store, however its URL is spelt.
+
+        Driver, user, password, options and PostgreSQL's usual port make no difference, and neither does the way in
+        which the path of an SQLite file is written.
 
         Args:
-            store_url: Of the store, whose user and password make no difference; None for the default one.
+            store_url: URL of the store; None for the default one.
+
+        Raises:
+            StoreError: It is no URL of a store.
         """
         if store_url is None or store_url == self.store_url:
             return self.bundles
-        parts = urlsplit(store_url)
-        place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        from costmodel.store_url import place_of  # SQLAlchemy, which --help must not load
+
+        place = place_of(store_url)
+        if place == place_of(self.store_url):
+            return self.bundles
         return self.data / f"regressors-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
     @property

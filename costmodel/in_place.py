@@ -13,6 +13,7 @@ import numpy as np
 
 from costmodel.groups import cached_bytes
 from costmodel.host import Host
+from costmodel.tolerance import known_fields
 
 __all__ = ["SHORT_US", "InPlace", "pressure", "pressures", "shortness"]
 
@@ -52,7 +53,7 @@ class InPlace:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "InPlace":
         """What `to_dict` wrote down."""
-        return cls(**{**data, "short": tuple(data["short"])})
+        return cls(**{**known_fields(cls, data), "short": tuple(data["short"])})
 
 
 def shortness(costs_us: np.ndarray) -> np.ndarray:

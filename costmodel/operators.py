@@ -5,7 +5,7 @@ eight times as long in onnxruntime from opset 19 on. So layers of two versions a
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import onnx
@@ -15,11 +15,14 @@ from onnx.defs import OpSchema
 from costmodel.attributes import encode
 from costmodel.graph import Attributes
 
-__all__ = ["COMMON_OPSET", "attribute_of", "canonical_attributes", "opset_for", "since_version"]
+__all__ = ["COMMON_OPSET", "attribute_of", "canonical_attributes", "opset_for", "schemas_of", "since_version"]
 
 # For networks of no operator of ONNX's own: the newest that every supported runtime release runs.
 COMMON_OPSET = 21
 _OLDEST_OPSET = 7  # the oldest that onnxruntime runs
+
+# Answers to remember; strangers can ask about any number of operators that do not exist.
+_REMEMBERED = 4096
 
 # The bodies of these say what they mean only together with the opset of the model that they came from.
 _CONTROL_FLOW = {"If", "Loop", "Scan"}
@@ -45,12 +48,12 @@ def _all_versions() -> Mapping[tuple[str, str], Sequence[OpSchema]]:
     return found
 
 
-def _versions(op_type: str, domain: str) -> Sequence[OpSchema]:
+def schemas_of(op_type: str, domain: str) -> Sequence[OpSchema]:
     """Every version of an operator, oldest first; empty when ONNX does not define it."""
     return _all_versions().get((op_type, domain), ())
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def since_version(op_type: str, domain: str, opset: int) -> int:
     """The version of an operator that an opset means.
 
@@ -61,13 +64,13 @@ def since_version(op_type: str, domain: str, opset: int) -> int:
     """
     if domain not in ("", "ai.onnx"):
         return 1
-    versions = [s.since_version for s in _versions(op_type, "") if s.since_version <= opset]
+    versions = [s.since_version for s in schemas_of(op_type, "") if s.since_version <= opset]
     return opset if op_type in _CONTROL_FLOW or not versions else versions[-1]
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def _defaults(op_type: str, domain: str, opset: int) -> Mapping[str, Mapping[str, Any]]:
-    versions = [s for s in _versions(op_type, domain) if s.since_version <= opset]
+    versions = [s for s in schemas_of(op_type, domain) if s.since_version <= opset]
     if not versions:
         return {}
     return {

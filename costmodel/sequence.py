@@ -64,7 +64,11 @@ class LayerSequence:
 
     @cached_property
     def text(self) -> str:
-        """The canonical JSON that the signature is the digest of; `from_text` reads it back."""
+        """The canonical JSON that the signature is the digest of; `from_text` reads it back.
+
+        Raises:
+            ValueError: An attribute or a constant holds a number that JSON does not have: NaN or an infinity.
+        """
         return json.dumps(
             {
                 "layers": [
@@ -84,6 +88,7 @@ class LayerSequence:
             },
             sort_keys=True,
             separators=(",", ":"),
+            allow_nan=False,
         )
 
     @cached_property
@@ -128,8 +133,8 @@ class LayerSequence:
                 ),
                 outputs=tuple(data["outputs"]),
             )
-            mentioned = {i for layer in sequence.layers for i in (*layer.inputs, *layer.outputs)} - {-1}
-            if not mentioned.union(sequence.outputs) <= set(range(len(sequence.values))):
+            mentioned = [i for layer in sequence.layers for i in (*layer.inputs, *layer.outputs) if i != -1]
+            if not all(0 <= i < len(sequence.values) for i in (*mentioned, *sequence.outputs)):
                 raise ValueError("not a layer sequence: it mentions values that it does not have")
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a layer sequence: {error}") from error

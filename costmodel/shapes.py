@@ -11,9 +11,13 @@ from costmodel.constants import dtype_name
 from costmodel.errors import ShapeError
 from costmodel.graph import ITEM_BYTES, TensorType
 
-__all__ = ["BATCH_NAME", "MAX_TENSOR_BYTES", "FixedInputs", "check_shape", "fix_inputs", "forget_shapes"]
+__all__ = [
+    "BATCH_NAME", "MAX_DIMENSION", "MAX_RANK", "MAX_TENSOR_BYTES", "FixedInputs", "check_shape", "fix_inputs",
+    "forget_shapes",
+]  # fmt: skip
 
 # Beyond these a size is a mistake or an attack, not a network: no tensor of a deployed model comes near them.
+MAX_RANK = 32
 MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 2**37
 

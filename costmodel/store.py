@@ -1,14 +1,15 @@
 """The results store: systems, sequences, measurements and the models they came from."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from statistics import median
 
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from costmodel import database
-from costmodel.database import Database
+from costmodel import tables
+from costmodel.database import WAIT_S, Database, add_if_new, select_in
 from costmodel.decomposition import Decomposition
 from costmodel.errors import StoreError, UnknownSystemError
 from costmodel.measurement import Measurement, Timing
@@ -22,22 +23,26 @@ __all__ = ["Store", "StoredModel", "StoredPiece"]
 class Store:
     """Measurements and what they belong to, behind one URL. Every write is its own transaction."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        """Open the store at `url`.
+    def __init__(self, url: str, *, create: bool = True, wait_s: float = WAIT_S, lazy: bool = False) -> None:
+        """Open the store at `url`; one that an older costmodel wrote is upgraded.
 
         Args:
             url: SQLAlchemy URL: "sqlite:////absolute/path.db", "postgresql+psycopg://user@host/name".
             create: Whether to make the file of an SQLite store that is not there.
+            wait_s: How long a statement may wait for a lock or a connection before it fails; in PostgreSQL, also how
+                long it may run.
+            lazy: Whether to open the store only when it is first used, and to try again at the next use if that
+                fails: for a service that is to start, and to recover, while its database is down.
 
         Raises:
-            StoreError: It is not there and not to be made, cannot be opened, is of a newer format, or is no store of
-                costmodel's.
+            StoreError: It is not there and not to be made, cannot be opened, is of a newer costmodel, or is no store
+                of costmodel's; when `lazy`, only where `url` is no URL of a store.
         """
         self.url = url
-        self._database = Database(url, create=create)
+        self._database = Database(url, create=create, wait_s=wait_s, lazy=lazy)
 
     def version(self) -> tuple[int, ...] | None:
-        """What differs after every write of whoever it was; None where that cannot be told without a query."""
+        """A value that differs after every write, whoever it was; None where that cannot be told without a query."""
         return self._database.version()
 
     def close(self) -> None:
@@ -47,18 +52,20 @@ class Store:
     # Systems
 
     def put_system(self, system: System) -> None:
-        """Add a system, or replace what is known about it."""
+        """Add a system, or replace what is known about it; what a newer costmodel wrote about it stays."""
+        key = {"name": system.name}
         with self._database.writing() as connection:
-            values = {"record": system.to_dict()}
-            if not database.add_if_new(connection, database.systems, {"name": system.name}, values):
-                connection.execute(
-                    update(database.systems).where(database.systems.c.name == system.name).values(values)
-                )
+            if add_if_new(connection, tables.systems, key, {"record": system.to_dict()}):
+                return
+            stored = connection.scalars(select(tables.systems.c.record).filter_by(**key).with_for_update()).one()
+            unknown = {**System.from_dict(stored).unknown, **system.unknown}
+            record = replace(system, unknown=unknown).to_dict()
+            connection.execute(update(tables.systems).filter_by(**key).values(record=record))
 
     def systems(self) -> dict[str, System]:
         """Every system that something is known about, by name."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(database.systems).order_by(database.systems.c.name)).all()
+            rows = connection.execute(select(tables.systems).order_by(tables.systems.c.name)).all()
         return {row.name: System.from_dict(row.record) for row in rows}
 
     def system(self, name: str) -> System:
@@ -85,9 +92,9 @@ class Store:
 
     def sequences(self, signatures: Iterable[str] | None = None) -> dict[str, LayerSequence]:
         """Stored sequences by signature: those asked for, or all."""
-        query = select(database.sequences.c.signature, database.sequences.c.text)
+        query = select(tables.sequences.c.signature, tables.sequences.c.text)
         with self._database.reading() as connection:
-            rows = database.select_in(connection, query, database.sequences.c.signature, signatures)
+            rows = select_in(connection, query, tables.sequences.c.signature, signatures)
         return {row.signature: LayerSequence.from_text(row.text) for row in rows}
 
     def put_model(
@@ -99,22 +106,22 @@ class Store:
             _put_sequences(connection, [whole, *decomposition.unique.values()])
             identity = {"name": decomposition.model, "lowering": lowering}
             values = {"family": family, "digest": digest, "whole": whole.signature}
-            if not database.add_if_new(connection, database.models, identity, values):
-                if connection.scalar(select(database.models.c.digest).filter_by(**identity)) != digest:
+            if not add_if_new(connection, tables.models, identity, values):
+                if connection.scalar(select(tables.models.c.digest).filter_by(**identity)) != digest:
                     del key["granularity"]  # another model under that name: what was cut from the old one goes too
-                connection.execute(update(database.models).filter_by(**identity).values(values))
-            connection.execute(database.pieces.delete().filter_by(**key))
+                connection.execute(update(tables.models).filter_by(**identity).values(values))
+            connection.execute(tables.pieces.delete().filter_by(**key))
             pieces = [StoredPiece(p.sequence.signature, p.layers, p.needs) for p in decomposition.pieces]
             _put_pieces(connection, decomposition.model, lowering, decomposition.granularity, pieces)
 
     def models(self) -> list[StoredModel]:
         """The models of the corpus: one entry for each lowering and granularity, by name."""
-        key = (database.pieces.c.model, database.pieces.c.lowering, database.pieces.c.granularity)
+        key = (tables.pieces.c.model, tables.pieces.c.lowering, tables.pieces.c.granularity)
         with (
             self._database.reading() as connection
         ):  # pieces first: the model of each is there by then, whoever is writing
-            pieces = connection.execute(select(database.pieces).order_by(*key, database.pieces.c.position)).all()
-            models = {(row.name, row.lowering): row for row in connection.execute(select(database.models))}
+            pieces = connection.execute(select(tables.pieces).order_by(*key, tables.pieces.c.position)).all()
+            models = {(row.name, row.lowering): row for row in connection.execute(select(tables.models))}
         grouped: dict[tuple[str, str, int], list[StoredPiece]] = {}
         for row in pieces:
             piece = StoredPiece(row.signature, tuple(row.layers), tuple(row.needs))
@@ -128,21 +135,19 @@ class Store:
     def wholes(self) -> set[str]:
         """Signatures of whole models."""
         with self._database.reading() as connection:
-            return set(connection.scalars(select(database.models.c.whole)))
+            return set(connection.scalars(select(tables.models.c.whole)))
 
     def put_samples(self, samples: Mapping[str, tuple[LayerSequence, LayerSequence]]) -> None:
         """Add sequences of no model, each with the one that it was sampled around."""
         with self._database.writing() as connection:
             _put_sequences(connection, [sequence for pair in samples.values() for sequence in pair])
             for signature, (_, origin) in samples.items():
-                database.add_if_new(
-                    connection, database.samples, {"signature": signature}, {"origin": origin.signature}
-                )
+                add_if_new(connection, tables.samples, {"signature": signature}, {"origin": origin.signature})
 
     def samples(self) -> dict[str, str]:
         """For each sampled signature, the signature that it was sampled around."""
         with self._database.reading() as connection:
-            return {row.signature: row.origin for row in connection.execute(select(database.samples))}
+            return {row.signature: row.origin for row in connection.execute(select(tables.samples))}
 
     # Measurements
 
@@ -171,13 +176,13 @@ class Store:
         system = results.system
         new = 0
         with self._database.writing() as connection:
-            database.add_if_new(connection, database.systems, {"name": system.name}, {"record": system.to_dict()})
+            add_if_new(connection, tables.systems, {"name": system.name}, {"record": system.to_dict()})
             _put_sequences(connection, results.sequences.values())
             models = frozenset(model.name for model in results.models if _added_model(connection, model))
             for signature, origin in sorted(results.samples.items()):
-                database.add_if_new(connection, database.samples, {"signature": signature}, {"origin": origin})
+                add_if_new(connection, tables.samples, {"signature": signature}, {"origin": origin})
             for measurement in results.measurements:
-                same = select(database.measurements.c.rounds_us).filter_by(
+                same = select(tables.measurements.c.rounds_us).filter_by(
                     system=system.name, signature=measurement.signature, measured_at=measurement.measured_at
                 )
                 # Raw times: another release may make another latency of them.
@@ -188,7 +193,7 @@ class Store:
 
     def measured(self, system: str) -> tuple[int, int]:
         """How many measurements a system has, and the number of the last one: they differ when one is added."""
-        table = database.measurements
+        table = tables.measurements
         query = select(func.count(), func.coalesce(func.max(table.c.id), 0)).select_from(table).filter_by(system=system)
         with self._database.reading() as connection:
             count, last = connection.execute(query).one()
@@ -196,9 +201,9 @@ class Store:
 
     def latencies_us(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, float]:
         """Latency of every measured signature of a system, or of those asked for: the median of its measurements."""
-        query = select(database.measurements.c.signature, database.measurements.c.latency_us).filter_by(system=system)
+        query = select(tables.measurements.c.signature, tables.measurements.c.latency_us).filter_by(system=system)
         with self._database.reading() as connection:
-            rows = database.select_in(connection, query, database.measurements.c.signature, signatures)
+            rows = select_in(connection, query, tables.measurements.c.signature, signatures)
         found: dict[str, list[float]] = {}
         for row in rows:
             found.setdefault(row.signature, []).append(row.latency_us)
@@ -211,9 +216,7 @@ class Store:
 
     def repeated(self, system: str) -> set[str]:
         """Signatures that were measured more than once on a system."""
-        query = (
-            select(database.measurements.c.signature).filter_by(system=system).where(database.measurements.c.repeat > 0)
-        )
+        query = select(tables.measurements.c.signature).filter_by(system=system).where(tables.measurements.c.repeat > 0)
         with self._database.reading() as connection:
             return set(connection.scalars(query))
 
@@ -221,12 +224,12 @@ class Store:
         self, system: str, signatures: Iterable[str] | None = None, *, repeats: bool = True
     ) -> Iterator[Measurement]:
         """Measurements of a system, first ones before repeats, in order of signature."""
-        query = select(database.measurements).filter_by(system=system)
+        query = select(tables.measurements).filter_by(system=system)
         if not repeats:
             query = query.filter_by(repeat=0)
-        query = query.order_by(database.measurements.c.signature, database.measurements.c.repeat)
+        query = query.order_by(tables.measurements.c.signature, tables.measurements.c.repeat)
         with self._database.reading() as connection:
-            rows = database.select_in(connection, query, database.measurements.c.signature, signatures)
+            rows = select_in(connection, query, tables.measurements.c.signature, signatures)
         for row in rows:
             yield Measurement(
                 signature=row.signature,
@@ -242,14 +245,12 @@ class Store:
 
 def _put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> None:
     by_signature = {sequence.signature: sequence for sequence in sequences}
-    known = database.select_in(
-        connection, select(database.sequences.c.signature), database.sequences.c.signature, by_signature
-    )
+    known = select_in(connection, select(tables.sequences.c.signature), tables.sequences.c.signature, by_signature)
     # In one order: two writers who take the same rows in different orders would wait for each other.
     for signature in sorted(by_signature.keys() - {row.signature for row in known}):
         sequence = by_signature[signature]
         values = {"text": sequence.text, "layers": len(sequence.layers)}
-        database.add_if_new(connection, database.sequences, {"signature": signature}, values)
+        add_if_new(connection, tables.sequences, {"signature": signature}, values)
 
 
 def _put_pieces(
@@ -267,22 +268,22 @@ def _put_pieces(
         }
         for position, piece in enumerate(pieces)
     ]
-    connection.execute(insert(database.pieces), rows)
+    connection.execute(insert(tables.pieces), rows)
 
 
 def _added_model(connection: Connection, model: StoredModel) -> bool:
     """Add a model, or one that is here at a granularity that is not; whether that was needed."""
     identity = {"name": model.name, "lowering": model.lowering}
     values = {"family": model.family, "digest": model.digest, "whole": model.whole}
-    if not database.add_if_new(connection, database.models, identity, values):
+    if not add_if_new(connection, tables.models, identity, values):
         # The file may be another and the layers the same: what is measured of the one is true of the other.
-        if connection.scalar(select(database.models.c.whole).filter_by(**identity)) != model.whole:
+        if connection.scalar(select(tables.models.c.whole).filter_by(**identity)) != model.whole:
             raise StoreError(
                 f"the model {model.name} is here already and has other layers (both lowered by {model.lowering}), so "
                 "nothing was imported: import into a store of its own with --store"
             )
         cut = {"model": model.name, "lowering": model.lowering, "granularity": model.granularity}
-        if connection.scalar(select(func.count()).select_from(database.pieces).filter_by(**cut)):
+        if connection.scalar(select(func.count()).select_from(tables.pieces).filter_by(**cut)):
             return False
     _put_pieces(connection, model.name, model.lowering, model.granularity, model.pieces)
     return True
@@ -300,8 +301,8 @@ def _put_measurement(connection: Connection, system: str, measurement: Measureme
         "measured_at": measurement.measured_at,
     }
     of_signature = {"system": system, "signature": measurement.signature}
-    following = select(func.coalesce(func.max(database.measurements.c.repeat) + 1, 0)).filter_by(**of_signature)
+    following = select(func.coalesce(func.max(tables.measurements.c.repeat) + 1, 0)).filter_by(**of_signature)
     while True:  # two writers may both see the same number: the later one takes the next
         key = {**of_signature, "repeat": connection.scalar(following)}
-        if database.add_if_new(connection, database.measurements, key, values):
+        if add_if_new(connection, tables.measurements, key, values):
             return

@@ -10,6 +10,7 @@ from typing import Any
 from costmodel.errors import SystemMismatchError, SystemNameError
 from costmodel.host import Host, probe_host
 from costmodel.runtimes import Runtime, RuntimeSettings
+from costmodel.tolerance import known_fields, unknown_fields
 
 __all__ = [
     "CatalogueEntry",
@@ -26,6 +27,8 @@ MAX_NAME_CHARACTERS = 64
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 # Windows opens these as devices, whatever extension follows.
 _DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+_RECORD = frozenset(("name", "host", "runtime", "runtime_version", "settings", "capabilities", "asserted"))
 
 _VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "HygonGenuine": "hygon"}
 _RUNTIMES = {"onnxruntime": "ort"}
@@ -56,6 +59,8 @@ class System:
         capabilities: What was measured of the host, the unit in each name: "gemm_gflops", "memory_gbps",
             "layer_us", "reference_us", with several threads "handover_us". Empty until measured.
         asserted: Whether the user vouched for the name with `--assert-system`, so that nothing checked it.
+        unknown: Entries that a newer costmodel wrote into the record and this one does not know, those of its settings
+            under "settings" and those of its host under "host"; they are written back as they were.
     """
 
     name: str
@@ -65,30 +70,39 @@ class System:
     settings: RuntimeSettings
     capabilities: Mapping[str, float] = field(default_factory=dict)
     asserted: bool = False
+    unknown: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form, read back by `from_dict`."""
         return {
+            **self.unknown,
             "name": self.name,
-            "host": None if self.host is None else self.host.facts(),
+            "host": None if self.host is None else {**self.unknown.get("host", {}), **self.host.facts()},
             "runtime": self.runtime,
             "runtime_version": self.runtime_version,
-            "settings": asdict(self.settings),
+            "settings": {**self.unknown.get("settings", {}), **asdict(self.settings)},
             "capabilities": dict(self.capabilities),
             "asserted": self.asserted,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "System":
-        """The system that `to_dict` wrote down."""
+        """The system that `to_dict` wrote down, here or in a newer costmodel."""
+        host, settings = data["host"], data["settings"]
+        unknown = {name: value for name, value in data.items() if name not in _RECORD}
+        if more := unknown_fields(RuntimeSettings, settings):
+            unknown["settings"] = more
+        if host is not None and (more := unknown_fields(Host, host)):
+            unknown["host"] = more
         return cls(
             name=data["name"],
-            host=None if data["host"] is None else Host.from_facts(data["host"]),
+            host=None if host is None else Host.from_facts(host),
             runtime=data["runtime"],
             runtime_version=data["runtime_version"],
-            settings=RuntimeSettings(**data["settings"]),
+            settings=RuntimeSettings(**known_fields(RuntimeSettings, settings)),
             capabilities=dict(data["capabilities"]),
             asserted=data["asserted"],
+            unknown=unknown,
         )
 
 
@@ -224,11 +238,19 @@ def check_same(stored: System, here: System) -> None:
     """Let records of `here` join those of `stored` only if both are one system.
 
     Clock, memory, governor and other things that vary on one machine do not count. Host and runtime are not
-    checked when the user vouches for `here`, or when `stored` was never measured; settings always are.
+    checked when the user vouches for `here`, or when `stored` was never measured; settings always are, those that only
+    a newer costmodel knows too.
 
     Raises:
         SystemMismatchError: Host, runtime, its major.minor version or its settings differ.
     """
+    theirs, ours = stored.unknown.get("settings", {}), here.unknown.get("settings", {})
+    if theirs != ours:
+        raise SystemMismatchError(
+            f"the records of {stored.name} have settings that this costmodel does not know "
+            f"({', '.join(sorted({*theirs, *ours}))}), so measurements cannot be added: upgrade costmodel, or choose "
+            "another --system name"
+        )
     found = []
     if not here.asserted and stored.host is not None and here.host is not None:
         found += _differences(_identity(stored, stored.host), _identity(here, here.host))

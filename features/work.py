@@ -1,4 +1,8 @@
-"""How much a layer has to do: arithmetic and memory traffic, from its operator, shapes and attributes alone."""
+"""How much a layer has to do: arithmetic and memory traffic, from its operator, shapes and attributes alone.
+
+A rule that looks at particular inputs or attributes relies on their being there, as a runtime's graph has them. For a
+layer that a stranger describes, `costmodel.checking` makes sure of it: a new rule needs its preconditions there.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -114,17 +118,19 @@ _NORMALISATIONS = {
 Types = Sequence[TensorType | None]
 
 
-def window_area(layer: SequenceLayer, data: TensorType | None) -> int:
+def window_area(layer: SequenceLayer, data: TensorType) -> int:
     """Elements in the window that a layer slides over `data`, no more than there are; 1 if it slides none."""
     kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
-    sizes = data.shape[len(data.shape) - len(kernel) :] if data is not None and not data.opaque else kernel
-    return math.prod(min(k, max(1, size)) for k, size in zip(kernel, sizes, strict=False))
+    sizes = data.shape[len(data.shape) - len(kernel) :]
+    return math.prod(min(k, max(1, size)) for k, size in zip(kernel, sizes, strict=True))
 
 
 def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
     """Whether ONNX Runtime calls std::pow for each element: ten times an exponential's time and more."""
     if layer.op_type == "Pow":
-        return sequence.values[layer.inputs[1]].data not in _EXPONENTS_AS_PRODUCTS
+        exponent = layer.inputs[1]
+        assert exponent >= 0
+        return sequence.values[exponent].data not in _EXPONENTS_AS_PRODUCTS
     return layer.op_type == "LRN"
 
 
@@ -145,6 +151,7 @@ def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTy
     if layer.op_type in _PER_INPUT:
         return float(read)
     if layer.op_type in ("MaxPool", "AveragePool", "LpPool"):
+        assert inputs[0] is not None
         return float(elements * window_area(layer, inputs[0]))
     if layer.op_type == "LRN":
         return float(elements * layer.attributes["size"]["i"])

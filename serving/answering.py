@@ -1,6 +1,5 @@
 """What answers for a system: it never changes, and is exchanged as a whole when something newer is there."""
 
-import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,11 +8,11 @@ from threading import Lock
 
 from costmodel.errors import ArtefactError, UnknownSystemError
 from costmodel.recent import Recent
+from costmodel.serving.directory import identity_of
 from costmodel.serving.predictor import Predictor
 from costmodel.store import Store
-from costmodel.training.artefact import champion_of
 
-__all__ = ["Answerer", "Answerers"]
+__all__ = ["Answerer", "LoadedPredictors"]
 
 _LOG = logging.getLogger("costmodel.service")
 _MOST_PINNED = 8
@@ -33,7 +32,7 @@ class Answerer:
 
 
 @dataclass
-class Answerers:
+class LoadedPredictors:
     """Those of all systems of a store; threads may share them.
 
     Attributes:
@@ -92,6 +91,18 @@ class Answerers:
         current = self._current.get(system)
         return None if current is None else current.identity
 
+    def only(self, named: str | None) -> str:
+        """The system that is named, or the only one.
+
+        Raises:
+            UnknownSystemError: None is named, and there is not just one.
+        """
+        if named is not None:
+            return named
+        if len(self._current) != 1:
+            raise UnknownSystemError(f"name a system: {', '.join(self.systems) or 'none is measured yet'}")
+        return next(iter(self._current))
+
     def of(self, system: str, version: str | None = None) -> Answerer:
         """What answers for a system now.
 
@@ -119,11 +130,7 @@ class Answerers:
         return pinned
 
     def _identity(self, system: str, version: str | None) -> str:
-        if version is None:
-            path = champion_of(self.bundles, system)
-            version = "none" if path is None else path.name
-        told = f"{system} {version} {self.store.measured(system)}"
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        return identity_of(self.store, self.bundles, system, version)
 
     def _load(self, system: str, version: str | None, identity: str) -> Answerer:
         predictor = Predictor.load(self.store, self.bundles, system, version=version, settled=True)

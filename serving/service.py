@@ -2,36 +2,37 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
+from sys import getsizeof
 from typing import Any
 
-from costmodel.composition import Cost
+import numpy as np
+
+from costmodel.checking import check_sequence
 from costmodel.decomposition import Decomposition
-from costmodel.drift import Observation, Observations
-from costmodel.errors import ModelError, ModelReadError
+from costmodel.drift import Observation, StoredObservation
+from costmodel.errors import ModelError, UnknownModelError
 from costmodel.estimate import Estimate
-from costmodel.groups import read_bytes
 from costmodel.isolation import Limits, Pool, Task
+from costmodel.observations import Observations
 from costmodel.recent import Recent
 from costmodel.sequence import LayerSequence
-from costmodel.serving.answering import Answerer, Answerers
+from costmodel.serving.answering import Answerer, LoadedPredictors
 from costmodel.serving.networks import Networks, price_networks
 from costmodel.serving.predictor import Predictor
-from costmodel.serving.seen import SeenModels, content_digest
+from costmodel.serving.uploads import UploadedModelStore
 from costmodel.store import Store
 
-__all__ = ["Item", "Question", "Service", "UnknownModelError"]
+__all__ = ["Item", "Question", "Seen", "Service"]
 
-_MOST_TEXT = 256 << 20  # characters of the models that are kept in pieces
-# What working out what a layer has to do may end in, where no runtime would make such a layer.
-_NONSENSE = (KeyError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError)
-
-
-class UnknownModelError(ModelReadError):
-    """A model is referred to that was never seen here, or was forgotten."""
+# Memory of the decompositions that are kept, and what they take for each byte of their text: measured by tracemalloc
+# over the light models (benchmarks/service_attacks.py holds the sum to a ceiling).
+_MOST_KEPT_BYTES = 128 << 20
+_BYTES_PER_TEXT_BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,23 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """A latency that users saw.
+
+    Attributes:
+        latency_us: The latency, as users see it.
+        runs: How many runs it is the average of; None where that is not known.
+        observed_at: When it was seen, ISO 8601 in UTC; None for now.
+        idempotency_key: The client's own key: an observation that is sent again under it is stored once.
+    """
+
+    latency_us: float
+    runs: int | None = None
+    observed_at: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One of many models: positions of its layers in a list that the models share."""
 
@@ -73,104 +91,107 @@ class Service:
 
     Attributes:
         store: Where measurements are.
-        answerers: What answers for each system.
+        predictors: What answers for each system.
         pool: Where models are read.
-        seen: Models that need not be sent again.
+        uploads: Models that need not be sent again.
         observations: Where latencies that users saw go.
     """
 
     store: Store
-    answerers: Answerers
+    predictors: LoadedPredictors
     pool: Pool
-    seen: SeenModels
+    uploads: UploadedModelStore
     observations: Observations
     _cuts: Recent[tuple[object, ...], tuple[Decomposition, tuple[str, ...]]] = field(
-        default_factory=lambda: Recent(_MOST_TEXT, lambda found: _text_of(found[0]))
+        default_factory=lambda: Recent(_MOST_KEPT_BYTES, lambda found: _nbytes_of(found[0]))
     )
 
     @classmethod
     def open(
-        cls, store_url: str, bundles: Path, folder: Path, *, workers: int, limits: Limits, most_seen_bytes: int
-    ) -> "Service":
-        """A service on a store.
+        cls, store_url: str, bundles: Path, folder: Path, *, readers: int, limits: Limits, uploads_bytes: int,
+        store_wait_s: float = 1.0,
+    ) -> "Service":  # fmt: skip
+        """A service on a store, which need not be reachable yet.
 
         Args:
-            store_url: Of the results store.
+            store_url: URL of the results store.
             bundles: Folder of trained regressors.
-            folder: Where models that were seen are kept.
-            workers: Models that are read at the same time.
-            limits: Of each.
-            most_seen_bytes: Of the models that are kept.
-
-        Raises:
-            StoreError: The store cannot be opened.
+            folder: Where models that clients sent are kept.
+            readers: Processes that read models.
+            limits: What one model may cost a reader.
+            uploads_bytes: The most that the kept models may take on the disk.
+            store_wait_s: Seconds that the database may keep a question waiting.
         """
-        store = Store(store_url)
-        service = cls(
+        store = Store(store_url, wait_s=store_wait_s, lazy=True)
+        return cls(
             store,
-            Answerers(store, bundles),
-            Pool(workers, limits),
-            SeenModels(folder, most_seen_bytes),
-            Observations(store_url),
+            LoadedPredictors(store, bundles),
+            Pool(readers, limits),
+            UploadedModelStore(folder, uploads_bytes),
+            Observations(store_url, wait_s=store_wait_s, lazy=True),
         )
-        service.answerers.refresh()
-        return service
 
     def close(self) -> None:
-        """End the workers and let go of the store."""
+        """End the readers and let go of the store."""
         self.pool.close()
         self.observations.close()
         self.store.close()
 
     # Models
 
-    def keep(self, upload: Path, digest: str) -> None:
-        """Make a file that somebody sent known by its content; the file itself is not needed afterwards.
+    def keep(self, owner: str, upload: Path, sent_as: str) -> str:
+        """Keep the model in a file that a client sent; the file itself is not needed afterwards.
 
         Only what can be read is kept, and without its weights.
 
         Args:
+            owner: Who sent it.
             upload: The file.
-            digest: Of its content.
+            sent_as: Hash of its content.
+
+        Returns:
+            The digest of the model: that of the file if it has no weights, names of its producer or documentation.
 
         Raises:
             ModelError: It cannot be read.
         """
-        if self.seen.find(digest) is None:
-            self.pool.keep(upload, self.seen.path(digest))
-            self.seen.trim()
+        known = self.uploads.find(owner, sent_as)
+        if known is not None:
+            return f"sha256:{known.stem}"
+        return self.uploads.put(owner, self.pool.without_weights(upload), ".onnx", sent_as)
 
-    def keep_graph(self, graph: Mapping[str, Any]) -> str:
-        """Make a graph of layers known; its content hash is that of its JSON with sorted keys and no spaces."""
-        content = json.dumps(graph, sort_keys=True, separators=(",", ":")).encode()
-        digest = content_digest(content)
-        if self.seen.find(digest) is None:
-            self.seen.put(content, self.seen.path(digest, ".json"))
-            self.seen.trim()
-        return digest
+    def keep_graph(self, owner: str, graph: Mapping[str, Any]) -> str:
+        """Keep a graph of layers; its digest is the hash of its JSON with sorted keys and no spaces."""
+        content = json.dumps(graph, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return self.uploads.put(owner, content, ".json")
 
-    def decompose(self, digest: str, name: str, question: Question) -> tuple[Decomposition, tuple[str, ...]]:
-        """A model that was seen, as the sequences that a system would execute, and what the reader should know.
+    def decompose(
+        self, owner: str, digest: str, name: str, question: Question
+    ) -> tuple[Decomposition, tuple[str, ...]]:
+        """A model that an owner sent, as the sequences that a system would execute, and warnings about it.
 
         Raises:
-            UnknownModelError: It was not seen, or was forgotten.
-            ModelError: It cannot be lowered.
+            UnknownModelError: The owner did not send it, or it was forgotten.
+            ModelError: It cannot be lowered, or has layers that no runtime makes.
             UnknownSystemError: Nothing answers for the system.
         """
-        system = self.answerers.of(question.system).predictor.system
+        system = self.predictors.of(question.system).predictor.system
+        path = self.uploads.find(owner, digest)
+        if path is None:
+            raise UnknownModelError(f"the model {digest} is not known here: send its file")
         key = (
-            digest, name, system.runtime, system.settings.level, question.granularity, question.batch, question.shapes,
+            owner, path.name, name, system.runtime, system.settings.level, question.granularity, question.batch, question.shapes,
         )  # fmt: skip
         found = self._cuts.get(key)
         if found is None:
-            found = self.pool.lower(self._task(digest, name, question, system.runtime, system.settings.level))
+            found = self.pool.lower(self._task(path, name, question, system.runtime, system.settings.level))
+            for sequence in found[0].unique.values():
+                check_sequence(sequence)
             self._cuts.put(key, found)
         return found
 
-    def _task(self, digest: str, name: str, question: Question, runtime: str, level: str) -> Task:
-        path = self.seen.find(digest)
-        if path is None:
-            raise UnknownModelError(f"the model {digest} is not known here: send its file")
+    @staticmethod
+    def _task(path: Path, name: str, question: Question, runtime: str, level: str) -> Task:
         if path.suffix == ".json":
             if question.batch is not None or question.shapes:
                 raise ModelError(f"{name} is a graph of layers, whose shapes are fixed: leave out batch and shapes")
@@ -188,12 +209,13 @@ class Service:
     # Answers
 
     def estimate(
-        self, digest: str, name: str, question: Question, answerer: Answerer | None = None
+        self, owner: str, digest: str, name: str, question: Question, answerer: Answerer | None = None
     ) -> tuple[Estimate, Answerer]:
-        """What a model that was seen will cost, and what answered.
+        """What a model that an owner sent will cost, and what answered.
 
         Args:
-            digest: Of the model.
+            owner: Who sent it.
+            digest: Hash of the model, or of the file as it was sent.
             name: What to call it.
             question: What is asked.
             answerer: What is to answer, where other models are asked about together with this one.
@@ -201,21 +223,15 @@ class Service:
         Raises:
             CostModelError: There is no answer; the kind of error says why.
         """
-        answerer = answerer or self.answerers.of(question.system, question.version)
-        cut, warnings = self.decompose(digest, name, question)
-        try:
-            estimate = answerer.predictor.estimate(
-                cut,
-                composition=question.composition,
-                partial=question.partial,
-                measured=question.measured,
-                warnings=warnings,
-            )
-        except _NONSENSE as error:
-            # A graph may hold layers that no runtime makes: what they have to do cannot be worked out.
-            raise ModelError(
-                f"{name} has layers that make no sense ({type(error).__name__}): check the graph"
-            ) from error
+        answerer = answerer or self.predictors.of(question.system, question.version)
+        cut, warnings = self.decompose(owner, digest, name, question)
+        estimate = answerer.predictor.estimate(
+            cut,
+            composition=question.composition,
+            partial=question.partial,
+            measured=question.measured,
+            warnings=warnings,
+        )
         return estimate, answerer
 
     @staticmethod
@@ -236,32 +252,31 @@ class Service:
         predictor = answerer.predictor
         refused = {place: reason for place, reason in enumerate(layers) if isinstance(reason, str)}
         sound = {place: layer for place, layer in enumerate(layers) if isinstance(layer, LayerSequence)}
-        costs = _priced(predictor, sound, refused, measured=measured)
-        problems: dict[int, str] = {}
-        kept: list[int] = []
-        for place, item in enumerate(items):
-            reason = _problem_of(item, len(layers), refused, costs)
-            if reason is None:
-                kept.append(place)
-            else:
-                problems[place] = reason
+        priced = _priced(predictor, sound, refused, measured=measured)
+        problems = _problems(items, refused, priced)
+        kept = [place for place in range(len(items)) if place not in problems]
         if not kept:
             return None, [], problems
-        blocks = [[sound[place]] if place in costs else [] for place in range(len(layers))]
+        blocks = [[sound[place]] if priced[place] else [] for place in range(len(layers))]
         found = price_networks(predictor, blocks, [items[place].layers for place in kept], measured=measured)
         return found, kept, problems
 
     # Observations
 
-    def observe(
-        self, digest: str, name: str, question: Question, latency_us: float, runs: int | None, observed_at: str | None
-    ) -> Observation:
+    def observe(self, owner: str, digest: str, name: str, question: Question, seen: Seen) -> StoredObservation:
         """Store a latency that users saw beside what is predicted of it.
+
+        Args:
+            owner: Whose observation it is.
+            digest: Hash of the model.
+            name: What to call it.
+            question: Where and how the model runs.
+            seen: What was seen.
 
         Raises:
             CostModelError: There is no prediction to compare it with, or it cannot be stored.
         """
-        estimate, answerer = self.estimate(digest, name, question)
+        estimate, answerer = self.estimate(owner, digest, name, question)
         if estimate.latency_us <= 0:
             raise ModelError(f"{name} has no layer with a cost on {question.system}: there is nothing to compare with")
         factor = estimate.jitter.get("p50", 1.0)
@@ -271,61 +286,53 @@ class Service:
             system=question.system,
             model=name,
             digest=digest,
-            latency_us=latency_us,
-            runs=runs,
+            latency_us=seen.latency_us,
+            runs=seen.runs,
             predicted_us=factor * estimate.latency_us,
             interval_us=(factor * low, factor * high),
             version=regression.id.version if regression else "none",
-            observed_at=observed_at or datetime.now(UTC).isoformat(timespec="seconds"),
+            observed_at=seen.observed_at or datetime.now(UTC).isoformat(timespec="seconds"),
+            owner=owner,
+            idempotency_key=seen.idempotency_key,
         )
-        self.observations.put([observation])
-        return observation
+        (stored,) = self.observations.put([observation])
+        return stored
 
 
-def _text_of(cut: Decomposition) -> int:
-    """How much of it there is to keep: names and sequences, of which some hold long attributes."""
-    names = sum(len(name) for piece in cut.pieces for name in piece.layers)
-    return 100 * len(cut.pieces) + names + sum(len(sequence.text) for sequence in cut.unique.values())
+def _nbytes_of(cut: Decomposition) -> int:
+    """Memory that a decomposition takes, about."""
+    names = sum(getsizeof(name) for piece in cut.pieces for name in piece.layers)
+    texts = sum(len(sequence.text) for sequence in cut.unique.values())
+    return 400 * len(cut.pieces) + names + _BYTES_PER_TEXT_BYTE * texts
 
 
 def _priced(
     predictor: Predictor, layers: Mapping[int, LayerSequence], refused: dict[int, str], *, measured: bool
-) -> set[int]:
-    """Which layers have a cost; the others are added to what is refused."""
-
-    def ask(asked: Iterable[LayerSequence]) -> dict[str, Cost]:
-        for one in asked:
-            read_bytes(one)  # which pricing models asks as well
-        return predictor.costs({one.signature: one for one in asked}, measured=measured)
-
-    priced: set[int] = set()
-    try:
-        costs = ask(list(layers.values()))
-    except _NONSENSE:
-        costs = {}
-        for place, layer in layers.items():
-            try:
-                costs |= ask([layer])
-            except _NONSENSE as error:
-                refused[place] = f"makes no sense ({type(error).__name__})"
+) -> np.ndarray:
+    """Which layers have a cost, by position in the list; the others are added to what is refused."""
+    costs = predictor.costs({one.signature: one for one in layers.values()}, measured=measured)
+    priced = np.zeros(len(layers) + len(refused), dtype=bool)
     for place, layer in layers.items():
         cost = costs.get(layer.signature)
         if cost is not None and math.isfinite(cost.interval_us[1]):
-            priced.add(place)
-        elif place not in refused:
+            priced[place] = True
+        else:
             refused[place] = f"({layer.kind}) has no cost on this system"
     return priced
 
 
-def _problem_of(item: Item, layers: int, refused: Mapping[int, str], priced: set[int]) -> str | None:
-    """Why a model has no cost; None if it has one."""
-    if not item.layers:
-        return f"{item.name} has no layers"
-    if priced.issuperset(item.layers):
-        return None
-    for place in item.layers:
-        if not 0 <= place < layers:
-            return f"{item.name} names the layer {place}, and {layers} are listed"
-        if place in refused:
-            return f"{item.name}: layer {place} {refused[place]}"
-    return None
+def _problems(items: Sequence[Item], refused: Mapping[int, str], priced: np.ndarray) -> dict[int, str]:
+    """Why models have no cost, by position; those that have one are not in it."""
+    lengths = np.fromiter((len(item.layers) for item in items), np.int64, len(items))
+    rows = np.fromiter(chain.from_iterable(item.layers for item in items), np.int64, int(lengths.sum()))
+    sound = np.append(priced, False)[np.minimum(rows, len(priced))]
+    broken = np.unique(np.repeat(np.arange(len(items)), lengths)[~sound])
+    found = {int(place): f"{items[place].name} has no layers" for place in np.flatnonzero(lengths == 0)}
+    for place in broken.tolist():
+        item = items[place]
+        layer = next(layer for layer in item.layers if layer >= len(priced) or not priced[layer])
+        if layer >= len(priced):
+            found[place] = f"{item.name} names the layer {layer}, and {len(priced)} are listed"
+        else:
+            found[place] = f"{item.name}: layer {layer} {refused[layer]}"
+    return found

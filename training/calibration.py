@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from costmodel.composition import Cost, Uncertainty
+from costmodel.tolerance import known_fields
 from costmodel.training.support import FARTHEST
 
 __all__ = ["DISTANCES", "SIZES_US", "Calibration", "conformal_quantile", "predicted_costs"]
@@ -123,7 +124,8 @@ class Calibration:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """What `to_dict` wrote down."""
         lists = {name: tuple(data[name]) for name in ("by_distance", "by_size")}
-        return cls(**{**data, **lists, "uncertainty": Uncertainty(**data["uncertainty"])})
+        uncertainty = Uncertainty(**known_fields(Uncertainty, data["uncertainty"]))
+        return cls(**{**known_fields(cls, data), **lists, "uncertainty": uncertainty})
 
 
 def _effects(values: np.ndarray, classes: Sequence[tuple[np.ndarray, int]]) -> list[np.ndarray]:

@@ -21,7 +21,7 @@ def drift(
     json: JsonOption = False,
 ) -> None:
     """How far latencies that users saw are from predictions."""
-    from costmodel.drift import Observations
+    from costmodel.observations import Observations
     from costmodel.systems import validate_name
 
     context = Context(store, reads=True)
@@ -35,13 +35,14 @@ def drift(
         say("Nobody has reported a latency yet: POST /v1/observations")
         return
     print_table(
-        ("system", "observed over predicted", "error", "in interval", "observations", "models", "state"),
+        ("system", "observed over predicted", "error", "in interval", "observations", "models", "owners", "state"),
         [
             (
                 one.system,
                 *("-" if value is None else form.format(value) for value, form in
                   ((one.ratio, "{:.3f}"), (one.error, "{:.1%}"), (one.covered, "{:.0%}"))),
-                str(one.observations), str(one.models), "drifted: measure and train again" if one.drifted else "ok",
+                str(one.observations), str(one.models), str(one.owners),
+                "drifted: measure and train again" if one.drifted else "ok",
             )
             for one in found
         ],

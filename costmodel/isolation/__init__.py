@@ -6,6 +6,6 @@ brings one down costs itself an error, and nobody else anything.
 """
 
 from costmodel.isolation.limits import Limits
-from costmodel.isolation.pool import Pool, PoolBusyError, Task
+from costmodel.isolation.pool import Pool, Task
 
-__all__ = ["Limits", "Pool", "PoolBusyError", "Task"]
+__all__ = ["Limits", "Pool", "Task"]

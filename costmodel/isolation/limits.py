@@ -3,7 +3,7 @@
 import resource
 from dataclasses import dataclass
 
-__all__ = ["Limits", "apply_limits", "renew_cpu_limit"]
+__all__ = ["Limits", "apply_limits", "limit_memory", "renew_cpu_limit"]
 
 _MIB = 1 << 20
 
@@ -33,9 +33,14 @@ class Limits:
 
 def apply_limits(limits: Limits) -> None:
     """Limit this process, which has loaded all that it needs, for the rest of its life."""
-    ceiling = _address_space_bytes() + limits.memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (ceiling, ceiling))
+    limit_memory(limits.memory_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Let this process allocate so much more address space than it has, for the rest of its life."""
+    ceiling = _address_space_bytes() + more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (ceiling, ceiling))
 
 
 def renew_cpu_limit(limits: Limits) -> None:

@@ -2,16 +2,13 @@
 
 import json
 import os
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -20,11 +17,12 @@ from typing import Any, Self
 
 from costmodel import errors
 from costmodel.decomposition import Decomposition
-from costmodel.errors import CostModelError, ModelError
+from costmodel.errors import BusyError, CostModelError, ModelError
+from costmodel.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.isolation.limits import Limits
 from costmodel.isolation.wire import decomposition_from_dict
 
-__all__ = ["Pool", "PoolBusyError", "Task"]
+__all__ = ["Pool", "Task"]
 
 _START_S = 60.0
 # What a worker sees of the environment: what finds programs and libraries, and no secret of the service's.
@@ -58,8 +56,8 @@ class Task:
     batch: int | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def to_line(self) -> bytes:
-        """As a worker reads it."""
+    def to_dict(self) -> dict[str, Any]:
+        """The task as a reader is sent it."""
         told: dict[str, Any] = {
             "name": self.name, "runtime": self.runtime, "level": self.level, "granularity": self.granularity,
             "batch": self.batch, "shapes": dict(self.shapes),
@@ -68,38 +66,35 @@ class Task:
             told["graph"] = self.graph
         else:
             told["path"] = str(self.path)
-        return json.dumps(told).encode() + b"\n"
-
-
-class WorkerError(Exception):
-    """A task was not answered: it took too long, or the answer is none."""
-
-
-class WorkerDeathError(WorkerError):
-    """A worker died, of its task or of something else."""
-
-
-class PoolBusyError(CostModelError):
-    """All workers have been at work for as long as a task may wait."""
+        return told
 
 
 class Pool:
-    """Workers that are started when they are needed, and again when one dies; threads may share it."""
+    """Readers that are started when they are needed, and again when one dies; threads may share it.
+
+    Attributes:
+        limits: What one task may cost a reader.
+        size: The most readers that run at the same time.
+        busy_s: Seconds that all tasks together have taken.
+        confinement: What the last reader that was started said of its confinement by the operating system.
+    """
 
     def __init__(self, size: int, limits: Limits | None = None) -> None:
         """Start nothing yet.
 
         Args:
-            size: Workers at most.
-            limits: Of each task.
+            size: The most readers that run at the same time.
+            limits: What one task may cost a reader.
         """
         self.limits = limits or Limits()
         self._folder = Path(tempfile.mkdtemp(prefix="costmodel-pool-"))
         # The last one back is the first to go: it is warm, and the others may never be needed.
-        self._free: LifoQueue[_Worker | None] = LifoQueue()
+        self._free: LifoQueue[Child | None] = LifoQueue()
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._alive: set[_Worker] = set()
+        self._alive: dict[Child, Path] = {}
+        self.busy_s = 0.0
+        self.confinement: Mapping[str, Any] = {}
         self._started = 0
         self.size = size
         for _ in range(size):
@@ -126,22 +121,24 @@ class Pool:
 
         Raises:
             ModelError: It cannot be read or lowered, or not within the limits.
-            PoolBusyError: No worker was free in time.
+            BusyError: No worker was free in time.
         """
-        answer = self._ask(task.name, task.to_line())
+        answer = self._ask(task.name, task.to_dict())
         try:
             return decomposition_from_dict(answer), tuple(map(str, answer.get("warnings", ())))
         except ValueError as error:
             raise ModelError(f"{task.name} cannot be understood: its layers are not sound") from error
 
-    def keep(self, path: Path, kept: Path, name: str = "the model") -> None:
-        """Leave a model without its weights in the file `kept`.
+    def without_weights(self, path: Path, name: str = "the model") -> bytes:
+        """The model in a file, without its weights.
 
         Raises:
             ModelError: It cannot be read, or not within the limits.
-            PoolBusyError: No worker was free in time.
+            BusyError: No reader was free in time.
         """
-        self._ask(name, json.dumps({"name": name, "path": str(path), "keep": str(kept)}).encode() + b"\n")
+        kept = path.with_suffix(".kept")
+        self._ask(name, {"name": name, "path": str(path), "keep": str(kept)})
+        return kept.read_bytes()
 
     def close(self) -> None:
         """End all workers."""
@@ -152,29 +149,47 @@ class Pool:
             self._alive.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _new(self) -> "_Worker":
+    def _new(self) -> Child:
         if self._closed.is_set():
             raise CostModelError("the service is shutting down: ask again")
         with self._lock:
             self._started += 1
             folder = self._folder / str(self._started)
         folder.mkdir()
-        worker = _Worker(self.limits, folder)
-        with self._lock:
-            self._alive.add(worker)
-        if self._closed.is_set():
-            worker.kill()
-            raise CostModelError("the service is shutting down: ask again")
-        return worker
-
-    def _ask(self, name: str, line: bytes) -> dict[str, Any]:
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         try:
-            answer = self._answer(line)
-        except WorkerDeathError:
-            # Somebody may have killed it: only a file that brings down a second one has done so itself.
-            answer = self._again(name, line)
-        except WorkerError as error:
-            raise ModelError(f"{name} {error}") from error
+            reader = Child(
+                [sys.executable, "-P", "-m", "costmodel.isolation.worker", json.dumps(asdict(self.limits))],
+                folder=folder,
+                environment=environment | _HEAP | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
+                start_s=_START_S,
+                answer_bytes=self.limits.answer_bytes,
+            )
+        except ChildError as error:
+            raise CostModelError(
+                "a process to read models in does not start: see the log of the service, and the memory that is free"
+            ) from error
+        self.confinement = reader.greeting.get("confinement") or {}
+        with self._lock:
+            self._alive[reader] = folder
+        if self._closed.is_set():
+            reader.kill()
+            raise CostModelError("the service is shutting down: ask again")
+        return reader
+
+    def _ask(self, name: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a task; a task that kills two readers is refused, because somebody else may have killed one."""
+        try:
+            answer = self._answer(task)
+        except ChildDeathError as first:
+            if first.code == -signal.SIGXCPU:
+                raise self._refused(name, first) from first
+            try:
+                answer = self._answer(task)
+            except ChildError as error:
+                raise self._refused(name, error) from error
+        except ChildError as error:
+            raise self._refused(name, error) from error
         if "error" in answer:
             kind = getattr(errors, str(answer["error"]), ModelError)
             raise (kind if isinstance(kind, type) and issubclass(kind, ModelError) else ModelError)(
@@ -182,110 +197,35 @@ class Pool:
             )
         return answer
 
-    def _again(self, name: str, line: bytes) -> dict[str, Any]:
-        try:
-            return self._answer(line)
-        except WorkerError as error:
-            raise ModelError(f"{name} {error}") from error
+    def _refused(self, name: str, error: ChildError) -> ModelError:
+        limits = self.limits
+        if isinstance(error, ChildDeathError):
+            if error.code == -signal.SIGXCPU:
+                return ModelError(f"{name} takes more than {limits.cpu_s} s of processor time to understand")
+            return ModelError(
+                f"{name} brings down what reads it: it is damaged, or takes more memory than a model may"
+            )
+        return ModelError(f"{name} was not understood: {error}; {limits.wall_s:g} s are allowed")
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _answer(self, task: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            worker = self._free.get(timeout=self.limits.wait_s)
+            reader = self._free.get(timeout=self.limits.wait_s)
         except Empty:
-            raise PoolBusyError("more models are to be read than can be now: ask again") from None
+            raise BusyError("more models are to be read than can be now: ask again") from None
+        began = time.monotonic()
         alive = False
         try:
-            worker = worker or self._new()
-            answer = worker.ask(line)
-            alive = worker.tasks < self.limits.tasks
+            reader = reader or self._new()
+            answer, _ = reader.ask(task, within_s=self.limits.wall_s)
+            alive = reader.asked < self.limits.tasks
             return answer
         finally:
-            if worker is not None and not alive:
-                worker.kill()
+            self.busy_s += time.monotonic() - began
+            if reader is not None and not alive:
+                reader.kill()
                 with self._lock:
-                    self._alive.discard(worker)
-                worker = None
-            self._free.put(worker)
-
-
-class _Worker:
-    """One process."""
-
-    def __init__(self, limits: Limits, folder: Path) -> None:
-        self._limits = limits
-        self._folder = folder
-        self.tasks = 0
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "costmodel.isolation.worker", json.dumps(asdict(limits))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment | _HEAP | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
-            cwd=folder,
-            start_new_session=True,
-        )
-        try:
-            self._read(time.monotonic() + _START_S)
-        except WorkerError as error:
-            self.kill()
-            raise CostModelError("a process to read models in does not start: see the log, and the memory") from error
-
-    def ask(self, line: bytes) -> dict[str, Any]:
-        self.tasks += 1
-        assert self._process.stdin is not None
-        deadline = time.monotonic() + self._limits.wall_s
-        try:
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
-        except OSError as error:
-            raise self._death() from error
-        try:
-            found = json.loads(self._read(deadline))
-        except ValueError as error:
-            raise WorkerError("cannot be understood") from error
-        if not isinstance(found, dict):
-            raise WorkerError("cannot be understood")
-        return found
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _read(self, deadline: float) -> bytes:
-        length = int.from_bytes(self._exactly(8, deadline), "big")
-        if length > self._limits.answer_bytes:
-            raise WorkerError("has more layers than are accepted")
-        return self._exactly(length, deadline)
-
-    def _exactly(self, count: int, deadline: float) -> bytes:
-        assert self._process.stdout is not None
-        pipe = self._process.stdout.fileno()
-        poll = select.poll()  # select() knows no more than 1024 files, and a service has many
-        poll.register(pipe, select.POLLIN)
-        parts = bytearray()
-        while len(parts) < count:
-            left_ms = 1e3 * (deadline - time.monotonic())
-            if left_ms <= 0 or not poll.poll(left_ms):
-                raise WorkerError(f"was not understood within {self._limits.wall_s:g} s")
-            part = os.read(pipe, min(count - len(parts), 1 << 20))
-            if not part:
-                raise self._death()
-            parts += part
-        return bytes(parts)
-
-    def _death(self) -> WorkerError:
-        """What it died of, in words for whoever sent the model."""
-        try:
-            code = self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            return WorkerError("cannot be understood")
-        if code == -signal.SIGXCPU:
-            return WorkerError(f"takes more than {self._limits.cpu_s} s of processor time to understand")
-        return WorkerDeathError("brings down what reads it: it is damaged, or takes more memory than a model may")
+                    folder = self._alive.pop(reader, None)
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                reader = None
+            self._free.put(reader)

@@ -1,7 +1,7 @@
 """The program of a worker: `python -m costmodel.isolation.worker LIMITS`.
 
-It reads one task a line from standard input, as JSON, and answers each on standard output: the length in eight bytes,
-then JSON. It opens no store and knows no secret.
+It receives tasks as messages on standard input and answers each on standard output; see `costmodel.isolation.child`.
+It opens no store and knows no secret.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from onnx import ModelProto
 from costmodel.decomposition import decompose
 from costmodel.errors import CostModelError, LoweringError
 from costmodel.graph import LayerGraph
+from costmodel.isolation.child import receive, send
 from costmodel.isolation.limits import Limits, apply_limits, renew_cpu_limit
 from costmodel.isolation.wire import decomposition_to_dict
 from costmodel.model import Model, read_file, read_model
@@ -39,16 +40,10 @@ def main() -> None:
     runtimes: dict[str, Runtime] = {}
     _warm_up(runtimes)
     apply_limits(limits)
-    _send(answers, {})
-    for line in sys.stdin:
+    send(answers, {})
+    while (message := receive(sys.stdin.buffer)) is not None:
         renew_cpu_limit(limits)
-        _send(answers, _answer(json.loads(line), runtimes, limits))
-
-
-def _send(answers: Any, document: Mapping[str, Any]) -> None:
-    content = json.dumps(document).encode()
-    answers.write(len(content).to_bytes(8, "big") + content)
-    answers.flush()
+        send(answers, _answer(message[0], runtimes, limits))
 
 
 def _answer(task: Mapping[str, Any], runtimes: dict[str, Runtime], limits: Limits) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,92 +14,126 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from costmodel.errors import CostModelError, ModelError, StoreError
+from costmodel.errors import CostModelError, StoreError
 from costmodel.home import find_home
-from costmodel.isolation import Limits
-from costmodel.serving.http import health, page, queries, reports
-from costmodel.serving.http.desk import Desk
-from costmodel.serving.http.gate import Gate
-from costmodel.serving.http.middleware import Frame
+from costmodel.observations import Observations
+from costmodel.serving.directory import Directory
+from costmodel.serving.engine import EngineSettings
+from costmodel.serving.engine.pool import EnginePool, Engines
+from costmodel.serving.http import health, models, observations, page, queries, reports
+from costmodel.serving.http.access import Access
+from costmodel.serving.http.limits import ConnectionLimits
+from costmodel.serving.http.middleware import RequestMiddleware
 from costmodel.serving.http.openapi import describe
-from costmodel.serving.http.problems import Problem, problem_of, problem_response
+from costmodel.serving.http.responses import problem_response
 from costmodel.serving.http.settings import Settings
-from costmodel.serving.http.telemetry import Metrics
+from costmodel.serving.http.state import AppState
+from costmodel.serving.http.telemetry import Metrics, build_information
 from costmodel.serving.http.tokens import TokenFile
-from costmodel.serving.service import Service
+from costmodel.serving.uploads import UploadedModelStore
+from costmodel.serving.wire.problems import Problem, problem_of
+from costmodel.store import Store
 
 __all__ = ["create_app"]
 
 _LOG = logging.getLogger("costmodel.service")
 _MIB = 1 << 20
+_PURGE_EVERY_S = 3600.0
+
+MakeEngines = Callable[[int, EngineSettings], Engines]
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = EnginePool) -> FastAPI:
     """The service as an ASGI application.
 
     Args:
         settings: By default those of the environment.
+        make_engines: Makes what answers, given how many and their settings.
 
     Raises:
-        CostModelError: A setting is none, or the file of tokens cannot be read.
+        CostModelError: A setting is not valid, or the file of tokens cannot be read.
     """
     settings = settings or _settings()
     tokens = None if settings.tokens is None else TokenFile(settings.tokens)
     metrics = Metrics()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        desk = await asyncio.to_thread(_open, settings, metrics)
-        app.state.desk = desk
-        watching = asyncio.create_task(_watch(desk, tokens, settings.refresh_seconds))
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, ConnectionLimits]]:
+        state = await asyncio.to_thread(_open, settings, metrics, make_engines, several_owners=tokens is not None)
+        app.state.costmodel = state
+        watching = asyncio.create_task(_watch(state, tokens))
         try:
-            yield
+            yield {"connection_limits": state.connection_limits}
         finally:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
-            desk.gate.close()
-            await asyncio.to_thread(desk.service.close)
+            await asyncio.to_thread(state.close)
 
     app = FastAPI(
         title="costmodel",
         summary="What will this neural network cost on that machine, without running it there?",
         version="1",
         lifespan=lifespan,
+        root_path=settings.root_path,
         docs_url=None,  # those pages load from another host
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    for router in (queries.router, reports.router, health.router, page.router):
-        app.include_router(router)
+    for module in (queries, models, observations, reports, health, page):
+        app.include_router(module.router)
     page.mount_static(app)
-    app.add_middleware(
-        Frame, tokens=tokens, insecure=settings.insecure, max_body_bytes=settings.max_body_bytes, metrics=metrics
-    )
+    access = Access(tokens, insecure=settings.insecure, hosts=settings.hosts)
+    app.add_middleware(RequestMiddleware, access=access, settings=settings, metrics=metrics)
+    if settings.traces:
+        from costmodel.serving.http.tracing import trace
+
+        trace(app)
     _answer_errors(app, metrics)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 
 
-def _open(settings: Settings, metrics: Metrics) -> Desk:
+def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, several_owners: bool) -> AppState:
     home = find_home()
-    service = Service.open(
-        settings.store or home.store_url,
-        home.bundles_of(settings.store),
-        home.data / "seen",
-        workers=settings.readers,
-        limits=Limits(
-            memory_bytes=settings.reader_memory_mib * _MIB,
-            cpu_s=max(1, round(settings.reader_seconds)),
-            wall_s=settings.reader_seconds,
-            wait_s=settings.queue_seconds,
-            layers=settings.max_layers,
-        ),
-        most_seen_bytes=settings.seen_mib * _MIB,
+    store_url = settings.store or home.store_url
+    engine = EngineSettings(
+        store_url=store_url,
+        bundles=home.bundles_of(store_url),
+        uploads=home.data / "uploads",
+        uploads_bytes=settings.uploads_mib * _MIB,
+        store_wait_s=settings.store_seconds,
+        refresh_s=settings.refresh_seconds,
+        request_s=settings.request_seconds,
+        max_items=settings.max_items,
+        max_layers=settings.max_layers,
+        max_listed_layers=settings.max_listed_layers,
+        max_references=settings.max_references,
+        max_observations=settings.max_observations,
+        observation_days=settings.observation_days,
+        memory_bytes=settings.engine_memory_mib * _MIB,
+        reader_memory_bytes=settings.reader_memory_mib * _MIB,
+        reader_s=settings.reader_seconds,
     )
-    service.pool.start()
-    service.answerers.changed = lambda system: metrics.changes.labels(system).inc()
-    return Desk(service, Gate(settings.readers + 1, settings.queue, settings.queue_seconds), metrics, settings)
+    store = Store(store_url, wait_s=settings.store_seconds, lazy=True)
+    seen = Observations(store_url, wait_s=settings.store_seconds, lazy=True)
+    engines = make_engines(settings.engines, engine)
+    engines.start()
+    state = AppState(
+        settings=settings,
+        engines=engines,
+        directory=Directory(store, seen, engine.bundles),
+        observations=seen,
+        uploads=UploadedModelStore(engine.uploads, engine.uploads_bytes),
+        metrics=metrics,
+        several_owners=several_owners,
+    )
+    try:
+        state.refresh()
+    except StoreError as error:
+        _LOG.warning("the store cannot be read yet", extra={"told": {"error": str(error)}})
+    _LOG.info("started", extra={"told": build_information() | {"confinement": engines.confinement}})
+    return state
 
 
 def _settings() -> Settings:
@@ -105,57 +141,55 @@ def _settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        raise CostModelError(
-            f"the setting COSTMODEL_SERVE_{'_'.join(map(str, first['loc'])).upper()} is none: {first['msg']}"
-        ) from error
+        name = "_".join(map(str, first["loc"])).upper()
+        raise CostModelError(f"the setting COSTMODEL_SERVE_{name} is not valid: {first['msg']}") from error
 
 
-async def _watch(desk: Desk, tokens: TokenFile | None, every_s: float) -> None:
-    """Take over new champions, measurements and tokens, until cancelled."""
+async def _watch(state: AppState, tokens: TokenFile | None) -> None:
+    """Take over new champions, measurements and tokens, and delete old observations, until cancelled."""
+    purged_at = -_PURGE_EVERY_S
     while True:
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(state.settings.refresh_seconds)
         try:
             if tokens is not None:
                 tokens.refresh()
-            await asyncio.to_thread(desk.refresh)
+            await state.read(state.refresh)
+            if time.monotonic() - purged_at > _PURGE_EVERY_S:
+                purged_at = time.monotonic()
+                await state.read(lambda: state.observations.purge(timedelta(days=state.settings.observation_days)))
         except StoreError as error:  # what answered goes on answering
             _LOG.warning("the store cannot be read", extra={"told": {"error": str(error)}})
-        except Exception:  # noqa: BLE001  # whatever it is: what answers goes on answering, and looks again
+        except Exception:  # whatever it is: what answers goes on answering, and looks again
             _LOG.exception("looking for changes failed")
 
 
 def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
-    def respond(request: Request, problem: Problem) -> Response:
-        if problem.status == 503:
-            metrics.turned_away.inc()
-        return problem_response(request, problem)
-
     @app.exception_handler(CostModelError)
     async def ours(request: Request, error: CostModelError) -> Response:
-        if isinstance(error, ModelError):
-            metrics.refused_models.inc()
-            cause = error.__cause__
-            if cause is not None:  # it may be a mistake of ours
-                told = {"request_id": request.scope.get("request_id"), "cause": f"{type(cause).__name__}: {cause}"}
-                _LOG.info("model refused", extra={"told": told})
         problem = problem_of(error)
         if problem.status >= 500:
             told = {"request_id": request.scope.get("request_id"), "error": str(error)}
             _LOG.error("failed", extra={"told": told})
-        return respond(request, problem)
+        return answered(request, problem)
 
     @app.exception_handler(Problem)
-    async def answered(request: Request, problem: Problem) -> Response:
-        return respond(request, problem)
+    async def refused(request: Request, problem: Problem) -> Response:
+        return answered(request, problem)
+
+    def answered(request: Request, problem: Problem) -> Response:
+        if problem.status in (429, 503):
+            metrics.turned_away.inc()
+        return problem_response(request, problem)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path", "header"))
         return problem_response(request, Problem(422, "invalid-request", f"{where or 'the request'}: {first['msg']}"))
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
-        detail = f"{request.method} {request.url.path} is not offered: /openapi.json lists what is"
+        detail = f"{request.method} {request.url.path[:200]} is not offered: /openapi.json lists what is"
         return problem_response(request, Problem(error.status_code, kind, detail, headers=dict(error.headers or {})))
+

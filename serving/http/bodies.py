@@ -1,4 +1,4 @@
-"""Bodies of requests: a file to disk, its hash on the way; JSON to what it should be."""
+"""Bodies of requests: admitted by their declared length, then read within a deadline, JSON to memory, files to disk."""
 
 import asyncio
 import hashlib
@@ -6,86 +6,104 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from costmodel.serving.http.problems import Problem
+from costmodel.serving.http.state import AppState, owner_of, state_of
+from costmodel.serving.wire.problems import Problem
 
-__all__ = ["FILE_TYPES", "media_type", "parsed", "read_body", "uploaded"]
+__all__ = ["FILE_TYPES", "check_encoding", "json_body", "media_type", "uploaded"]
 
 FILE_TYPES = ("application/octet-stream", "application/onnx", "application/x-onnx")
 _PORTION = 4 << 20  # bytes that are hashed and written at once
-
-_Model = TypeVar("_Model", bound=BaseModel)
+_MIB = 1 << 20
 
 
 def media_type(request: Request) -> str:
-    """Of the body, without parameters."""
+    """Media type of the body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def read_body(request: Request, seconds: float, most_bytes: int) -> bytes:
-    """All of it.
-
-    Args:
-        request: Whose.
-        seconds: That it may take.
-        most_bytes: Of it.
+def check_encoding(request: Request) -> None:
+    """Refuse bodies that are compressed: they would have to be unpacked before their size is known.
 
     Raises:
-        Problem: It is too large or too slow.
+        Problem: 415.
     """
-    found = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                found += part
-                if len(found) > most_bytes:
-                    raise Problem(
-                        413, "body-too-large",
-                        f"a request in JSON may have {most_bytes >> 20} MiB: ask in several, or send the model's file",
-                    )  # fmt: skip
-            return bytes(found)
-    except TimeoutError:
-        raise _too_slow(seconds) from None
-    except ClientDisconnect:
-        raise Problem(400, "invalid-request", "the connection ended before the request did") from None
-
-
-def parsed(model: type[_Model], body: bytes) -> _Model:
-    """The body as a model has it.
-
-    Raises:
-        Problem: It is not JSON, or not that; the sentence says where.
-    """
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise Problem(422, "invalid-request", explained(error)) from None
-
-
-def explained(error: ValidationError) -> str:
-    """The first complaint, and where."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    what = first["msg"].removeprefix("Value error, ")
-    return " ".join((f"{where}: {what}" if where else what).split())
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise Problem(
+            415, "unsupported-media-type", f"send the body as it is, not encoded as {encoding[:40]}",
+            headers={"Accept-Encoding": "identity"},
+        )  # fmt: skip
 
 
 @asynccontextmanager
-async def uploaded(request: Request, seconds: float) -> AsyncIterator[tuple[Path, str]]:
+async def json_body(request: Request) -> AsyncIterator[list[bytes]]:
+    """The body of a request in JSON, in parts; its memory is the owner's until the end of the block.
+
+    Raises:
+        Problem: It is no JSON, too large or too slow, or too much is held already.
+    """
+    kind = media_type(request)
+    if kind != "application/json":
+        raise Problem(
+            415, "unsupported-media-type",
+            f"send an ONNX file as {FILE_TYPES[0]} where one is taken, or a question as application/json, not as "
+            f"{kind[:80] or 'nothing'}",
+        )  # fmt: skip
+    check_encoding(request)
+    state = state_of(request)
+    most = state.settings.max_json_bytes
+    declared = _declared(request)
+    if declared is not None and declared > most:
+        raise _too_large_json(most)
+    owner = owner_of(request)
+    with state.json_budget.reserved(owner, most if declared is None else declared, state.share):
+        parts: list[bytes] = []
+        size = 0
+        async for part in _stream(request, state):
+            size += len(part)
+            if size > most:
+                raise _too_large_json(most)
+            parts.append(part)
+        yield parts
+
+
+@asynccontextmanager
+async def uploaded(request: Request) -> AsyncIterator[tuple[Path, str]]:
     """A file that is sent, on disk until the end of the block, and its content hash.
 
     Raises:
-        Problem: It is too large, too slow, or empty.
+        Problem: Its length is not declared, it is too large, too slow or empty, or too much is held already.
     """
-    with tempfile.TemporaryDirectory(prefix="costmodel-upload-") as folder:
+    check_encoding(request)
+    state = state_of(request)
+    declared = _declared(request)
+    if declared is None:
+        raise Problem(411, "length-required", "say how long the file is (Content-Length): send it as a whole")
+    if declared > state.settings.max_body_bytes:
+        raise Problem(
+            413, "body-too-large",
+            f"a file may have {state.settings.max_body_mib} MiB: send the model without its weights, as `costmodel "
+            "predict --server` does",
+        )  # fmt: skip
+    if not declared:
+        raise Problem(422, "model-refused", "the file is empty (0 bytes): send an ONNX file as the body")
+    with (
+        state.scratch_budget.reserved(owner_of(request), declared, state.share),
+        tempfile.TemporaryDirectory(prefix="costmodel-upload-", dir=state.settings.scratch) as folder,
+    ):
         path = Path(folder) / "model.onnx"
-        digest = hashlib.sha256()
-        size = 0
+        yield path, await _written(request, state, path)
+
+
+async def _written(request: Request, state: AppState, path: Path) -> str:
+    """Write a body to a file; its content hash."""
+    digest = hashlib.sha256()
+    writing: asyncio.Future[None] | None = None
+    try:
         with path.open("wb") as file:
 
             def take(parts: list[bytes]) -> None:
@@ -93,33 +111,60 @@ async def uploaded(request: Request, seconds: float) -> AsyncIterator[tuple[Path
                     digest.update(part)
                     file.write(part)
 
-            try:
-                async with asyncio.timeout(seconds):
-                    parts: list[bytes] = []
-                    held = 0
-                    writing: asyncio.Future[None] | None = None
-                    async for part in request.stream():
-                        parts.append(part)
-                        held += len(part)
-                        if held >= _PORTION:
-                            # While one portion is hashed and written in a thread, the next one arrives.
-                            if writing is not None:
-                                await writing
-                            size += held
-                            writing = asyncio.ensure_future(asyncio.to_thread(take, parts))
-                            parts, held = [], 0
+            parts: list[bytes] = []
+            held = 0
+            async for part in _stream(request, state):
+                parts.append(part)
+                held += len(part)
+                if held >= _PORTION:
+                    # While one portion is hashed and written in a thread, the next one arrives.
                     if writing is not None:
                         await writing
-                    size += held
-                    take(parts)
-            except TimeoutError:
-                raise _too_slow(seconds) from None
-            except ClientDisconnect:
-                raise Problem(400, "invalid-request", "the connection ended before the file did") from None
-        if not size:
-            raise Problem(422, "model-refused", "the file is empty (0 bytes): send an ONNX file as the body")
-        yield path, f"sha256:{digest.hexdigest()}"
+                    writing = asyncio.ensure_future(asyncio.to_thread(take, parts))
+                    parts, held = [], 0
+            if writing is not None:
+                await writing
+            await asyncio.to_thread(take, parts)
+    except OSError as error:
+        raise Problem(
+            503, "overloaded", "the file cannot be stored now: ask again in 30 s", headers={"Retry-After": "30"}
+        ) from error
+    finally:
+        if writing is not None and not writing.done():
+            await asyncio.wait([writing])
+    return f"sha256:{digest.hexdigest()}"
 
 
-def _too_slow(seconds: float) -> Problem:
-    return Problem(408, "body-too-slow", f"the body did not arrive within {seconds:g} s: send it again")
+async def _stream(request: Request, state: AppState) -> AsyncIterator[bytes]:
+    """The parts of a body as they arrive, no faster than the owner may send."""
+    owner = owner_of(request)
+    deadline = asyncio.get_running_loop().time() + state.settings.upload_seconds
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
+                part = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            seconds = state.settings.upload_seconds
+            raise Problem(
+                408, "body-too-slow", f"the body did not arrive within {seconds:g} s: send it again"
+            ) from None
+        except ClientDisconnect:
+            raise Problem(400, "invalid-request", "the connection ended before the request did") from None
+        if part:
+            await state.byte_pacer.spend(owner, len(part) / _MIB)
+            yield part
+
+
+def _declared(request: Request) -> int | None:
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+
+
+def _too_large_json(most: int) -> Problem:
+    return Problem(
+        413, "body-too-large",
+        f"a request in JSON may have {most >> 20} MiB: ask in several, or send the model's file",
+    )  # fmt: skip

@@ -7,14 +7,13 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from costmodel.serving.http.answers import ProblemAnswer
-from costmodel.serving.http.bodies import FILE_TYPES
-from costmodel.serving.http.problems import MEDIA_TYPE
-from costmodel.serving.http.requests import BulkItem
+from costmodel.serving.wire.answers import ProblemAnswer
+from costmodel.serving.wire.problems import MEDIA_TYPE
 
-__all__ = ["EXAMPLE_GRAPH", "PROBLEMS", "describe", "json_body", "model_body"]
+__all__ = ["EXAMPLE_GRAPH", "PROBLEMS", "describe", "describes_file", "describes_json", "describes_model"]
 
 _SCHEMAS = "#/components/schemas/"
+_FILE_TYPE = "application/octet-stream"
 # Read by their routes themselves, so that FastAPI does not know of them.
 _BODIES: dict[str, type[BaseModel]] = {}
 
@@ -26,7 +25,12 @@ def _problem(description: str) -> dict[str, Any]:
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: _problem("The request ended before its body did."),
     401: _problem("A token is needed."),
+    403: _problem("The token may not do that."),
     404: _problem("The model, the system or the regressor is not known here."),
+    409: _problem("The Idempotency-Key was used for another observation."),
+    411: _problem("The length of a file is not declared."),
+    421: _problem("The Host header names another service."),
+    429: _problem("Too many requests of one client are under way."),
     408: _problem("The body did not arrive in time."),
     413: _problem("The body is too large, or asks for too much at once."),
     415: _problem("The body is of a type that is not understood."),
@@ -66,17 +70,23 @@ _EXAMPLE_SEQUENCE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def json_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Says that the body is JSON of a model, which the route reads by itself."""
+def describes_json(model: type[BaseModel]) -> dict[str, Any]:
+    """Tells the document that the body is JSON of a model, which the route reads by itself."""
     _BODIES[model.__name__] = model
     schema = {"$ref": f"{_SCHEMAS}{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def model_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Says that the body is JSON of a model, or an ONNX file."""
-    described = json_body(model)
-    described["requestBody"]["content"][FILE_TYPES[0]] = {"schema": {"type": "string", "format": "binary"}}
+def describes_file() -> dict[str, Any]:
+    """Tells the document that the body is an ONNX file."""
+    content = {_FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def describes_model(model: type[BaseModel]) -> dict[str, Any]:
+    """Tells the document that the body is JSON of a model, or an ONNX file."""
+    described = describes_json(model)
+    described["requestBody"]["content"] |= describes_file()["requestBody"]["content"]
     return described
 
 
@@ -86,16 +96,16 @@ def describe(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     document = copy.deepcopy(get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes))
     components = document["components"]["schemas"]
-    bodies: list[type[BaseModel]] = [ProblemAnswer, BulkItem, *_BODIES.values()]
+    bodies: list[type[BaseModel]] = [ProblemAnswer, *_BODIES.values()]
     for model in bodies:
         _add(components, model)
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}, {}]
-    desk = getattr(app.state, "desk", None)
-    systems = desk.service.answerers.systems if desk is not None else []
+    state = getattr(app.state, "costmodel", None)
+    systems = list(state.directory.snapshot.entries) if state is not None else []
     for path, example in _examples(systems[0] if systems else "c5.xlarge").items():
         document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"] = example
-    if desk is not None:  # before that the examples are of no system
+    if systems:  # before that the examples are of no system
         app.openapi_schema = document
     return document
 

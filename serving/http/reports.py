@@ -1,77 +1,75 @@
-"""What is known: systems, regressors, drift."""
+"""What is known: systems, regressors, drift; all of it is in memory."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 
-from costmodel.serving.answering import Answerer
-from costmodel.serving.http.answers import ModelsAnswer, SystemAnswer, SystemsAnswer
-from costmodel.serving.http.desk import Desk, desk_of
+from costmodel.serving.directory import SystemEntry
 from costmodel.serving.http.openapi import PROBLEMS
+from costmodel.serving.http.paging import Limit, page_of
+from costmodel.serving.http.state import AppState, state_of
+from costmodel.serving.wire.answers import RegressorsAnswer, SystemAnswer, SystemsAnswer
+from costmodel.serving.wire.fields import SystemName
 from costmodel.systems import catalogue
-from costmodel.training.listing import list_regressors
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["systems"], responses=PROBLEMS)
 
+_After = Annotated[str | None, Query(max_length=256, description="The `next` of the page before.")]
+
 
 @router.get("/systems")
-async def systems(request: Request) -> SystemsAnswer:
+async def systems(request: Request, limit: Limit = 1000, after: _After = None) -> SystemsAnswer:
     """The systems that are answered for, and how well."""
-    desk: Desk = desk_of(request)
-
-    def work() -> list[SystemAnswer]:
-        answerers = desk.service.answerers
-        return [_system(desk, answerers.of(name)) for name in answerers.systems]
-
-    return SystemsAnswer(systems=await desk.work(work))
+    state = state_of(request)
+    page, following = page_of(
+        list(state.directory.snapshot.entries.values()), lambda entry: entry.system.name, limit, after
+    )
+    return SystemsAnswer(systems=[_system(state, entry) for entry in page], next=following)
 
 
 @router.get("/systems/{name}")
-async def system(request: Request, name: str = Path(max_length=64)) -> SystemAnswer:
+async def system(request: Request, name: Annotated[SystemName, Path()]) -> SystemAnswer:
     """One system."""
-    desk: Desk = desk_of(request)
-    return await desk.work(lambda: _system(desk, desk.service.answerers.of(name)))
+    state = state_of(request)
+    return _system(state, state.directory.snapshot.entry(name))
 
 
-def _system(desk: Desk, answerer: Answerer) -> SystemAnswer:
-    known = answerer.predictor.system
-    record: dict[str, Any] = known.to_dict()
-    regression = answerer.predictor.regression
-    facts = regression.bundle.facts if regression else {}
-    listed = catalogue().get(known.name)
-    refused = desk.service.answerers.refused.get(known.name)
+def _system(state: AppState, entry: SystemEntry) -> SystemAnswer:
+    record: dict[str, Any] = entry.system.to_dict()
+    champion, listed = entry.champion, catalogue().get(entry.system.name)
+    refused = state.refused.get(entry.system.name)
+    shown = ("name", "runtime", "runtime_version", "settings", "host", "capabilities", "asserted")
     return SystemAnswer.model_validate(
         {
-            **{
-                key: record[key]
-                for key in ("name", "runtime", "runtime_version", "settings", "host", "capabilities", "asserted")
-            },
-            "measurements": desk.service.store.measured(known.name)[0],
-            "champion": None if regression is None else {"name": regression.id.name, "version": regression.id.version},
-            "accuracy": facts.get("accuracy"),
+            **{key: record[key] for key in shown},
+            "measurements": entry.measurements,
+            "champion": None if champion is None else {"name": champion.name or "?", "version": champion.version},
+            "accuracy": entry.accuracy,
             "usd_per_hour": listed.usd_per_hour if listed else None,
-            "drift": desk.service.observations.drift(known.name).to_dict(),
+            "drift": entry.drift.to_dict(),
             "warnings": [refused] if refused else [],
         }
     )
 
 
-@router.get("/models")
-async def models(request: Request) -> ModelsAnswer:
+@router.get("/regressors")
+async def regressors(
+    request: Request,
+    system: Annotated[SystemName | None, Query()] = None,
+    limit: Limit = 100,
+    after: _After = None,
+) -> RegressorsAnswer:
     """The regressors that were trained: which one answers for a system, how accurate it is, how old."""
-    desk: Desk = desk_of(request)
-
-    def work() -> ModelsAnswer:
-        now = datetime.now(UTC)
-        found = list_regressors(desk.service.answerers.bundles)
-        return ModelsAnswer.model_validate(
-            {"models": [one.to_dict() | {"age_s": _age_s(one.trained_at, now)} for one in found]}
-        )
-
-    return await desk.work(work)
+    found = [one for one in state_of(request).directory.snapshot.regressors if system in (None, one.system)]
+    now = datetime.now(UTC)
+    in_order = sorted(found, key=lambda one: (one.system, one.version))
+    page, following = page_of(in_order, lambda one: f"{one.system} {one.version}", limit, after)
+    return RegressorsAnswer.model_validate(
+        {"regressors": [one.to_dict() | {"age_s": _age_s(one.trained_at, now)} for one in page], "next": following}
+    )
 
 
 def _age_s(trained_at: str | None, now: datetime) -> float | None:

@@ -1,6 +1,5 @@
 """Running the service with uvicorn: the one file that knows it."""
 
-import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +15,6 @@ except ImportError as error:
 __all__ = ["run"]
 
 _SHUTDOWN_S = 20
-# New objects after which the collector looks for cycles: a request of ten thousand models makes as many in no time, and
-# with Python's own 700 half of its answer's time goes into looking at them.
-_COLLECT_AFTER = 50_000
 
 
 def run(host: str, port: int, workers: int, settings: Mapping[str, str], told: Callable[[str], None]) -> None:
@@ -41,7 +37,7 @@ def run(host: str, port: int, workers: int, settings: Mapping[str, str], told: C
 def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> None:
     # Looked at here, where what is wrong is one sentence, and not in each worker.
     from costmodel.serving.http.app import create_app
-    from costmodel.serving.http.telemetry import set_up_logging
+    from costmodel.serving.logs import set_up_logging
 
     create_app()
     config = uvicorn.Config(
@@ -55,6 +51,7 @@ def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> Non
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_S,
+        http="costmodel.serving.http.protocol:LimitedProtocol",
     )
     set_up_logging()
     socket = config.bind_socket()
@@ -86,8 +83,7 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
 def application() -> object:
     """The application, in a process of its own."""
     from costmodel.serving.http.app import create_app
-    from costmodel.serving.http.telemetry import set_up_logging
+    from costmodel.serving.logs import set_up_logging
 
     set_up_logging()
-    gc.set_threshold(_COLLECT_AFTER)
     return create_app()

@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from costmodel.decomposition import decompose
 from costmodel.errors import LoweringError, ModelError, ModelReadError, ShapeError
-from costmodel.isolation import Limits, Pool, PoolBusyError, Task
+from costmodel.isolation import Limits, Pool, Task
 from costmodel.isolation.pool import _Worker
 from costmodel.model import read_model
 from costmodel.runtimes.ort import OnnxRuntime
@@ -200,7 +200,7 @@ def test_who_waits_too_long_for_a_worker_is_told_so(
     """The one that has the worker is not disturbed."""
     with Pool(1, replace(LIMITS, wait_s=0.05)) as pool:
         held = pool._free.get()
-        with pytest.raises(PoolBusyError, match="ask again"):
+        with pytest.raises(BusyError, match="ask again"):
             _healthy(pool, written, parse)
         pool._free.put(held)
         _healthy(pool, written, parse)

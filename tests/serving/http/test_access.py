@@ -5,17 +5,20 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from onnx import ModelProto
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from costmodel.errors import CostModelError
 from costmodel.serving.http.app import create_app
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.tokens import Tokens, add_token
-from tests.served import FILE, Serve
+from tests.served import FILE, HERE, Serve
 
 
 def test_with_tokens_only_their_owners_are_answered(serve: Serve, tmp_path: Path) -> None:
@@ -25,11 +28,11 @@ def test_with_tokens_only_their_owners_are_answered(serve: Serve, tmp_path: Path
     for wrong in (None, "Bearer", "Bearer cm_wrong", f"Basic {token}", f"Bearer {token}x", f"Bearer {token[:-1]}"):
         response = client.get("/v1/systems", headers={"authorization": wrong} if wrong else {})
         assert response.status_code == 401
-        assert response.headers["www-authenticate"] == "Bearer"
+        assert response.headers["www-authenticate"].startswith('Bearer realm="costmodel"')
         assert token not in response.text
     assert client.get("/v1/systems", headers={"authorization": f"Bearer {token}"}).status_code == 200
     assert client.get("/openapi.json").status_code == 401
-    for path in ("/healthz", "/readyz", "/", "/systems", "/static/style.css", "/v2/health/live"):
+    for path in ("/healthz", "/readyz", "/", "/systems", "/static/style.css"):
         assert client.get(path).status_code == 200
 
 
@@ -45,12 +48,98 @@ def test_without_tokens_only_this_host_is_answered(
         ("203.0.113.9", 401),
         ("nowhere", 401),
     ):
-        assert TestClient(app, client=(address, 1)).get("/v1/systems").status_code == status
-    assert TestClient(serve(insecure=True).app, client=("10.0.0.7", 1)).get("/v1/systems").status_code == 200
+        response = TestClient(app, base_url=HERE, client=(address, 1)).get("/v1/systems")
+        assert response.status_code == status
+        assert status == 200 or response.headers["www-authenticate"]
+    insecure = serve(insecure=True).app
+    assert TestClient(insecure, client=("10.0.0.7", 1)).get("/v1/systems").status_code == 200
+
+
+def test_who_has_no_address_is_not_on_this_host(serve: Serve) -> None:
+    """Behind a socket in the file system may be a proxy, and behind that anybody."""
+    app = serve().app
+
+    async def without_address(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "client": None} if scope["type"] == "http" else scope, receive, send)
+
+    client = TestClient(without_address, base_url=HERE)
+    assert client.get("/v1/systems").status_code == 401
+
+
+def test_without_tokens_only_names_of_this_host_are_answered(serve: Serve) -> None:
+    """A page of somebody else's, whose name was made to lead here, learns nothing (DNS rebinding)."""
+    client = serve()
+    for host, status in (
+        ("127.0.0.1:8000", 200), ("localhost", 200), ("LOCALHOST:1", 200), ("[::1]:8000", 200),
+        ("evil.example.org", 421), ("localhost.evil.example.org", 421), ("127.0.0.1.evil.example.org:80", 421),
+    ):  # fmt: skip
+        for path in ("/v1/systems", "/"):
+            assert client.get(path, headers={"host": host}).status_code == status
+        assert client.get("/healthz", headers={"host": host}).status_code == 200
+    named = serve(hosts=("costmodel.example.org",), insecure=True)
+    assert named.get("/v1/systems", headers={"host": "costmodel.example.org"}).status_code == 200
+    assert named.get("/v1/systems", headers={"host": "127.0.0.1"}).status_code == 421
+
+
+def test_a_token_may_do_what_its_scopes_say(serve: Serve, tmp_path: Path) -> None:
+    """And no more; whoever asks learns which scope is missing."""
+    file = tmp_path / "tokens"
+    tokens = {
+        scope: {"authorization": f"Bearer {add_token(file, scope, scopes=[scope])}"}
+        for scope in ("predict", "observe", "metrics", "admin")
+    }
+    client = serve(tokens=file)
+    for path, needed in (("/v1/systems", "predict"), ("/v1/observations", "observe"), ("/metrics", "metrics")):
+        for scope, headers in tokens.items():
+            response = client.get(path, headers=headers)
+            assert response.status_code == (200 if scope in (needed, "admin") else 403), (path, scope)
+            if response.status_code == 403:
+                assert f'scope="{needed}"' in response.headers["www-authenticate"]
+    assert client.get("/openapi.json", headers=tokens["metrics"]).status_code == 200
+
+
+def test_a_token_expires(serve: Serve, tmp_path: Path) -> None:
+    """At the moment that its line says."""
+    file = tmp_path / "tokens"
+    now = datetime.now(UTC)
+    old = add_token(file, "old", expires=now - timedelta(seconds=1))
+    new = add_token(file, "new", expires=now + timedelta(days=1))
+    client = serve(tokens=file)
+    for token, status in ((old, 401), (new, 200)):
+        assert client.get("/v1/systems", headers={"authorization": f"Bearer {token}"}).status_code == status
+
+
+def test_one_owner_sees_nothing_of_another(serve: Serve, tmp_path: Path, convolution: ModelProto) -> None:
+    """Neither models, nor their predictions, nor observations, whatever hashes and numbers he knows."""
+    file = tmp_path / "tokens"
+    one, other = ({"authorization": f"Bearer {add_token(file, name)}"} for name in ("one", "other"))
+    client = serve(tokens=file)
+    content = convolution.SerializeToString()
+    sent = client.post("/v1/predict", content=content, headers=FILE | one).json()
+    digest = sent["digest"]
+    asked = {"model": digest, "latency_us": 5.0}
+    observed = client.post("/v1/observations", json=asked, headers=one).json()
+    assert client.get(f"/v1/models/{digest}", headers=one).json()["digest"] == digest
+    assert [entry["digest"] for entry in client.get("/v1/models", headers=one).json()["models"]] == [digest]
+    for method, path, body in (
+        ("POST", "/v1/predict", {"model": digest}), ("GET", f"/v1/models/{digest}", None),
+        ("GET", f"/v1/models/{digest}/prediction", None), ("DELETE", f"/v1/models/{digest}", None),
+        ("POST", "/v1/observations", asked), ("DELETE", f"/v1/observations/{observed['id']}", None),
+    ):  # fmt: skip
+        assert client.request(method, path, json=body, headers=other).status_code == 404, (method, path)
+    assert client.get("/v1/models", headers=other).json()["models"] == []
+    assert client.get("/v1/observations", headers=other).json()["observations"] == []
+    assert client.delete("/v1/observations", headers=other).json() == {"deleted": 0}
+    # What the other one sends himself is his, and stays when the first one deletes it.
+    assert client.post("/v1/predict", content=content, headers=FILE | other).json()["digest"] == digest
+    assert client.delete(f"/v1/models/{digest}", headers=one).status_code == 204
+    assert client.post("/v1/predict", json={"model": digest}, headers=one).status_code == 404
+    assert client.post("/v1/predict", json={"model": digest}, headers=other).status_code == 200
+    assert client.delete(f"/v1/observations/{observed['id']}", headers=one).status_code == 204
 
 
 def test_a_token_whose_line_is_deleted_is_revoked(serve: Serve, tmp_path: Path) -> None:
-    """In a service that is running; and one that is added is let in."""
+    """In a service that is running; one that is added is let in, and a file that is damaged or gone lets nobody in."""
     file = tmp_path / "tokens"
     first = add_token(file, "one")
     client = serve(tokens=file, refresh_seconds=0.05)
@@ -68,7 +157,12 @@ def test_a_token_whose_line_is_deleted_is_revoked(serve: Serve, tmp_path: Path) 
     assert becomes(first, 401)
     assert becomes(second, 200)
     file.write_text("damaged")
-    assert becomes(second, 200)
+    assert becomes(second, 401)
+    third = add_token(tmp_path / "others", "three")
+    file.write_text((tmp_path / "others").read_text())
+    assert becomes(third, 200)
+    file.unlink()
+    assert becomes(third, 401)
 
 
 def test_json_that_is_too_large_is_refused(serve: Serve) -> None:
@@ -83,8 +177,8 @@ def test_json_that_is_too_large_is_refused(serve: Serve) -> None:
 
 def test_a_setting_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the service answers anybody."""
-    monkeypatch.setenv("COSTMODEL_SERVE_READERS", "0")
-    with pytest.raises(CostModelError, match="the setting COSTMODEL_SERVE_READERS is none"):
+    monkeypatch.setenv("COSTMODEL_SERVE_ENGINES", "0")
+    with pytest.raises(CostModelError, match="the setting COSTMODEL_SERVE_ENGINES is not valid"):
         create_app()
 
 
@@ -93,17 +187,21 @@ def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     first, second = add_token(file, "one"), add_token(file, "two")
     assert first not in file.read_text()
-    assert f"one {hashlib.sha256(first.encode()).hexdigest()}" in file.read_text().splitlines()
+    assert file.read_text().startswith(f"one {hashlib.sha256(first.encode()).hexdigest()} scopes=observe,predict\n")
     assert file.stat().st_mode & 0o077 == 0
     tokens = Tokens.read(file)
-    assert [tokens.owner(f"Bearer {token}") for token in (first, second, "cm_x")] == ["one", "two", None]
+    found = [tokens.find(f"Bearer {token}") for token in (first, second, "cm_x")]
+    assert [token and token.name for token in found] == ["one", "two", None]
     with pytest.raises(CostModelError, match="has a token of one"):
         add_token(file, "one")
     with pytest.raises(CostModelError, match="is no name for a token"):
         add_token(file, "two words")
 
 
-@pytest.mark.parametrize("content", ["one", "one two three", "one 12", "\0"])
+@pytest.mark.parametrize(
+    "content",
+    ["one", "one two three", "one 12", "\0", f"one {64 * '0'} scopes=all", f"one {64 * '0'} expires=2030-01-01"],
+)
 def test_a_file_of_tokens_that_is_none_stops_the_service(tmp_path: Path, content: str) -> None:
     """Before it answers anybody."""
     (tmp_path / "tokens").write_text(content)
@@ -111,19 +209,32 @@ def test_a_file_of_tokens_that_is_none_stops_the_service(tmp_path: Path, content
         create_app(Settings(tokens=tmp_path / "tokens"))
 
 
-def test_a_body_that_is_too_large_is_refused(serve: Serve) -> None:
-    """Whether its length is told before or not."""
+def test_a_file_is_admitted_by_its_declared_length(serve: Serve) -> None:
+    """Before a byte of it is read; one of unknown length is not admitted at all."""
     client = serve(max_body_mib=1)
-    large = b"x" * (1 << 20) + b"x"
-    told = client.post("/v1/predict", content=large, headers=FILE)
+    told = client.post("/v1/predict", content=b"x" * ((1 << 20) + 1), headers=FILE)
+    assert told.status_code == 413
+    assert told.json()["detail"].startswith("a file may have 1 MiB: send the model without its weights")
 
     def portions() -> Iterator[bytes]:
-        yield from (large[start : start + 65536] for start in range(0, len(large), 65536))
+        yield b"x"
 
-    untold = client.post("/v1/predict", content=portions(), headers=FILE)
-    for response in (told, untold):
-        assert response.status_code == 413
-        assert response.json()["detail"].startswith("a request may have 1 MiB: send the model without its weights")
+    assert client.post("/v1/predict", content=portions(), headers=FILE).status_code == 411
+    assert client.post("/v1/predict", content=b"", headers=FILE).status_code == 422
+
+
+def test_what_cannot_be_answered_is_refused_before_its_body(serve: Serve) -> None:
+    """An unknown system, an unknown version, a bad query, an encoding: whatever the body would be."""
+    client = serve()
+    for query, headers, status in (
+        ("system=unknown", {}, 404), ("version=unknown", {}, 404), ("batch=0", {}, 422), ("shape=x", {}, 422),
+        ("", {"content-encoding": "gzip"}, 415),
+    ):  # fmt: skip
+        response = client.post(f"/v1/predict?{query}", content=b"never read", headers={**FILE, **headers})
+        assert response.status_code == status, query
+    coded = {"content-type": "application/json", "content-encoding": "gzip"}
+    response = client.post("/v1/predict", content=b"{}", headers=coded)
+    assert (response.status_code, response.headers["accept-encoding"]) == (415, "identity")
 
 
 def test_requests_have_numbers(client: TestClient) -> None:
@@ -135,14 +246,15 @@ def test_requests_have_numbers(client: TestClient) -> None:
 
 def test_each_request_is_one_line_of_json(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     """With what happened, whom it came from and how long it took, and nothing of what was sent."""
-    from costmodel.serving.http.telemetry import _JsonLines
+    from costmodel.serving.logs import JsonLines
 
     with caplog.at_level(logging.INFO, logger="costmodel.service"):
         client.get("/v1/systems?secret=hidden", headers={"x-request-id": "traced"})
     (record,) = [found for found in caplog.records if getattr(found, "told", {}).get("request_id") == "traced"]
-    line = json.loads(_JsonLines().format(record))
+    line = json.loads(JsonLines().format(record))
     assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/systems", 200)
     assert line["ms"] > 0
+    assert line["client"] == "127.0.0.1"
     assert "hidden" not in json.dumps(line)
 
 
@@ -155,7 +267,7 @@ def test_a_failure_of_ours_says_nothing_of_our_inside(
     def fail(*_: object) -> None:
         raise RuntimeError("secret of the machine room")
 
-    monkeypatch.setattr(client.app.state.desk.service, "estimate", fail)  # type: ignore[attr-defined]
+    monkeypatch.setattr(client.app.state.costmodel.engines.operations.service, "estimate", fail)  # type: ignore[attr-defined]
     response = client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH})
     assert response.status_code == 500
     assert response.json()["detail"] == "see the log of the service"

@@ -17,7 +17,8 @@ from costmodel.anonymise import anonymise
 from costmodel.home import Home
 from costmodel.serving.http.tokens import add_token
 from tests.costmodel.test_anonymise import filled_model
-from tests.served import behind_prefix, listening
+from tests.proxied import behind_prefix
+from tests.served import listening
 from tests.synthetic import copied
 from tests.zoo import ZOO
 

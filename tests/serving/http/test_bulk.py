@@ -79,7 +79,7 @@ def test_each_item_has_its_own_error(client: TestClient) -> None:
     errors = [item.get("error") for item in found]
     assert [error is None for error in errors] == [True, *[False] * 11, True]
     for place, words in (
-        (1, "layer 1 mentions values that it does not have"),
+        (1, "layer 1 makes no sense"),
         (2, "layer 2 is not known here: send the layer itself"),
         (3, "layer 3 is no layer sequence (signature: String should match"),
         (4, "names the layer 9, and 6 are listed"),
@@ -89,7 +89,7 @@ def test_each_item_has_its_own_error(client: TestClient) -> None:
         (8, "is not known here: send its file"),
         (9, "layers.0"),
         (10, "layer 5 is no layer sequence"),
-        (11, "names the layer -1"),
+        (11, "greater than or equal to 0"),
     ):
         assert words in str(errors[place]), errors[place]
     assert found[12]["latency_us"] > found[0]["latency_us"]  # type: ignore[operator]

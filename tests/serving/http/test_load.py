@@ -2,18 +2,22 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 from onnx import ModelProto
 
 from costmodel.home import Home
-from costmodel.serving.http.gate import Gate
+from costmodel.serving.engine import Call, Reply
+from costmodel.serving.http.admission import AdmissionController, ByteBudget
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
-from costmodel.serving.http.problems import Problem
+from costmodel.serving.wire.problems import Problem
 from costmodel.store import Store
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from tests.fakes import elementwise
@@ -21,71 +25,120 @@ from tests.served import FILE, Serve
 from tests.synthetic import SYSTEM, copied, made_up_measurement
 
 
-def test_work_beyond_the_queue_is_turned_away_at_once() -> None:
-    """Two work, one waits, the fourth is told when to come back; the others are answered."""
+def test_requests_beyond_the_queue_are_turned_away_at_once() -> None:
+    """Two are worked on, one waits, the fourth is told when to come back; places are handed on."""
 
-    async def ask() -> list[object]:
-        gate = Gate(threads=2, queue=1, queue_s=30)
-        release = threading.Event()
-
-        def work() -> str:
-            release.wait()
-            return "done"
-
-        running = [asyncio.create_task(gate.run(work)) for _ in range(3)]
-        while gate.waiting < 1:
-            await asyncio.sleep(0.001)
+    async def ask() -> None:
+        admission = AdmissionController(places=2, share=2, queue=1, queue_s=30)
+        await admission.acquire("one")
+        await admission.acquire("one")
+        waiting = asyncio.create_task(admission.acquire("one"))
+        await asyncio.sleep(0)
+        assert admission.waiting == 1
         with pytest.raises(Problem) as refused:
-            await gate.run(work)
+            await admission.acquire("one")
         assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "30"})
-        release.set()
-        found = await asyncio.gather(*running)
-        gate.close()
-        return list(found)
+        admission.release("one")
+        await waiting
+        assert admission.waiting == 0
 
-    assert asyncio.run(ask()) == ["done"] * 3
+    asyncio.run(ask())
 
 
 def test_nobody_waits_longer_than_the_queue_allows() -> None:
-    """Then the answer is 503 too, and the place is free again."""
+    """Then the answer is 503 too; whoever stopped waiting, or went away, takes no place."""
 
     async def ask() -> None:
-        gate = Gate(threads=1, queue=5, queue_s=0.05)
-        release = threading.Event()
-        running = asyncio.create_task(gate.run(release.wait))
+        admission = AdmissionController(places=1, share=1, queue=5, queue_s=0.05)
+        await admission.acquire("one")
+        gone = asyncio.create_task(admission.acquire("one"))
         await asyncio.sleep(0)
+        gone.cancel()
         with pytest.raises(Problem, match="more is asked than can be answered now"):
-            await gate.run(lambda: None)
-        assert gate.waiting == 0
-        release.set()
-        await running
-        assert await gate.run(lambda: "again") == "again"
-        gate.close()
+            await admission.acquire("one")
+        assert admission.waiting == 0
+        admission.release("one")
+        await admission.acquire("one")
 
     asyncio.run(ask())
 
 
-def test_whoever_leaves_gives_the_place_back_when_the_work_is_done() -> None:
-    """Not before: the processor is still busy with it."""
+def test_an_owner_never_has_all_places_and_delays_himself() -> None:
+    """Who asks for a lot waits behind his own; another one is next, however late he came."""
 
-    async def ask() -> None:
-        gate = Gate(threads=1, queue=0, queue_s=1)
-        release = threading.Event()
-        running = asyncio.create_task(gate.run(release.wait))
-        await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(Problem):
-            await gate.run(lambda: None)
-        release.set()
-        while True:
-            try:
-                assert await gate.run(lambda: "free") == "free"
-                break
-            except Problem:
-                await asyncio.sleep(0.001)
-        gate.close()
+    async def ask() -> list[str]:
+        admission = AdmissionController(places=2, share=1, queue=20, queue_s=30)
+        order = []
 
-    asyncio.run(ask())
+        async def work(owner: str) -> None:
+            await admission.acquire(owner)
+            order.append(owner)
+            await asyncio.sleep(0)
+            admission.release(owner)
+
+        await admission.acquire("greedy")
+        greedy = [asyncio.create_task(work("greedy")) for _ in range(5)]
+        await asyncio.sleep(0)
+        await asyncio.wait_for(work("modest"), 5)  # there is a place that the greedy one may not have
+        assert order == ["modest"]
+        admission.release("greedy")
+        modest = [asyncio.create_task(work("modest")) for _ in range(2)]
+        await asyncio.gather(*greedy, *modest)
+        return order
+
+    order = asyncio.run(ask())
+    assert sorted(order) == ["greedy"] * 5 + ["modest"] * 3
+    assert "modest" in order[1:4]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60), st.integers(1, 4), st.integers(1, 4))
+def test_places_are_neither_lost_nor_made(steps: list[tuple[str, bool]], places: int, share: int) -> None:
+    """Whatever comes and goes: never more at work than there are places and shares, and all are free in the end."""
+
+    async def settled() -> None:
+        for _ in range(10):  # a place that is handed on wakes two tasks, one after the other
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        admission = AdmissionController(places=places, share=share, queue=10, queue_s=30)
+        tasks: list[tuple[str, asyncio.Task[None]]] = []
+        for owner, finish in steps:
+            if finish and any(task.done() for _, task in tasks):
+                done = next(entry for entry in tasks if entry[1].done())
+                tasks.remove(done)
+                if done[1].exception() is None:
+                    admission.release(done[0])
+            else:
+                tasks.append((owner, asyncio.create_task(admission.acquire(owner))))
+            await settled()
+            working = Counter(owner for owner, task in tasks if task.done() and task.exception() is None)
+            assert working.total() <= places
+            assert all(count <= share for count in working.values())
+        while tasks:
+            await settled()
+            done_now = [entry for entry in tasks if entry[1].done()]
+            assert done_now  # somebody always gets on
+            for entry in done_now:
+                tasks.remove(entry)
+                if entry[1].exception() is None:
+                    admission.release(entry[0])
+        for _ in range(min(places, share)):
+            await asyncio.wait_for(admission.acquire("last"), 5)
+
+    asyncio.run(run())
+
+
+def test_bytes_that_are_held_have_a_limit() -> None:
+    """Together and for each owner; a body that fits by itself is taken where nothing else is held."""
+    budget = ByteBudget(100)
+    with budget.reserved("one", 40, 0.5), budget.reserved("other", 50, 0.5):
+        for owner, nbytes in (("one", 11), ("third", 11)):
+            with pytest.raises(Problem), budget.reserved(owner, nbytes, 0.5):
+                pass
+        with budget.reserved("one", 10, 0.5):
+            pass
+    with budget.reserved("one", 150, 0.5):
+        pass
 
 
 def test_a_new_champion_answers_without_a_restart(serve: Serve, trained: Home, tmp_path: Path) -> None:
@@ -140,7 +193,8 @@ def test_a_champion_that_cannot_be_loaded_changes_nothing(serve: Serve, trained:
     save_bundle(home.bundles, replace(load_bundle(path), version="damaged"))
     (home.bundles / SYSTEM.name / "damaged" / "model.onnx").write_bytes(b"none")
     promote(home.bundles, SYSTEM.name, "damaged")
-    client.app.state.desk.refresh()  # type: ignore[attr-defined]
+    client.app.state.costmodel.refresh()  # type: ignore[attr-defined]
+    client.app.state.costmodel.engines.operations.service.predictors.refresh()  # type: ignore[attr-defined]
     assert client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH}).json() == before
     (warning,) = client.get(f"/v1/systems/{SYSTEM.name}").json()["warnings"]
     assert "cannot be loaded" in warning
@@ -151,7 +205,7 @@ def test_a_champion_that_cannot_be_loaded_changes_nothing(serve: Serve, trained:
 def test_new_measurements_are_taken_over(serve: Serve, trained: Home, tmp_path: Path) -> None:
     """Remembered answers that they make untrue are forgotten."""
     home = copied(trained, tmp_path / "home")
-    client = serve(home, refresh_seconds=60)
+    client = serve(home, refresh_seconds=0.001)
     new = elementwise(1, 64, 41, 41)
     import json
 
@@ -164,7 +218,7 @@ def test_new_measurements_are_taken_over(serve: Serve, trained: Home, tmp_path: 
 
     assert ask()["coverage"]["predicted"] == 1
     Store(home.store_url).put_measurement(SYSTEM.name, made_up_measurement(new.signature, 123.0), new)
-    client.app.state.desk.refresh()  # type: ignore[attr-defined]
+    client.app.state.costmodel.refresh()  # type: ignore[attr-defined]
     after = ask()
     assert after["coverage"]["measured"] == 1
     assert after["latency_us"] == pytest.approx(123.0)
@@ -174,26 +228,28 @@ def test_a_busy_service_says_when_to_come_back(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, convolution: ModelProto
 ) -> None:
     """A file that cannot be read now is refused; what is remembered is answered all the same."""
-    client = serve(queue=0, readers=1)
-    desk = client.app.state.desk  # type: ignore[attr-defined]
+    client = serve(queue=0, engines=1)
+    state = client.app.state.costmodel  # type: ignore[attr-defined]
     asked = {"graph": EXAMPLE_GRAPH}
     known = client.post("/v1/predict", json=asked).json()
-    release = threading.Event()
-    original: Callable[..., object] = desk.service.estimate
+    began, release = threading.Event(), threading.Event()
+    original: Callable[..., Reply] = state.engines.perform
 
-    def slow(*given: object) -> object:
+    def slow(call: Call) -> Reply:
+        began.set()
         release.wait()
-        return original(*given)
+        return original(call)
 
-    monkeypatch.setattr(desk.service, "estimate", slow)
+    monkeypatch.setattr(state.engines, "perform", slow)
     with ThreadPoolExecutor(2) as threads:
         content = convolution.SerializeToString()
-        running = [threads.submit(client.post, f"/v1/predict?batch={n}", content=content, headers=FILE) for n in (2, 3)]
-        while not desk.gate._free.locked():
-            pass
+        running = threads.submit(client.post, "/v1/predict?batch=2", content=content, headers=FILE)
+        began.wait()
         refused = client.post("/v1/predict?batch=4", content=content, headers=FILE)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
         assert client.post("/v1/predict", json=asked).json() == known
+        for path in ("/v1/systems", "/v1/regressors", "/v1/models", "/v1/observations", "/metrics"):
+            assert client.get(path).status_code == 200
         release.set()
-        assert [one.result().status_code for one in running] == [200, 200]
-    assert "costmodel_requests_turned_away_total 1.0" in client.get("/metrics").text
+        assert running.result().status_code == 200
+    assert "costmodel_http_requests_rejected_total 1.0" in client.get("/metrics").text

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import costmodel.serving.http.page as page
-from costmodel.serving.http.graphs import WireGraph
+from costmodel.serving.wire.graphs import WireGraph
 
 STATIC = Path(page.__file__).parent / "static"
 

@@ -13,7 +13,7 @@ from costmodel import CostModel
 from costmodel.home import Home
 from costmodel.model import read_model
 from costmodel.runtimes import get_runtime
-from costmodel.serving.http.problems import MEDIA_TYPE
+from costmodel.serving.wire.problems import MEDIA_TYPE
 from costmodel.training.artefact import load_bundle, promote, save_bundle
 from tests.served import FILE, Serve
 from tests.synthetic import SYSTEM, copied
@@ -29,13 +29,16 @@ def _sent(client: TestClient, content: bytes, **query: object) -> dict[str, obje
 def test_a_file_costs_what_it_costs_in_process(
     client: TestClient, served_home: Home, light_models: Mapping[str, Path], system: str
 ) -> None:
-    """The same document, with the hash by which the model is known from now on."""
+    """The same document, with the hash by which the model is known from now on, and the file as it was sent too."""
     content = light_models["resnet50"].read_bytes()
     answer = _sent(client, content, system=system, name="light_resnet50")
     expected = CostModel.load(system, home=served_home).predict(light_models["resnet50"]).to_dict()
     digest = answer.pop("digest")
     assert answer == json.loads(json.dumps(expected))
-    assert digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    sent_as = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    for known_as in (digest, sent_as):
+        again = client.post("/v1/predict", json={"model": known_as, "name": "light_resnet50"}).json()
+        assert again == answer | {"digest": digest}
 
 
 def test_a_model_is_sent_once(client: TestClient, convolution: ModelProto, system: str) -> None:
@@ -93,9 +96,12 @@ def test_an_answer_that_is_known_is_not_sent_again(client: TestClient, convoluti
     asked = {"model": digest, "system": system}
     first = client.post("/v1/predict", json=asked)
     tag = first.headers["etag"]
-    known = client.post("/v1/predict", json=asked, headers={"if-none-match": f'"other", {tag}'})
+    assert client.post("/v1/predict", json=asked, headers={"if-none-match": tag}).status_code == 200
+    path = f"/v1/models/{digest}/prediction"
+    known = client.get(path, headers={"if-none-match": f'"other", {tag}'})
     assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", tag)
-    other = client.post("/v1/predict", json=asked | {"batch": 2}, headers={"if-none-match": tag})
+    assert client.get(path).json() == first.json()
+    other = client.get(f"{path}?batch=2", headers={"if-none-match": tag})
     assert (other.status_code, other.headers["etag"] == tag) == (200, False)
 
 
@@ -200,4 +206,4 @@ def test_a_graph_of_layers_that_no_runtime_makes_is_refused(client: TestClient) 
     response = client.post("/v1/predict", json={"graph": graph})
     assert response.status_code in (200, 422)
     if response.status_code == 422:
-        assert "make no sense" in response.json()["detail"]
+        assert "(Conv)" in response.json()["detail"]

@@ -72,7 +72,7 @@ def test_a_file_is_ranked(client: TestClient, convolution: ModelProto, system: s
 
 def test_observations_are_kept_beside_their_prediction(serve: Serve, convolution: ModelProto) -> None:
     """And drift follows from them: for a system, in the metrics, and for one that has none."""
-    client = serve(refresh_seconds=0.05)
+    client = serve()
     sent = client.post("/v1/predict", content=convolution.SerializeToString(), headers=FILE).json()
     asked = {"model": sent["digest"], "name": "small", "latency_us": 2 * sent["quantiles_us"]["p50"], "runs": 50}
     assert client.get(f"/v1/systems/{SYSTEM.name}").json()["drift"]["ratio"] is None
@@ -84,10 +84,10 @@ def test_observations_are_kept_beside_their_prediction(serve: Serve, convolution
     assert told["predicted_us"] == pytest.approx(sent["quantiles_us"]["p50"])
     assert not told["covered"]
     assert datetime.fromisoformat(told["observed_at"]).tzinfo is not None
+    client.app.state.costmodel.refresh()  # type: ignore[attr-defined]
     drift = client.get(f"/v1/systems/{SYSTEM.name}").json()["drift"]
-    assert (drift["observations"], drift["models"], drift["drifted"]) == (10, 1, True)
+    assert (drift["observations"], drift["models"], drift["owners"], drift["drifted"]) == (10, 1, 1, True)
     assert drift["ratio"] == pytest.approx(2)
-    client.app.state.desk.refresh()  # type: ignore[attr-defined]
     assert 'costmodel_drift_ratio{system="made.up"} 2.0' in client.get("/metrics").text
     wrong = client.post("/v1/observations", json=asked | {"latency_us": -1})
     assert wrong.status_code == 422
@@ -102,49 +102,78 @@ def test_a_new_measurement_changes_no_observation(serve: Serve) -> None:
     assert told["version"] != "none"
 
 
-def test_systems_and_models_are_listed(client: TestClient, system: str) -> None:
+def test_systems_and_regressors_are_listed(client: TestClient, system: str) -> None:
     """With what answers for them, and how well."""
     (listed,) = client.get("/v1/systems").json()["systems"]
     assert listed["name"] == system
     assert listed["measurements"] > 100
     assert listed["accuracy"]["mape"] > 0
     assert client.get(f"/v1/systems/{system}").json() == listed
-    (model,) = (one for one in client.get("/v1/models").json()["models"] if one["champion"])
-    assert model["version"] == listed["champion"]["version"]
-    assert model["age_s"] >= 0
+    found = client.get("/v1/regressors").json()["regressors"]
+    (champion,) = (one for one in found if one["champion"])
+    assert champion["version"] == listed["champion"]["version"]
+    assert champion["age_s"] >= 0
+    assert client.get(f"/v1/regressors?system={system}").json()["regressors"]
+    assert not client.get("/v1/regressors?system=other").json()["regressors"]
     assert client.get("/v1/systems/nowhere").status_code == 404
 
 
 def test_it_says_whether_it_lives_and_can_answer(client: TestClient, system: str) -> None:
-    """In the words of Kubernetes and of the Open Inference Protocol."""
+    """In the words of Kubernetes."""
     assert client.get("/healthz").json()["status"] == "ok"
     assert client.get("/readyz").json() == {"status": "ok", "systems": 1, "warnings": []}
-    assert client.get("/v2/health/live").json() == {"live": True}
-    assert client.get("/v2/health/ready").json() == {"ready": True}
-    assert client.get("/v2").json()["name"] == "costmodel"
-    metadata = client.get(f"/v2/models/{system}").json()
-    assert metadata["platform"] == "onnxruntime_lightgbm"
-    assert client.get(f"/v2/models/{system}/ready").json() == {"name": system, "ready": True}
-    assert client.get("/v2/models/nowhere/ready").status_code == 404
+    assert client.head("/readyz").status_code == 200
 
 
-def test_it_is_not_ready_before_anything_is_measured(serve: Serve, tmp_path: Path) -> None:
-    """It lives, and says what is missing."""
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "data").mkdir()
+def test_an_empty_store_is_ready(serve: Serve, tmp_path: Path) -> None:
+    """A probe does not kill a service that waits for its first measurements; the service says what is missing."""
+    (tmp_path / "empty" / "data").mkdir(parents=True)
     client = serve(Home(tmp_path / "empty"))
-    assert client.get("/healthz").status_code == 200
-    assert client.get("/readyz").status_code == 503
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert "nothing is measured yet" in ready.json()["warnings"][0]
     response = client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH})
     assert (response.status_code, response.json()["detail"]) == (404, "name a system: none is measured yet")
+    assert client.get("/v1/systems").json() == {"systems": [], "next": None}
+
+
+def test_a_store_that_is_down_at_the_start_is_waited_for(serve: Serve, trained: Home, tmp_path: Path) -> None:
+    """The service lives, says that it cannot answer, and answers as soon as the store is there."""
+    home = copied(trained, tmp_path / "home")
+    store = home.data / "costmodel.db"
+    away = store.rename(tmp_path / "away.db")
+    store.mkdir()  # nothing that can be opened
+    client = serve(home, refresh_seconds=0.02)
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/readyz").status_code == 503
+    refused = client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH})
+    assert (refused.status_code, refused.json()["type"]) == (503, "urn:costmodel:problem:store-unavailable")
+    assert refused.headers["retry-after"]
+    store.rmdir()
+    away.rename(store)
+    client.app.state.costmodel.refresh()  # type: ignore[attr-defined]
+    assert client.get("/readyz").status_code == 200
+    assert client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH}).status_code == 200
 
 
 def test_metrics_tell_what_happened(client: TestClient) -> None:
     """By path as it is declared, so that names of systems do not multiply them."""
     client.get("/v1/systems/nowhere")
     text = client.get("/metrics").text
-    assert 'costmodel_requests_total{method="GET",path="/v1/systems/{name}",status="404"}' in text
-    assert "costmodel_request_seconds_bucket" in text
+    assert 'costmodel_http_requests_total{method="GET",path="/v1/systems/{name}",status="404"}' in text
+    assert "costmodel_http_request_duration_seconds_bucket" in text
+
+
+def test_metrics_tell_where_time_went_and_what_runs(client: TestClient) -> None:
+    """Waiting, working, reading, what was remembered, and the release."""
+    for _ in range(2):
+        client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH, "name": "timed"})
+    text = client.get("/metrics").text
+    for name in ("queue", "engine", "reader"):
+        assert f"costmodel_{name}_duration_seconds_count" in text
+    assert "costmodel_answer_cache_hits_total" in text
+    assert 'costmodel_build_info{onnxruntime="' in text
+    assert "costmodel_store_up 1.0" in text
 
 
 def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:

@@ -1,10 +1,13 @@
-"""What is asked."""
+"""Requests in JSON."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from costmodel.serving.http.fields import (
+from costmodel.serving.wire.fields import (
     Batch,
     Composition,
     Digest,
@@ -14,10 +17,25 @@ from costmodel.serving.http.fields import (
     Name,
     Strict,
     SystemName,
+    Version,
 )
-from costmodel.serving.http.graphs import WireGraph
+from costmodel.serving.wire.graphs import KnownSequence, WireGraph, WireSequence
 
 __all__ = ["BulkItem", "BulkRequest", "ObservationRequest", "PredictRequest", "RankModel", "RankRequest"]
+
+
+class _CheckedApart:
+    """Gives a list the schema of what its entries are checked against one by one, each with an error of its own."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        entries = handler(TypeAdapter(self._kind).core_schema)["items"]
+        return schema | {"items": entries}
 
 
 class _Source(Strict):
@@ -66,29 +84,43 @@ class RankRequest(Strict):
         dict[SystemName, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]],
         Field(description="Prices of systems; those of the catalogue, by default."),
     ] = Field(default_factory=dict)
+    versions: Annotated[
+        dict[SystemName, Version],
+        Field(max_length=100, description="Versions of regressors by system; the champions, by default."),
+    ] = Field(default_factory=dict)
 
 
 class BulkItem(Strict):
-    """A model: positions in the request's list of layers, or one that was seen before, or a graph."""
+    """One of many models: positions in the request's list of layers, a model that was sent before, or a graph."""
 
     name: Name | None = None
-    layers: Annotated[list[Annotated[int, Field(strict=True)]] | None, Field(max_length=100_000)] = None
+    layers: Annotated[list[Annotated[int, Field(ge=0, lt=2**31, strict=True)]] | None, Field(max_length=100_000)] = None
     model: Digest | None = None
     graph: WireGraph | None = None
 
 
 class BulkRequest(Strict):
-    """Many models on one system; those made of layers that repeat list each layer once."""
+    """Many models on one system; models that share layers list each layer once."""
 
     system: SystemName | None = None
-    layers: list[dict[str, Any]] = Field(default_factory=list)
+    layers: Annotated[
+        list[dict[str, Any]],
+        _CheckedApart(list[WireSequence | KnownSequence]),
+        Field(description="What models are made of; one that is not sound costs its models an answer, and no other."),
+    ] = Field(default_factory=list)
     items: Annotated[
         list[dict[str, Any]],
-        Field(
-            min_length=1, description="Each as BulkItem has it; one that is not has an error, and the others answers."
-        ),
+        _CheckedApart(list[BulkItem]),
+        Field(min_length=1, description="The models; one that is not sound has an error, and the others answers."),
     ]
     measured: Annotated[bool, Field(strict=True)] = True
+
+
+def _a_date(text: str | None) -> str | None:
+    """A date that the calendar has, not in the future."""
+    if text is not None and datetime.fromisoformat(text) > datetime.now(UTC) + timedelta(minutes=5):
+        raise ValueError("it lies in the future: give the time when the latency was seen")
+    return text
 
 
 class ObservationRequest(_Source, _Options):
@@ -96,10 +128,14 @@ class ObservationRequest(_Source, _Options):
 
     system: SystemName | None = None
     latency_us: Microseconds
-    runs: Annotated[int | None, Field(ge=1, le=2**53, strict=True, description="That it is the average of.")] = None
+    runs: Annotated[
+        int | None, Field(ge=1, le=2**53, strict=True, description="How many runs the latency is the average of.")
+    ] = None
     observed_at: Annotated[
         str | None,
+        AfterValidator(_a_date),
         Field(
             pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|\+00:00)$", description="ISO 8601 in UTC; now, by default."
         ),
     ] = None
+

@@ -1,17 +1,22 @@
-"""What is answered."""
+"""Answers in JSON."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodel.serving.http.fields import Digest
+from costmodel.serving.uploads import UploadedModel
+from costmodel.serving.wire.fields import Digest
 
 __all__ = [
-    "BulkAnswer", "DriftAnswer", "Health", "ModelsAnswer", "ObservationAnswer", "PredictAnswer", "ProblemAnswer",
-    "RankAnswer", "SystemAnswer", "SystemsAnswer",
+    "BulkAnswer", "DeletedAnswer", "DriftAnswer", "Health", "KeptAnswer", "ModelAnswer", "ModelsAnswer",
+    "ObservationAnswer", "ObservationsAnswer", "PredictAnswer", "ProblemAnswer", "RankAnswer", "RegressorsAnswer",
+    "SystemAnswer", "SystemsAnswer",
 ]  # fmt: skip
 
 Interval = Annotated[list[float], Field(min_length=2, max_length=2, description="Lowest and highest, in microseconds.")]
+
+
+Next = Annotated[str | None, Field(description="What to ask the next page for; null on the last one.")]
 
 
 class PredictorAnswer(BaseModel):
@@ -135,7 +140,37 @@ class RankAnswer(BaseModel):
     failed: list[RankError]
 
 
+class KeptAnswer(BaseModel):
+    """A model that was sent and is known from now on."""
+
+    digest: Digest
+
+
 class ModelAnswer(BaseModel):
+    """A model that was sent."""
+
+    digest: Digest
+    kind: Literal["onnx", "graph"]
+    kept_bytes: int
+    used_at: str
+
+    @classmethod
+    def of(cls, model: UploadedModel) -> "ModelAnswer":
+        """A model as the store of uploads describes it."""
+        return cls(
+            digest=model.digest, kind="onnx" if model.kind == "onnx" else "graph", kept_bytes=model.nbytes,
+            used_at=model.used_at,
+        )  # fmt: skip
+
+
+class ModelsAnswer(BaseModel):
+    """A page of the models that were sent."""
+
+    models: list[ModelAnswer]
+    next: Next
+
+
+class RegressorAnswer(BaseModel):
     """A trained regressor."""
 
     system: str
@@ -149,10 +184,11 @@ class ModelAnswer(BaseModel):
     age_s: float | None
 
 
-class ModelsAnswer(BaseModel):
-    """The trained regressors of all systems."""
+class RegressorsAnswer(BaseModel):
+    """A page of the trained regressors."""
 
-    models: list[ModelAnswer]
+    regressors: list[RegressorAnswer]
+    next: Next
 
 
 class DriftAnswer(BaseModel):
@@ -160,6 +196,7 @@ class DriftAnswer(BaseModel):
 
     system: str
     observations: int
+    owners: int
     models: int
     ratio: float | None
     error: float | None
@@ -190,11 +227,13 @@ class SystemsAnswer(BaseModel):
     """All systems that are answered for."""
 
     systems: list[SystemAnswer]
+    next: Next
 
 
 class ObservationAnswer(BaseModel):
-    """What was stored."""
+    """An observation that is stored."""
 
+    id: int
     system: str
     model: str
     digest: Digest
@@ -204,13 +243,28 @@ class ObservationAnswer(BaseModel):
     interval_us: Interval
     version: str
     observed_at: str
+    stored_at: str
+    idempotency_key: str | None
     ratio: float
     covered: bool
+
+
+class ObservationsAnswer(BaseModel):
+    """A page of observations, the newest first."""
+
+    observations: list[ObservationAnswer]
+    next: Annotated[int | None, Field(description="What to ask the next page for, as `before`; null on the last one.")]
+
+
+class DeletedAnswer(BaseModel):
+    """How many were deleted."""
+
+    deleted: int
 
 
 class Health(BaseModel):
     """Whether the service can answer."""
 
-    status: Literal["ok", "starting", "unavailable"]
-    systems: int
+    status: Literal["ok", "unavailable"]
+    systems: int | None = None
     warnings: list[str] = []

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from costmodel.graph import ITEM_BYTES, TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.serving.http.fields import Dimension, DType, Signature, Strict, Text
+from costmodel.serving.wire.fields import Dimension, DType, Signature, Strict, Text
 from costmodel.shapes import MAX_TENSOR_BYTES
 
 __all__ = ["KnownSequence", "WireGraph", "WireSequence"]
@@ -70,6 +70,11 @@ class WireGraph(Strict):
         return self
 
 
+    def to_dict(self) -> dict[str, Any]:
+        """The graph as `LayerGraph.from_dict` reads it, with all defaults written out."""
+        return self.model_dump(by_alias=True)
+
+
 class WireSequenceLayer(Strict):
     """One layer of a sequence; inputs and outputs are positions in the sequence's values, -1 where absent."""
 
@@ -95,18 +100,7 @@ class WireSequence(Strict):
     outputs: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)]
 
     def to_sequence(self) -> LayerSequence:
-        """As the domain has it.
-
-        Raises:
-            ValueError: It does not hang together.
-        """
-        mentioned = {i for layer in self.layers for i in (*layer.inputs, *layer.outputs)} - {-1}
-        if not mentioned.union(self.outputs) <= set(range(len(self.values))):
-            raise ValueError("mentions values that it does not have")
-        if any(all(i < 0 for i in layer.outputs) for layer in self.layers):
-            raise ValueError("has a layer without outputs")
-        for place, (dtype, shape, *_) in enumerate(self.values):
-            _check_size(f"value {place}", dtype, shape)
+        """The sequence as the domain has it, whether it hangs together or not: see `costmodel.checking`."""
         return LayerSequence(
             tuple(
                 SequenceLayer(

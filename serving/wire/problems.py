@@ -2,24 +2,23 @@
 
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-
 from costmodel.errors import (
     ArtefactError,
+    BusyError,
     CostModelError,
     HoleError,
+    IdempotencyKeyError,
     ModelError,
+    ObservationError,
     RuleError,
     StoreError,
     SystemNameError,
+    UnknownModelError,
     UnknownSystemError,
     UnknownVersionError,
 )
-from costmodel.isolation import PoolBusyError
-from costmodel.serving.service import UnknownModelError
 
-__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "problem_response", "reason_of"]
+__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "reason_of"]
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -32,8 +31,10 @@ _STATUS: tuple[tuple[type[CostModelError], int, str], ...] = (
     (ModelError, 422, "model-refused"),
     (SystemNameError, 422, "invalid-request"),
     (RuleError, 422, "invalid-request"),
+    (IdempotencyKeyError, 409, "idempotency-conflict"),
+    (ObservationError, 422, "invalid-request"),
     (StoreError, 503, "store-unavailable"),
-    (PoolBusyError, 503, "overloaded"),
+    (BusyError, 503, "overloaded"),
     (CostModelError, 500, "internal-error"),
 )
 _TITLES = {
@@ -46,13 +47,18 @@ _TITLES = {
     "store-unavailable": "The results store cannot be used",
     "internal-error": "The service failed",
     "unauthorized": "A token is needed",
+    "forbidden": "The token may not do that",
+    "wrong-host": "The service has another name",
+    "length-required": "The length of the body is not declared",
+    "too-many-requests": "Too much is asked at once",
+    "idempotency-conflict": "The key was used for something else",
     "not-found": "There is nothing here",
     "method-not-allowed": "That cannot be done here",
     "body-too-large": "The body is too large",
     "body-too-slow": "The body did not arrive in time",
     "unsupported-media-type": "The body is of a type that is not understood",
     "overloaded": "The service is busy",
-    "too-much": "There was no time for all of it",
+    "too-much": "Too much is asked for",
 }
 
 
@@ -61,26 +67,26 @@ _OURS = {
     "store-unavailable": "the results store cannot be used now: try again",
     "overloaded": "more models are to be read than can be now: ask again",
     "internal-error": "see the log of the service",
-    "unknown-version": "that regressor cannot be loaded: /v1/models lists those that there are",
+    "unknown-version": "that regressor cannot be loaded: /v1/regressors lists those that there are",
 }
 
 
 class Problem(Exception):  # noqa: N818  # the word of RFC 9457
-    """What a request is answered with instead of what it asked for.
+    """A request that is not answered as it was meant to be.
 
     Attributes:
-        status: Of HTTP.
+        status: Status code of HTTP.
         kind: One of the titles' keys; the last part of the problem's type.
         detail: One sentence for a person.
         extra: Members besides, such as the layers that have no cost.
-        headers: Of the answer.
+        headers: Headers of the answer.
     """
 
     def __init__(
         self, status: int, kind: str, detail: str, *, extra: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Of a status and a kind."""
+        """Say what is wrong."""
         super().__init__(detail)
         self.status = status
         self.kind = kind
@@ -119,12 +125,3 @@ def reason_of(error: CostModelError | Problem) -> str:
     if problem.status >= 500:
         raise error
     return problem.detail
-
-
-def problem_response(request: Request, problem: Problem) -> JSONResponse:
-    """The answer, with the number of the request, by which the log knows it."""
-    content = problem.to_dict()
-    request_id = request.scope.get("request_id")
-    if request_id:
-        content["request_id"] = request_id
-    return JSONResponse(content, problem.status, problem.headers, media_type=MEDIA_TYPE)

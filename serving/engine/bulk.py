@@ -1,67 +1,52 @@
 """Many models in one request: each has its answer or its error."""
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from costmodel.errors import CostModelError
+from costmodel.checking import check_sequence
+from costmodel.errors import CostModelError, ModelError
 from costmodel.sequence import LayerSequence
 from costmodel.serving.answering import Answerer
-from costmodel.serving.http.bodies import explained, parsed
-from costmodel.serving.http.desk import Deadline, Desk
-from costmodel.serving.http.graphs import KnownSequence, WireGraph, WireSequence
-from costmodel.serving.http.problems import Problem, reason_of
-from costmodel.serving.http.requests import BulkItem, BulkRequest
-from costmodel.serving.service import Item, Question
+from costmodel.serving.engine.settings import EngineSettings
+from costmodel.serving.engine.sources import Deadline, explained, source_of
+from costmodel.serving.service import Item, Question, Service
+from costmodel.serving.wire.graphs import KnownSequence, WireSequence
+from costmodel.serving.wire.problems import Problem, reason_of
+from costmodel.serving.wire.requests import BulkItem, BulkRequest
 
-__all__ = ["bulk_answer", "digest_of"]
+__all__ = ["bulk_document"]
 
-_SEQUENCES: TypeAdapter[list[WireSequence]] = TypeAdapter(list[WireSequence])
 _ITEMS: TypeAdapter[list[BulkItem]] = TypeAdapter(list[BulkItem])
 
 
-def digest_of(desk: Desk, model: str | None, graph: WireGraph | None) -> str:
-    """The content hash of a model that is referred to, or of a graph, which is known from then on.
-
-    Raises:
-        Problem: The graph has too many layers.
-    """
-    if model is not None:
-        return model
-    assert graph is not None
-    if len(graph.layers) > desk.settings.max_layers:
-        raise Problem(
-            422, "model-refused",
-            f"the graph has {len(graph.layers)} layers, and {desk.settings.max_layers} are accepted: send parts of it",
-        )  # fmt: skip
-    return desk.service.keep_graph(graph.model_dump(by_alias=True))
-
-
-def bulk_answer(desk: Desk, body: bytes, version: str | None) -> bytes:
+def bulk_document(
+    service: Service, answerer: Answerer, owner: str, system: str, asked: BulkRequest, settings: EngineSettings
+) -> dict[str, Any]:
     """The answer to a bulk request.
 
+    Args:
+        service: What answers.
+        answerer: What prices, for all models of the request.
+        owner: Who asks.
+        system: Name of the system.
+        asked: The request.
+        settings: How much one request may ask for.
+
     Raises:
-        Problem: It is none, or asks for too much.
-        CostModelError: The system is not known.
+        Problem: It asks for too much.
+        CostModelError: No answer can be given now.
     """
-    asked = parsed(BulkRequest, body)
-    settings = desk.settings
-    for what, found, most in (
-        ("items", len(asked.items), settings.max_items),
-        ("layers", len(asked.layers), settings.max_layers),
-    ):
-        if found > most:
-            raise Problem(413, "body-too-large", f"{found} {what} are more than {most}: ask in several requests")
-    system = desk.system(asked.system)
+    _check_amount(asked, settings)
     items, answers = _checked_items(asked.items)
-    layers = _layers(desk, asked.layers)
+    references = sum(len(item.layers or ()) for item in items.values())
+    if references > settings.max_references:
+        raise _too_much("references to layers", references, settings.max_references)
+    layers = _layers(service, asked.layers)
     listed = [place for place, item in items.items() if item.layers is not None]
-    answerer = desk.service.answerers.of(system, version)
-    networks, kept, problems = desk.service.price_items(
+    networks, kept, problems = service.price_items(
         answerer, layers, [Item(_name(items[place], place), items[place].layers or ()) for place in listed],
         measured=asked.measured,
     )  # fmt: skip
@@ -77,21 +62,35 @@ def bulk_answer(desk: Desk, body: bytes, version: str | None) -> bytes:
                 "interval_us": columns[1][row],
                 "coverage": {source: share[row] for source, share in shares.items()},
             }
-    until = desk.deadline()
+    until = Deadline.after(settings.request_s)
+    version = answerer.predictor.regression.id.version if answerer.predictor.regression else None
+    question = Question(system, version, measured=asked.measured)
     for place, item in items.items():
         if item.layers is None:
-            answers[place] = _bulk_model(
-                desk, item, _name(item, place), Question(system, version, measured=asked.measured), answerer, until
+            answers[place] = _model_answer(
+                service, answerer, owner, item, _name(item, place), question, until, settings
             )
     regression = answerer.predictor.regression
-    document = {
+    return {
         "system": system,
         "predictor": asdict(regression.id) if regression else {"name": "none", "version": "none"},
         "interval_level": regression.bundle.calibration.level if regression else 0.9,
         "failed": sum("error" in answers[place] for place in range(len(asked.items))),
         "items": [answers[place] for place in range(len(asked.items))],
     }
-    return json.dumps(document).encode()
+
+
+def _check_amount(asked: BulkRequest, settings: EngineSettings) -> None:
+    for what, found, most in (
+        ("items", len(asked.items), settings.max_items),
+        ("layers", len(asked.layers), settings.max_listed_layers),
+    ):
+        if found > most:
+            raise _too_much(what, found, most)
+
+
+def _too_much(what: str, found: int, most: int) -> Problem:
+    return Problem(413, "body-too-large", f"{found} {what} are more than {most}: ask in several requests")
 
 
 def _name(item: BulkItem, place: int) -> str:
@@ -118,37 +117,38 @@ def _checked_items(given: list[dict[str, Any]]) -> tuple[dict[int, BulkItem], di
     return items, refused
 
 
-def _layers(desk: Desk, given: Sequence[Mapping[str, Any]]) -> list[LayerSequence | str]:
+def _layers(service: Service, given: Sequence[Mapping[str, Any]]) -> list[LayerSequence | str]:
     """Each layer that is listed, or why it is none."""
     found: list[LayerSequence | str] = []
     wanted: dict[int, str] = {}
-    with suppress(ValueError):  # all at once, where nothing is wrong with any
-        return [one.to_sequence() for one in _SEQUENCES.validate_python(given)]
     for place, one in enumerate(given):
         try:
             if "signature" in one:
                 wanted[place] = KnownSequence.model_validate(one).signature
                 found.append("is not known here: send the layer itself")
             else:
-                found.append(WireSequence.model_validate(one).to_sequence())
+                sequence = WireSequence.model_validate(one).to_sequence()
+                check_sequence(sequence)
+                found.append(sequence)
         except ValidationError as error:
             found.append(f"is no layer sequence ({explained(error)})")
-        except ValueError as error:
-            found.append(str(error))
+        except ModelError as error:
+            found.append(f"makes no sense: {error}")
     if wanted:
-        known = desk.service.store.sequences(wanted.values())
+        known = service.store.sequences(wanted.values())
         for place, signature in wanted.items():
             found[place] = known.get(signature, found[place])
     return found
 
 
-def _bulk_model(
-    desk: Desk, item: BulkItem, name: str, question: Question, answerer: Answerer, until: Deadline
-) -> dict[str, Any]:
+def _model_answer(
+    service: Service, answerer: Answerer, owner: str, item: BulkItem, name: str, question: Question, until: Deadline,
+    settings: EngineSettings,
+) -> dict[str, Any]:  # fmt: skip
     try:
         until.check()
-        digest = digest_of(desk, item.model, item.graph)
-        estimate, _ = desk.service.estimate(digest, name, question, answerer)
+        digest = source_of(service, owner, item, settings)
+        estimate, _ = service.estimate(owner, digest, name, question, answerer)
     except (CostModelError, Problem) as error:
         return {"name": name, "error": reason_of(error)}
     return {

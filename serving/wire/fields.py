@@ -11,7 +11,9 @@ __all__ = [
     "Strict", "SystemName", "Text", "Version",
 ]  # fmt: skip
 
-Name = Annotated[str, Field(min_length=1, max_length=256)]
+# Text that every database and every terminal takes: no control characters, no halves of surrogate pairs.
+_PRINTABLE = r"^[^\x00-\x1f\x7f\u2028\u2029]*$"
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=_PRINTABLE)]
 SystemName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="Content hash of a model seen before.")]
@@ -37,7 +39,7 @@ def _known_type(dtype: str) -> str:
 
 _DTYPES = frozenset(ITEM_BYTES) | OPAQUE
 DType = Annotated[str, AfterValidator(_known_type), Field(json_schema_extra={"enum": sorted(_DTYPES)})]
-Text = Annotated[str, Field(max_length=4096)]
+Text = Annotated[str, Field(max_length=4096, pattern=_PRINTABLE)]
 
 
 class Strict(BaseModel):

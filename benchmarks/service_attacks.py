@@ -1,0 +1,300 @@
+"""The service under attack: what each attack costs it, and what a neighbour notices.
+
+    costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet      # then costmodel train
+    python benchmarks/service_attacks.py amd-epyc-zen5-2c-ort1.31-1t [--seconds 10] [--only "long list of strides" ...]
+
+Starts `costmodel serve --workers 2` with tokens on a copy of the home folder. For each attack (benchmarks/attacks.py, at
+the limits that the service states) it measures
+
+* health: the slowest answer of `/healthz`, asked every 20 ms on a connection to each worker (bar: 250 ms);
+* ratio: the 99th percentile of a neighbour's cached predictions, 100 a second, over what it is alone, measured right
+  before (bar: 3);
+* CPU: processor seconds of all processes of the service for one request of the attack by itself (bar: 1 s);
+* memory: the most that all processes of the service take while it runs, in MiB.
+
+Everything shares this machine's processors; the attacker's process has the lowest priority, because it stands for another
+machine. Exits with 1 where a bar is missed or a status is wrong.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from attacks import ATTACKS, Attack, run
+
+from costmodel.home import Home, find_home
+from costmodel.serving.http.openapi import EXAMPLE_GRAPH
+from costmodel.serving.http.tokens import add_token
+
+HEALTH_BAR_MS, RATIO_BAR, CPU_BAR_S = 250.0, 3.0, 1.0
+HEALTH_EVERY_S, ASKED_A_SECOND = 0.02, 100
+
+
+@dataclass
+class Service:
+    """A service that runs.
+
+    Attributes:
+        host: Its address.
+        port: Its port.
+        process: The process that was started.
+        tokens: Tokens by the name of their owner.
+    """
+
+    host: str
+    port: int
+    process: psutil.Process
+    tokens: dict[str, str]
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that listen."""
+        return [child for child in self.process.children() if "spawn_main" in " ".join(_command(child))]
+
+    def family(self) -> list[psutil.Process]:
+        """All processes of the service."""
+        with suppress(psutil.Error):
+            return [self.process, *self.process.children(recursive=True)]
+        return []
+
+    def cpu_s(self) -> float:
+        """Processor seconds of all processes, those that ended included."""
+        total = 0.0
+        for process in self.family():
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+    def memory_mib(self) -> float:
+        """Memory of all processes, what they share counted once."""
+        total = 0
+        for process in self.family():
+            with suppress(psutil.Error):
+                total += process.memory_full_info().pss
+        return total / (1 << 20)
+
+
+@dataclass
+class Row:
+    """What was measured of an attack."""
+
+    name: str
+    health_ms: float = 0.0
+    alone_ms: float = 0.0
+    during_ms: float = 0.0
+    cpu_s: float | None = None
+    memory_mib: float = 0.0
+    statuses: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """How much longer the neighbour waits."""
+        return self.during_ms / self.alone_ms
+
+    @property
+    def missed(self) -> bool:
+        """Whether a bar is missed."""
+        return bool(
+            self.health_ms > HEALTH_BAR_MS or self.ratio > RATIO_BAR or (self.cpu_s or 0) > CPU_BAR_S or self.wrong
+        )
+
+
+@contextmanager
+def service(home: Home) -> Iterator[Service]:
+    """A service with two workers and tokens for a neighbour and an attacker."""
+    tokens = {name: add_token(home.root / "tokens.txt", name) for name in ("neighbour", "attacker")}
+    command = [
+        sys.executable, "-m", "costmodel", "serve", "--port", "0", "--json", "--workers", "2", "--tokens",
+        str(home.root / "tokens.txt"),
+    ]  # fmt: skip
+    with (home.root / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "COSTMODEL_HOME": str(home.root)}
+        )
+        assert process.stdout is not None
+        told = ""
+        for line in process.stdout:
+            told += line
+            if line == "}\n":
+                break
+        host, port = json.loads(told)["url"].removeprefix("http://").split(":")
+        try:
+            yield Service(host, int(port), psutil.Process(process.pid), tokens)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+async def open_to_each(service: Service) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to each worker."""
+    found: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+    while len(found) < 2:
+        stream = await asyncio.open_connection(service.host, service.port)
+        await asked(stream, health())
+        mine = stream[1].get_extra_info("sockname")[1]
+        owner = next(
+            worker.pid for worker in service.workers()
+            if any(c.raddr and c.raddr.port == mine for c in worker.net_connections())
+        )  # fmt: skip
+        if owner in found:
+            stream[1].close()
+        else:
+            found[owner] = stream
+    return list(found.values())
+
+
+async def asked(stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: bytes) -> tuple[int, bytes]:
+    """Status and body of an answer."""
+    stream[1].write(request)
+    await stream[1].drain()
+    head = await stream[0].readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return int(head[9:12]), await stream[0].readexactly(length)
+
+
+def health() -> bytes:
+    """A question whether the service lives."""
+    return b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+
+
+def prediction(service: Service, system: str) -> bytes:
+    """A prediction that is remembered."""
+    body = json.dumps({"graph": EXAMPLE_GRAPH, "system": system}).encode()
+    head = (
+        f"POST /v1/predict HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {service.tokens['neighbour']}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def paced(service: Service, request: bytes, seconds: float, every_s: float) -> list[float]:
+    """Milliseconds of answers to a question that is asked at a steady pace of each worker, from when it was due."""
+    times_ms: list[float] = []
+
+    async def ask(stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], offset: float) -> None:
+        start = time.perf_counter() + offset
+        number = 0
+        while (due := start + number * every_s) < start + seconds:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            status, _ = await asked(stream, request)
+            if status != 200:
+                raise SystemExit(f"a neighbour's question is answered with {status}")
+            times_ms.append(1e3 * (time.perf_counter() - due))
+            number += 1
+
+    streams = await open_to_each(service)
+    await asyncio.gather(*(ask(stream, place * every_s / 2) for place, stream in enumerate(streams)))
+    for stream in streams:
+        stream[1].close()
+    return times_ms
+
+
+def p99(times_ms: list[float]) -> float:
+    """The 99th percentile."""
+    return statistics.quantiles(times_ms, n=100)[98]
+
+
+async def measured(service: Service, attack: Attack, system: str, seconds: float) -> Row:
+    """One row of the table."""
+    row = Row(attack.name)
+    cached = prediction(service, system)
+    every_s = 2 / ASKED_A_SECOND
+    await paced(service, cached, 0.2, every_s)  # remembered by both workers
+    if attack.body is not None:
+        body = attack.body()
+        before = service.cpu_s()
+        single = Attack(attack.name, attack.path, lambda: body, attack.kind, connections=1)
+        await once(service, single)
+        row.cpu_s = service.cpu_s() - before
+    row.alone_ms = p99(await paced(service, cached, seconds, every_s))
+    attacker = await asyncio.create_subprocess_exec(
+        sys.executable, str(Path(__file__).with_name("attacks.py")), service.host, str(service.port),
+        service.tokens["attacker"], attack.name, str(seconds + 2), stdout=subprocess.PIPE,
+    )  # fmt: skip
+    await asyncio.sleep(3.0)  # until the attack runs
+    watching = asyncio.create_task(asyncio.to_thread(_most_memory, service, seconds))
+    during, lives = await asyncio.gather(
+        paced(service, cached, seconds, every_s), paced(service, health(), seconds, HEALTH_EVERY_S)
+    )
+    row.during_ms, row.health_ms = p99(during), max(lives)
+    row.memory_mib = await watching
+    output, _ = await attacker.communicate()
+    row.statuses = json.loads(output)
+    row.wrong = sorted(row.statuses.keys() - {*attack.expected, "closed"})
+    return row
+
+
+async def once(service: Service, attack: Attack) -> None:
+    """One request of an attack, and time for what it left running to end."""
+    await run(service.host, service.port, service.tokens["attacker"], attack, 0.001)
+    while True:
+        before = service.cpu_s()
+        await asyncio.sleep(0.5)
+        if service.cpu_s() - before < 0.1:
+            return
+
+
+def _most_memory(service: Service, seconds: float) -> float:
+    until = time.monotonic() + seconds
+    most = 0.0
+    while time.monotonic() < until:
+        most = max(most, service.memory_mib())
+        time.sleep(0.5)
+    return most
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def main() -> None:
+    """Print a row for each attack."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("system")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--only", nargs="+", default=list(ATTACKS), choices=list(ATTACKS))
+    given = parser.parse_args()
+    original = find_home()
+    missed = []
+    print(
+        f"{'attack':<30} {'health':>8} {'alone p99':>10} {'during':>8} {'ratio':>6} {'CPU':>7} {'memory':>9}  statuses"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder) / "home")
+        home.data.mkdir(parents=True)
+        for file in original.data.glob("costmodel.db*"):
+            shutil.copy(file, home.data)
+        shutil.copytree(original.bundles, home.bundles)
+        with service(home) as running:
+            for name in given.only:
+                row = asyncio.run(measured(running, ATTACKS[name], given.system, given.seconds))
+                cpu = "" if row.cpu_s is None else f"{row.cpu_s:.2f} s"
+                told = ", ".join(f"{status} {count}" for status, count in sorted(row.statuses.items()))
+                print(
+                    f"{name:<30} {row.health_ms:>5.0f} ms {row.alone_ms:>7.1f} ms {row.during_ms:>5.1f} ms "
+                    f"{row.ratio:>6.1f} {cpu:>7} {row.memory_mib:>5.0f} MiB  {told}{'  MISSED' if row.missed else ''}",
+                    flush=True,
+                )
+                if row.missed:
+                    missed.append(name)
+    print(f"missed: {', '.join(missed) or 'none'}")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

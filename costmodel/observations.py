@@ -1,0 +1,234 @@
+"""The observations in a results store: each belongs to an owner, who may list, repeat and delete it."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, insert, select
+from sqlalchemy.engine import Connection
+
+from costmodel.database import WAIT_S, Database, add_if_new
+from costmodel.drift import COUNTED_PER_MODEL, Drift, Observation, StoredObservation, drift_of
+from costmodel.errors import IdempotencyKeyError, ObservationError
+from costmodel.measurement import now
+from costmodel.observation_limits import LARGEST_INTEGER, check_observation, check_text
+from costmodel.tables import observations as table
+
+__all__ = ["MOST_LISTED", "Observations"]
+
+# The most observations of a page.
+MOST_LISTED = 1000
+# The newest observations of an owner on a system that are looked at for drift, and the most owners: what one drift
+# costs has a limit, whatever is in the store.
+_LOOKED_AT = 1000
+_MOST_OWNERS = 1000
+# Rows that one statement deletes: other writers wait for it.
+_PORTION = 5000
+
+
+class Observations:
+    """The observations in a results store; all that is put at once is one transaction, and threads may share it."""
+
+    def __init__(self, url: str, *, create: bool = True, wait_s: float = WAIT_S, lazy: bool = False) -> None:
+        """Open the store at `url`; see `costmodel.store.Store`.
+
+        Raises:
+            StoreError: It cannot be opened.
+        """
+        self._database = Database(url, create=create, wait_s=wait_s, lazy=lazy)
+
+    def put(self, observations: Iterable[Observation]) -> list[StoredObservation]:
+        """Add observations, all or none, and return them as they are stored.
+
+        One whose owner used its idempotency key before is not added: what was stored then is returned. What counts as
+        the same is what an observer says: system, model, digest, latency, runs, and the time if there was one. The
+        prediction may have changed since.
+
+        Raises:
+            ObservationError: A value is out of range.
+            IdempotencyKeyError: An idempotency key was used before by its owner for another observation.
+            StoreError: The store cannot be written to.
+        """
+        wanted = list(observations)
+        for one in wanted:
+            check_observation(one)
+        if not wanted:
+            return []
+        # In one order: two writers who put the same keys in different orders would wait for each other.
+        order = sorted(range(len(wanted)), key=lambda place: (wanted[place].owner, wanted[place].idempotency_key or ""))
+        with self._database.writing() as connection:
+            stored_at = now()
+            stored = {place: _put(connection, wanted[place], stored_at) for place in order}
+        return [stored[place] for place in range(len(wanted))]
+
+    def own(
+        self, owner: str, *, system: str | None = None, limit: int = 100, before_id: int | None = None
+    ) -> list[StoredObservation]:
+        """One page of an owner's observations, the newest first.
+
+        Args:
+            owner: Name of the owner.
+            system: Name of a system, for its observations only.
+            limit: The most observations to return, up to `MOST_LISTED`.
+            before_id: The `id` of the last observation of the page before this one.
+
+        Raises:
+            ObservationError: An argument is out of range.
+        """
+        if not 1 <= limit <= MOST_LISTED:
+            raise ObservationError(f"a page cannot have {limit} observations: ask for 1 to {MOST_LISTED}")
+        query = select(table).where(*_of(owner, system)).order_by(table.c.id.desc()).limit(limit)
+        if before_id is not None:
+            query = query.where(table.c.id < _checked_id(before_id))
+        return self._read(query)
+
+    def delete(self, owner: str, number: int) -> bool:
+        """Delete one observation of an owner; whether it was there and his.
+
+        Args:
+            owner: Name of the owner.
+            number: The `id` of the observation.
+
+        Raises:
+            ObservationError: An argument is out of range.
+        """
+        with self._database.writing() as connection:
+            chosen = (*_of(owner, None), table.c.id == _checked_id(number))
+            return connection.execute(delete(table).where(*chosen)).rowcount > 0
+
+    def delete_all(self, owner: str, system: str | None = None) -> int:
+        """Delete an owner's observations, of one system or of all; how many there were.
+
+        Raises:
+            ObservationError: An argument is out of range.
+        """
+        return self._delete(*_of(owner, system))
+
+    def purge(self, older_than: timedelta) -> int:
+        """Delete every observation that was stored longer ago than that; how many there were."""
+        until = (datetime.now(UTC) - older_than).isoformat(timespec="milliseconds")
+        return self._delete(table.c.stored_at < until)
+
+    def _delete(self, *chosen: ColumnElement[bool]) -> int:
+        deleted = 0
+        while True:
+            portion = select(table.c.id).where(*chosen).limit(_PORTION)
+            with self._database.writing() as connection:
+                found = connection.execute(delete(table).where(table.c.id.in_(portion))).rowcount
+            deleted += found
+            if found < _PORTION:
+                return deleted
+
+    def systems(self) -> list[str]:
+        """The systems that something was observed on, by name."""
+        names = _distinct(table.c.system)
+        with self._database.reading() as connection:
+            return list(connection.scalars(select(names).order_by(names.c.value)))
+
+    def count(self, system: str | None = None, *, owner: str | None = None) -> int:
+        """How many observations there are, of a system and of an owner if they are named."""
+        query = select(func.count()).select_from(table).where(*_of(owner, system))
+        with self._database.reading() as connection:
+            return int(connection.scalar(query) or 0)
+
+    def count_by_owner(self) -> dict[str, int]:
+        """How many observations each owner has, by name."""
+        query = select(table.c.owner, func.count()).group_by(table.c.owner).order_by(table.c.owner)
+        with self._database.reading() as connection:
+            return {row.owner: row[1] for row in connection.execute(query)}
+
+    def recent(self, system: str) -> list[StoredObservation]:
+        """The observations of a system that count for its drift, the newest first.
+
+        They are the newest of each owner and model, so that nobody can push out those of another owner.
+        """
+        check_text("system", system, 64)
+        return self._read(_recent(system))
+
+    def drift(self, system: str) -> Drift:
+        """How far a system has drifted."""
+        return drift_of(system, self.recent(system))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._database.close()
+
+    def _read(self, query: Select[Any]) -> list[StoredObservation]:
+        with self._database.reading() as connection:
+            return [_stored(row) for row in connection.execute(query)]
+
+
+def _put(connection: Connection, one: Observation, stored_at: str) -> StoredObservation:
+    values = asdict(one) | {"observed_at": one.observed_at or stored_at, "stored_at": stored_at}
+    values["low_us"], values["high_us"] = values.pop("interval_us")
+    if one.idempotency_key is None:
+        return _stored(connection.execute(insert(table).values(values).returning(table)).one())
+    key = {name: values.pop(name) for name in ("owner", "idempotency_key")}
+    add_if_new(connection, table, key, values)
+    stored = _stored(connection.execute(select(table).filter_by(**key)).one())
+    if _said(one) != _said(stored):
+        raise IdempotencyKeyError(
+            f"the idempotency key {one.idempotency_key!r} was used before for another observation: send each "
+            "observation with a key of its own"
+        )
+    return stored
+
+
+def _said(one: Observation) -> Observation:
+    """What the observer said of an observation, and nothing that came of it here."""
+    given_at = None if isinstance(one, StoredObservation) and one.observed_at == one.stored_at else one.observed_at
+    said = (one.system, one.model, one.digest, one.latency_us, one.runs)
+    return Observation(*said, predicted_us=1.0, interval_us=(0.0, 0.0), version="", observed_at=given_at)
+
+
+def _stored(row: Any) -> StoredObservation:
+    values = dict(row._mapping)
+    return StoredObservation(interval_us=(values.pop("low_us"), values.pop("high_us")), **values)
+
+
+def _of(owner: str | None, system: str | None) -> list[ColumnElement[bool]]:
+    """The condition that an observation is of an owner and a system, where they are named."""
+    named = {"owner": owner, "system": system}
+    for name, value in named.items():
+        if value is not None:
+            check_text(name, value, 64)
+    return [table.c[name] == value for name, value in named.items() if value is not None]
+
+
+def _checked_id(number: int) -> int:
+    if not 0 < number <= LARGEST_INTEGER:
+        raise ObservationError(f"no observation has the id {number}: ids are from 1 to {LARGEST_INTEGER}")
+    return number
+
+
+def _distinct(column: Any, *where: ColumnElement[bool]) -> Any:
+    """The different values of an indexed column, by one seek in the index for each instead of a walk through it."""
+    first = select(func.min(column).label("value")).where(*where)
+    values = first.cte("different", recursive=True)
+    following = select(func.min(column)).where(*where, column > values.c.value).scalar_subquery()
+    values = values.union_all(select(following).where(values.c.value.is_not(None)))
+    return select(values.c.value).where(values.c.value.is_not(None)).limit(_MOST_OWNERS).subquery()
+
+
+def _recent(system: str) -> Select[Any]:
+    """The newest observations of each owner and model of a system; the index on (system, owner, id) gives them."""
+    owners = _distinct(table.c.owner, table.c.system == system)
+    other = table.alias()
+    oldest = (
+        select(other.c.id)
+        .where(other.c.system == system, other.c.owner == owners.c.value)
+        .order_by(other.c.id.desc())
+        .offset(_LOOKED_AT - 1)
+        .limit(1)
+        .scalar_subquery()
+    )
+    place = func.row_number().over(partition_by=(table.c.owner, table.c.digest), order_by=table.c.id.desc())
+    numbered = (
+        select(table, place.label("place"))
+        .join_from(owners, table, table.c.owner == owners.c.value)
+        .where(table.c.system == system, table.c.id >= func.coalesce(oldest, 0))
+        .subquery()
+    )
+    columns = [numbered.c[column.name] for column in table.c]
+    return select(*columns).where(numbered.c.place <= COUNTED_PER_MODEL).order_by(numbered.c.id.desc())

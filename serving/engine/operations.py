@@ -1,0 +1,239 @@
+"""The operations of an engine: each reads a request, asks the service, and writes the answer as JSON."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from costmodel.errors import CostModelError, ModelError, StoreError
+from costmodel.isolation import Limits
+from costmodel.serving.answering import Answerer
+from costmodel.serving.engine.bulk import bulk_document
+from costmodel.serving.engine.call import Call, Reply
+from costmodel.serving.engine.ranking import rank_document
+from costmodel.serving.engine.settings import EngineSettings
+from costmodel.serving.engine.sources import Deadline, parsed, question_of, source_of
+from costmodel.serving.service import Question, Seen, Service
+from costmodel.serving.wire.observations import observation_document
+from costmodel.serving.wire.problems import Problem, problem_of
+from costmodel.serving.wire.requests import BulkRequest, ObservationRequest, PredictRequest, RankRequest
+
+__all__ = ["Operations"]
+
+_LOG = logging.getLogger("costmodel.engine")
+
+
+class Operations:
+    """What an engine can be asked; one call at a time."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        """Open the service; the store need not be reachable yet.
+
+        Args:
+            settings: Places and limits.
+        """
+        self.settings = settings
+        self.service = Service.open(
+            settings.store_url, settings.bundles, settings.uploads, readers=1, uploads_bytes=settings.uploads_bytes,
+            store_wait_s=settings.store_wait_s,
+            limits=Limits(
+                memory_bytes=settings.reader_memory_bytes, cpu_s=max(1, round(settings.reader_s)),
+                wall_s=settings.reader_s, wait_s=settings.reader_s, layers=settings.max_layers,
+            ),
+        )  # fmt: skip
+        self._refreshed_at = -float("inf")
+        self._operations: Mapping[str, Callable[[Call], Reply]] = {
+            "predict": self._predict,
+            "predict_file": self._predict_file,
+            "predict_model": self._predict_model,
+            "bulk": self._bulk,
+            "rank": self._rank,
+            "rank_file": self._rank_file,
+            "keep": self._keep,
+            "observe": self._observe,
+        }
+
+    def start(self) -> None:
+        """Load what answers and start the process that reads models, so that the first request waits for neither."""
+        reader = Thread(target=self.service.pool.start)
+        reader.start()
+        try:
+            self._refresh()
+        except StoreError as error:
+            _LOG.warning("the store cannot be read yet", extra={"told": {"error": str(error)}})
+        reader.join()
+
+    @property
+    def confinement(self) -> Mapping[str, Any]:
+        """What the process that reads models says of its confinement by the operating system."""
+        return self.service.pool.confinement
+
+    def close(self) -> None:
+        """End the process that reads models and let go of the store."""
+        self.service.close()
+
+    def perform(self, call: Call) -> Reply:
+        """Do what a call asks for; whatever happens, there is a reply."""
+        began = time.perf_counter()
+        reader_began = self.service.pool.busy_s
+        facts: dict[str, float] = {}
+        try:
+            self._refresh()
+            reply = self._operations[call.operation](call)
+        except Problem as problem:
+            reply = Reply(problem=problem)
+        except CostModelError as error:
+            facts["refused_models"] = float(isinstance(error, ModelError))
+            reply = Reply(problem=problem_of(error))
+            self._log(call, error, logging.INFO if reply.problem and reply.problem.status < 500 else logging.ERROR)
+        except MemoryError:
+            raise  # the process has to end: what is left of its memory is fragmented
+        except Exception:  # whatever it is, it is a defect of ours, and this engine goes on
+            _LOG.exception("failed", extra={"told": {"request_id": call.request_id, "operation": call.operation}})
+            reply = Reply(problem=Problem(500, "internal-error", "see the log of the service"))
+        facts["reader_seconds"] = self.service.pool.busy_s - reader_began
+        facts["engine_seconds"] = time.perf_counter() - began
+        return Reply(
+            reply.body, reply.status, reply.system, reply.version, reply.identity, reply.problem,
+            facts={**reply.facts, **facts}, refused=self.service.predictors.refused,
+        )  # fmt: skip
+
+    @staticmethod
+    def _log(call: Call, error: CostModelError, level: int) -> None:
+        told = {"request_id": call.request_id, "operation": call.operation, "owner": call.owner, "error": str(error)}
+        if error.__cause__ is not None:
+            told["cause"] = f"{type(error.__cause__).__name__}: {error.__cause__}"
+        _LOG.log(level, "no answer", extra={"told": told})
+
+    def _refresh(self) -> None:
+        """Take over new champions and measurements, at most once in the interval that the settings say."""
+        now = time.monotonic()
+        if now - self._refreshed_at < self.settings.refresh_s:
+            return
+        try:
+            self.service.predictors.refresh()
+        except StoreError:
+            if not self.service.predictors.systems:
+                raise
+            # What answers goes on answering from what it has in memory.
+            _LOG.warning("the store cannot be read", extra={"told": {"operation": "refresh"}})
+        self._refreshed_at = now
+
+    # Predictions
+
+    def _predict(self, call: Call) -> Reply:
+        asked = parsed(PredictRequest, call.body)
+        system = self._system(asked.system)
+        digest = source_of(self.service, call.owner, asked, self.settings)
+        return self._predicted(call.owner, digest, asked.name, question_of(asked, system, call.options.get("version")))
+
+    def _predict_file(self, call: Call) -> Reply:
+        digest = self._kept(call)
+        return self._predict_one(call, digest)
+
+    def _predict_model(self, call: Call) -> Reply:
+        return self._predict_one(call, call.options["digest"])
+
+    def _predict_one(self, call: Call, digest: str) -> Reply:
+        options = dict(call.options)
+        question = _question(options, self._system(options.get("system")))
+        return self._predicted(call.owner, digest, options["name"], question)
+
+    def _predicted(self, owner: str, digest: str, name: str, question: Question) -> Reply:
+        estimate, answerer = self.service.estimate(owner, digest, name, question)
+        known = self.service.uploads.find(owner, digest)
+        document = {
+            "model": estimate.model, "digest": digest if known is None else f"sha256:{known.stem}",
+        } | estimate.to_dict()  # fmt: skip
+        regression = answerer.predictor.regression
+        if regression is not None and question.version is not None:
+            document["predictor"] = {"name": regression.id.name, "version": regression.id.version}
+        return _answered(document, answerer, question)
+
+    def _bulk(self, call: Call) -> Reply:
+        asked = parsed(BulkRequest, call.body)
+        system = self._system(asked.system)
+        answerer = self.service.predictors.of(system, call.options.get("version"))
+        document = bulk_document(self.service, answerer, call.owner, system, asked, self.settings)
+        return _answered(document, answerer, Question(system, call.options.get("version")))
+
+    def _rank(self, call: Call) -> Reply:
+        asked = parsed(RankRequest, call.body)
+        systems = list(dict.fromkeys(asked.systems if asked.systems is not None else self.service.predictors.systems))
+        digests = [source_of(self.service, call.owner, one, self.settings) for one in asked.models]
+        questions = [
+            (digest, one.name, question_of(one, system, asked.versions.get(system)))
+            for digest, one in zip(digests, asked.models, strict=True)
+            for system in systems
+        ]
+        document = rank_document(
+            self.service, call.owner, questions, Deadline.after(self.settings.request_s), slo_us=asked.slo_us,
+            quantile=asked.quantile, usd_per_hour=asked.usd_per_hour,
+        )  # fmt: skip
+        return Reply(_encoded(document))
+
+    def _rank_file(self, call: Call) -> Reply:
+        options = dict(call.options)
+        digest = self._kept(call)
+        named = options.pop("system", None)
+        questions = [
+            (digest, options["name"], _question(options, system))
+            for system in ([named] if named else self.service.predictors.systems)
+        ]
+        document = rank_document(
+            self.service, call.owner, questions, Deadline.after(self.settings.request_s), slo_us=options.get("slo_us"),
+            quantile=options["quantile"], usd_per_hour={},
+        )  # fmt: skip
+        return Reply(_encoded(document))
+
+    def _keep(self, call: Call) -> Reply:
+        return Reply(_encoded({"digest": self._kept(call)}), 201)
+
+    def _kept(self, call: Call) -> str:
+        """The digest of a file that was sent, which is kept from then on."""
+        return self.service.keep(call.owner, Path(call.options["path"]), call.options["sent_as"])
+
+    # Observations
+
+    def _observe(self, call: Call) -> Reply:
+        asked = parsed(ObservationRequest, call.body)
+        count = self.service.observations.count(owner=call.owner)
+        if count >= self.settings.max_observations:
+            raise Problem(
+                422, "too-much",
+                f"{count} observations are kept for you, which is the most: delete some (DELETE /v1/observations)",
+            )  # fmt: skip
+        digest = source_of(self.service, call.owner, asked, self.settings)
+        question = question_of(asked, self._system(asked.system), None)
+        seen = Seen(asked.latency_us, asked.runs, asked.observed_at, call.options.get("idempotency_key"))
+        stored = self.service.observe(call.owner, digest, asked.name, question, seen)
+        return Reply(_encoded(observation_document(stored)), 201, system=question.system)
+
+    def _system(self, named: str | None) -> str:
+        """The name of the system that is meant.
+
+        Raises:
+            UnknownSystemError: None was named, and there is not just one.
+        """
+        return self.service.predictors.only(named)
+
+
+def _question(options: Mapping[str, Any], system: str) -> Question:
+    return Question(
+        system, options.get("version"), options.get("batch"),
+        tuple((name, tuple(shape)) for name, shape in options.get("shapes", ())), options.get("granularity", 1),
+        options.get("composition", "sequential"), options.get("partial", False), options.get("measured", True),
+    )  # fmt: skip
+
+
+def _answered(document: Mapping[str, Any], answerer: Answerer, question: Question) -> Reply:
+    return Reply(
+        _encoded(document), system=question.system, version=question.version, identity=answerer.identity
+    )
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, allow_nan=False).encode()

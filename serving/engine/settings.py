@@ -1,0 +1,47 @@
+"""What an engine is started with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["EngineSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Limits and places of one engine; JSON-able, because it crosses to another process.
+
+    Attributes:
+        store_url: URL of the results store.
+        bundles: Folder of trained regressors.
+        uploads: Folder of the models that clients sent.
+        uploads_bytes: The most that those may take on the disk.
+        store_wait_s: Seconds that the database may keep a question waiting.
+        refresh_s: Seconds between looks for new champions and measurements.
+        request_s: Seconds that a request about many models may take.
+        max_items: Models in a bulk request.
+        max_layers: Layers of a model.
+        max_listed_layers: Layers that a bulk request may list.
+        max_references: References from models to layers in a bulk request.
+        max_observations: Observations that are kept for one owner.
+        observation_days: Days after which observations are deleted.
+        memory_bytes: Address space beyond what an engine has when it starts.
+        reader_memory_bytes: The same for the process that reads models.
+        reader_s: Seconds for reading one model.
+    """
+
+    store_url: str
+    bundles: Path
+    uploads: Path
+    uploads_bytes: int = 1 << 30
+    store_wait_s: float = 1.0
+    refresh_s: float = 2.0
+    request_s: float = 30.0
+    max_items: int = 10_000
+    max_layers: int = 20_000
+    max_listed_layers: int = 5_000
+    max_references: int = 1_000_000
+    max_observations: int = 100_000
+    observation_days: float = 90.0
+    memory_bytes: int = 2 << 30
+    reader_memory_bytes: int = 2 << 30
+    reader_s: float = 30.0

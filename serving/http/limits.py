@@ -1,0 +1,43 @@
+"""How many connections there may be."""
+
+from collections import Counter
+
+__all__ = ["ConnectionLimits"]
+
+
+class ConnectionLimits:
+    """What all connections of one process share.
+
+    Attributes:
+        refused: How many connections were closed because there were too many.
+        late: How many were closed because the head of a request did not arrive in time, or was too large.
+    """
+
+    def __init__(self, connections: int, per_address: int, header_s: float) -> None:
+        """No connection is open.
+
+        Args:
+            connections: The most that are open at the same time.
+            per_address: The most of one address.
+            header_s: Seconds that the head of a request may take to arrive.
+        """
+        self.connections = connections
+        self.per_address = per_address
+        self.header_s = header_s
+        self.open: Counter[str] = Counter()
+        self.refused = 0
+        self.late = 0
+
+    def admit(self, address: str) -> bool:
+        """Whether one more connection of an address may be opened; it is counted then."""
+        if self.open.total() >= self.connections or self.open[address] >= self.per_address:
+            self.refused += 1
+            return False
+        self.open[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """A connection of an address was closed."""
+        self.open[address] -= 1
+        if not self.open[address]:
+            del self.open[address]

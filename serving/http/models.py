@@ -1,0 +1,80 @@
+"""Models that a client has sent: each client sees its own."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from costmodel.serving.http.bodies import FILE_TYPES, media_type, uploaded
+from costmodel.serving.http.openapi import PROBLEMS, describes_file
+from costmodel.serving.http.paging import Limit, page_of
+from costmodel.serving.http.queries import PredictOptions, _remembered, options_of
+from costmodel.serving.http.state import owner_of, state_of
+from costmodel.serving.uploads import UploadedModel
+from costmodel.serving.wire.answers import KeptAnswer, ModelAnswer, ModelsAnswer, PredictAnswer
+from costmodel.serving.wire.fields import Digest
+from costmodel.serving.wire.problems import Problem
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/models", tags=["models"], responses=PROBLEMS)
+
+_Digest = Annotated[Digest, Path(description="Content hash of a model, or of the file as it was sent.")]
+
+
+@router.post("", status_code=201, response_model=KeptAnswer, openapi_extra=describes_file())
+async def keep(request: Request) -> Response:
+    """Send an ONNX file without asking anything about it yet; its weights are not kept."""
+    if media_type(request) not in FILE_TYPES:
+        raise Problem(415, "unsupported-media-type", f"send an ONNX file as {FILE_TYPES[0]}")
+    async with uploaded(request) as (path, digest):
+        reply = await state_of(request).perform(request, "keep", {"path": str(path), "sent_as": digest})
+    return Response(reply.body, reply.status, media_type="application/json")
+
+
+@router.get("")
+async def models(
+    request: Request,
+    limit: Limit = 100,
+    after: Annotated[Digest | None, Query(description="The `next` of the page before.")] = None,
+) -> ModelsAnswer:
+    """The models that you have sent and that are still known, by their content hash."""
+    state = state_of(request)
+    found: list[UploadedModel] = await state.read(state.uploads.models, owner_of(request))
+    page, following = page_of(found, lambda model: model.digest, limit, after)
+    return ModelsAnswer(models=[ModelAnswer.of(model) for model in page], next=following)
+
+
+@router.get("/{digest}")
+async def model(request: Request, digest: _Digest) -> ModelAnswer:
+    """One model that you have sent."""
+    state = state_of(request)
+    path = await state.read(state.uploads.find, owner_of(request), digest)
+    found: list[UploadedModel] = [] if path is None else await state.read(state.uploads.models, owner_of(request))
+    for one in found:
+        if one.digest == f"sha256:{path.stem}":
+            return ModelAnswer.of(one)
+    raise _unknown(digest)
+
+
+@router.get("/{digest}/prediction", response_model=PredictAnswer, responses={304: {"description": "It is still true."}})
+async def prediction(request: Request, digest: _Digest, options: Annotated[PredictOptions, Query()]) -> Response:
+    """What a model that you have sent will cost; with If-None-Match, only where that has changed."""
+    state = state_of(request)
+    system = state.directory.snapshot.check(options.system, options.version)
+    asked = options_of(options.model_copy(update={"system": system})) | {"digest": digest}
+    return await _remembered(state, request, "predict_model", asked, [])
+
+
+@router.delete("/{digest}", status_code=204)
+async def forget(request: Request, digest: _Digest) -> Response:
+    """Delete a model that you have sent."""
+    state = state_of(request)
+    if not await state.read(state.uploads.remove, owner_of(request), digest):
+        raise _unknown(digest)
+    state.forget_answers()
+    return Response(status_code=204)
+
+
+def _unknown(digest: str) -> Problem:
+    return Problem(404, "unknown-model", f"the model {digest} is not known here: send its file")

@@ -1,0 +1,82 @@
+"""Latencies that users saw: each client writes, lists and deletes its own."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.responses import Response
+
+from costmodel.drift import StoredObservation
+from costmodel.serving.http.bodies import json_body
+from costmodel.serving.http.openapi import PROBLEMS, describes_json
+from costmodel.serving.http.paging import Limit
+from costmodel.serving.http.state import owner_of, state_of
+from costmodel.serving.wire.answers import DeletedAnswer, ObservationAnswer, ObservationsAnswer
+from costmodel.serving.wire.fields import SystemName
+from costmodel.serving.wire.observations import observation_document
+from costmodel.serving.wire.problems import Problem
+from costmodel.serving.wire.requests import ObservationRequest
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/observations", tags=["observations"], responses=PROBLEMS)
+
+_Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
+
+
+@router.post(
+    "", response_model=ObservationAnswer, status_code=201, openapi_extra=describes_json(ObservationRequest)
+)
+async def observe(
+    request: Request,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            pattern=r"^[\x21-\x7e]{1,128}$", description="A key of your own: what is sent again under it is stored once."
+        ),
+    ] = None,
+) -> Response:
+    """Store a latency that users saw, beside what is predicted of it; /v1/systems says how far the two have drifted."""
+    state = state_of(request)
+    async with json_body(request) as body:
+        reply = await state.perform(request, "observe", {"idempotency_key": idempotency_key}, body)
+    state.metrics.observations.labels(reply.system or "").inc()
+    return Response(reply.body, reply.status, media_type="application/json")
+
+
+@router.get("")
+async def observations(
+    request: Request,
+    system: Annotated[SystemName | None, Query()] = None,
+    limit: Limit = 100,
+    before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="The `next` of the page before.")] = None,
+) -> ObservationsAnswer:
+    """Your observations, the newest first."""
+    state = state_of(request)
+
+    def work() -> list[StoredObservation]:
+        return state.observations.own(owner_of(request), system=system, limit=limit, before_id=before)
+
+    found: list[StoredObservation] = await state.read(work)
+    return ObservationsAnswer.model_validate(
+        {
+            "observations": [observation_document(one) for one in found],
+            "next": found[-1].id if len(found) == limit else None,
+        }
+    )
+
+
+@router.delete("/{number}", status_code=204)
+async def delete_one(request: Request, number: _Id) -> Response:
+    """Delete one of your observations."""
+    state = state_of(request)
+    if not await state.read(lambda: state.observations.delete(owner_of(request), number)):
+        raise Problem(404, "not-found", f"you have no observation {number}: GET /v1/observations lists yours")
+    return Response(status_code=204)
+
+
+@router.delete("")
+async def delete_all(request: Request, system: Annotated[SystemName | None, Query()] = None) -> DeletedAnswer:
+    """Delete all of your observations, or those of one system."""
+    state = state_of(request)
+    count = await state.read(lambda: state.observations.delete_all(owner_of(request), system))
+    return DeletedAnswer(deleted=count)

@@ -1,0 +1,91 @@
+"""HTTP connections with limits that uvicorn does not have: how many there are, and how long a head may take."""
+
+import asyncio
+from typing import Any
+
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from costmodel.serving.http.limits import ConnectionLimits
+
+__all__ = ["LimitedProtocol"]
+
+_MOST_HEAD_BYTES = 64 << 10
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection; a head that does not arrive in time or is too large ends it.
+
+    The application hands over the limits in the state of its lifespan, as `connection_limits`.
+    """
+
+    def __init__(
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:  # fmt: skip
+        """Take over what uvicorn gives each connection."""
+        super().__init__(config, server_state, app_state, _loop)
+        self.shared: ConnectionLimits = app_state["connection_limits"]
+        self._address: str | None = None
+        self._head_bytes = 0
+        self._in_head = True
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the connection, or close it."""
+        peer = transport.get_extra_info("peername")
+        address = peer[0] if isinstance(peer, tuple) else "local"
+        if not self.shared.admit(address):
+            transport.abort()
+            self.transport = transport
+            return
+        self._address = address
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it no more."""
+        self._cancel()
+        if self._address is None:
+            return
+        self.shared.leave(self._address)
+        self._address = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass data on, and count those of a head."""
+        if self._address is None:
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._late is None:  # the first bytes of another request on a connection that was idle
+                self._expect_head()
+        super().data_received(data)
+        if self._in_head and self._head_bytes > _MOST_HEAD_BYTES:
+            self._end()
+
+    def on_headers_complete(self) -> None:
+        """Stop waiting for the head."""
+        self._cancel()
+        self._in_head, self._head_bytes = False, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Expect the head of the next request."""
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_complete()
+
+    def _expect_head(self) -> None:
+        self._late = self.loop.call_later(self.shared.header_s, self._end)
+
+    def _end(self) -> None:
+        self._cancel()
+        if self._in_head and not self.transport.is_closing():
+            self.shared.late += 1
+            self.transport.abort()
+
+    def _cancel(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

@@ -1,0 +1,17 @@
+"""Problem details (RFC 9457) as HTTP answers."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from costmodel.serving.wire.problems import MEDIA_TYPE, Problem
+
+__all__ = ["problem_response"]
+
+
+def problem_response(request: Request, problem: Problem) -> JSONResponse:
+    """The answer to a request that failed, with the request's number, under which the log has the rest."""
+    content = problem.to_dict()
+    request_id = request.scope.get("request_id")
+    if request_id:
+        content["request_id"] = request_id
+    return JSONResponse(content, problem.status, problem.headers, media_type=MEDIA_TYPE)

@@ -1,0 +1,87 @@
+"""Engines as processes: they answer, die, are replaced, and cost nobody else an answer."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from costmodel.home import Home
+from costmodel.serving.engine import Call, EngineSettings
+from costmodel.serving.engine.pool import EnginePool
+from costmodel.serving.http.openapi import EXAMPLE_GRAPH
+from tests.synthetic import SYSTEM, copied
+
+
+@pytest.fixture(scope="module")
+def settings(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> EngineSettings:
+    """What an engine is started with."""
+    home = copied(trained, tmp_path_factory.mktemp("engine") / "home")
+    return EngineSettings(store_url=home.store_url, bundles=home.bundles, uploads=home.data / "uploads")
+
+
+@pytest.fixture(scope="module")
+def engines(settings: EngineSettings) -> Iterator[EnginePool]:
+    """Two engines, of which one is started."""
+    pool = EnginePool(2, settings)
+    pool.start()
+    yield pool
+    pool.close()
+
+
+def _ask(name: str = "model") -> Call:
+    import json
+
+    return Call("predict", "local", {}, (json.dumps({"graph": EXAMPLE_GRAPH, "name": name}).encode(),))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_an_engine_answers(engines: EnginePool) -> None:
+    """With the document, what it depends on, and where time went."""
+    reply = engines.perform(_ask())
+    assert reply.problem is None
+    assert reply.system == SYSTEM.name
+    assert reply.identity
+    assert reply.facts["engine_seconds"] >= reply.facts["reader_seconds"] >= 0
+    assert b"latency_us" in reply.body
+
+
+def test_an_engine_that_was_killed_is_replaced(engines: EnginePool) -> None:
+    """The call that finds it dead is asked of another one; its reader does not stay behind."""
+    expected = engines.perform(_ask()).body
+    (engine,) = engines._alive
+    (reader,) = _children(engine.pid)
+    os.kill(engine.pid, signal.SIGKILL)
+    assert engines.perform(_ask()).body == expected
+    assert engines.deaths == 1
+    engine._process.wait()
+    while Path(f"/proc/{reader}").exists() and "zombie" not in Path(f"/proc/{reader}/status").read_text():
+        pass
+
+
+def test_a_call_that_takes_too_much_memory_is_refused(settings: EngineSettings) -> None:
+    """It costs itself an answer; the next one is answered."""
+    from dataclasses import replace
+
+    pool = EnginePool(1, replace(settings, memory_bytes=48 << 20))
+    try:
+        many = b'{"items": [{"layers": [' + b",".join([b"1234567"] * 2_000_000) + b"]}]}"
+        refused = pool.perform(Call("bulk", "local", {}, (many,)))
+        assert refused.problem is not None
+        assert refused.problem.status in (413, 422)
+    finally:
+        pool.close()
+
+
+def test_problems_and_parts_cross_the_border(engines: EnginePool) -> None:
+    """A body in parts is one body; a problem keeps its status, sentence and members."""
+    whole = _ask("parts").body[0]
+    parts = tuple(whole[start : start + 7] for start in range(0, len(whole), 7))
+    assert engines.perform(Call("predict", "local", {}, parts)).body == engines.perform(_ask("parts")).body
+    problem = engines.perform(Call("predict", "local", {}, (b"{",))).problem
+    assert problem is not None
+    assert (problem.status, problem.kind) == (422, "invalid-request")
