@@ -38,6 +38,19 @@ export async function ask(path, options = {}) {
   return document;
 }
 
+/** Ask the API for a list that comes in pages: all of it. */
+export async function askAll(path, key) {
+  const found = [];
+  let after = null;
+  do {
+    const query = new URLSearchParams({ limit: 1000, ...(after === null ? {} : { after }) });
+    const page = await ask(`${path}?${query}`);
+    found.push(...page[key]);
+    after = page.next;
+  } while (after !== null);
+  return found;
+}
+
 /** Show the field for a token, and go on when there is one. */
 export function askForToken(then) {
   const box = document.getElementById("token-box"), field = document.getElementById("token");

@@ -1,4 +1,4 @@
-import { Problem, addressOf, ask, askForToken, fill, h, hasToken, latency, percent, stacked, svg } from "./common.js";
+import { Problem, addressOf, ask, askAll, askForToken, fill, h, hasToken, latency, percent, stacked, svg } from "./common.js";
 import { strip } from "./strip.js";
 
 const at = (id) => document.getElementById(id);
@@ -11,7 +11,7 @@ const state = { model: null, systems: [], chosen: new Set(), answers: [], shown:
 
 async function start() {
   try {
-    const { systems } = await ask("v1/systems");
+    const systems = await askAll("v1/systems", "systems");
     state.systems = systems;
     if (!systems.length) {
       at("systems").replaceChildren(h("p", { class: "quiet" }, "Nothing has been measured yet. Run costmodel bench on a machine, or import results."));

@@ -1,14 +1,14 @@
-import { Problem, ask, askForToken, fill, h, percent } from "./common.js";
+import { Problem, askAll, askForToken, fill, h, percent } from "./common.js";
 
 const at = (id) => document.getElementById(id);
 
 async function start() {
   try {
-    const [{ systems }, { models }] = await Promise.all([ask("v1/systems"), ask("v1/models")]);
+    const [systems, regressors] = await Promise.all([askAll("v1/systems", "systems"), askAll("v1/regressors", "regressors")]);
     at("status").textContent = systems.length ? `${systems.length} system${systems.length > 1 ? "s" : ""}.` : "Nothing has been measured yet. Run costmodel bench on a machine, or import results.";
     at("systems").replaceChildren(...systems.map(card));
-    fill(at("models"), [["System"], ["State"], ["Error", "number"], ["Rows", "number"], ["Regressor"], ["Age"], ["Version"]],
-      models.map((one) => [[one.system, "name"], [badge(one)], [one.model_mape == null ? "–" : percent(one.model_mape, 1), "number"],
+    fill(at("regressors"), [["System"], ["State"], ["Error", "number"], ["Rows", "number"], ["Regressor"], ["Age"], ["Version"]],
+      regressors.map((one) => [[one.system, "name"], [badge(one)], [one.model_mape == null ? "–" : percent(one.model_mape, 1), "number"],
         [one.rows == null ? "–" : one.rows.toLocaleString("en"), "number"], [one.name || "–"], [age(one.age_s)], [one.version]]));
   } catch (problem) {
     if (problem instanceof Problem && problem.status === 401) askForToken(start);
@@ -39,8 +39,8 @@ function card(system) {
     ["Inside the interval", accuracy?.interval_coverage == null ? "unknown" : percent(accuracy.interval_coverage)],
     ["Rank correlation", accuracy?.kendall_tau == null ? "unknown" : accuracy.kendall_tau.toFixed(2)],
   ];
-  const words = drift.observations
-    ? `Latencies that users reported are ${drift.ratio.toFixed(2)} times the predicted ones (${drift.observations} observation${drift.observations === 1 ? "" : "s"} of ${drift.models} model${drift.models === 1 ? "" : "s"}); ${percent(drift.covered)} were inside the interval.`
+  const words = drift.observations && drift.ratio != null
+    ? `Latencies that users reported are ${drift.ratio.toFixed(2)} times the predicted ones (${drift.observations} observation${drift.observations === 1 ? "" : "s"} of ${drift.models} model${drift.models === 1 ? "" : "s"} from ${drift.owners} user${drift.owners === 1 ? "" : "s"}); ${percent(drift.covered)} were inside the interval.`
     : "No latency has been reported for this system yet.";
   const state = drift.observations ? h("span", { class: `badge ${drift.drifted ? "bad" : "good"}` }, drift.drifted ? "drifted" : "no drift") : null;
   const machine = host ? `${host.model_name || host.vendor}, ${host.physical_cores} cores` : "unknown hardware";

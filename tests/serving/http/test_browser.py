@@ -258,7 +258,7 @@ def test_the_second_page_shows_systems(page: Page, url: str) -> None:
     page.get_by_role("link", name="Systems").click()
     expect(page.get_by_role("heading", name="made.up")).to_be_visible()
     expect(page.locator("#systems")).to_contain_text("Error on new families")
-    expect(page.locator("#models")).to_contain_text("champion")
+    expect(page.locator("#regressors")).to_contain_text("champion")
     assert page.url == f"{url}/systems"
 
 
