@@ -1,9 +1,12 @@
-"""Asking a service what models cost, without sending it anybody's weights."""
+"""Asking a service what models cost, without sending it weights or names."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
+from costmodel.anonymise import Anonymised, anonymise
 from costmodel.errors import CostModelError, MissingExtraError
 from costmodel.model import without_weights
 
@@ -32,10 +35,32 @@ def ask(
     """
     if not server.startswith(("http://", "https://")):
         raise CostModelError(f"{server!r} is not the URL of a service: give one such as http://127.0.0.1:8000")
+    with _client(server, token) as client:
+        return [_answer(client, name, path, options) for name, path in files.items()]
+
+
+def _client(server: str, token: str | None) -> Client:
     try:
-        with Client(server, token=token) as client:
-            return [
-                client.predict(without_weights(path), name=name, **options).document for name, path in files.items()
-            ]
+        return Client(server, token=token)
     except ServiceError as error:
         raise CostModelError(str(error)) from error
+
+
+def _answer(client: Client, name: str, path: Path, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    sent = anonymise(ModelProto.FromString(without_weights(path)))
+    shapes = {sent.number(port): shape for port, shape in (options.get("shapes") or {}).items()}
+    try:
+        answer = client.predict(sent.content, name="model", **{**options, "shapes": shapes}).document
+    except ServiceError as error:
+        raise CostModelError(sent.restore(str(error))) from error
+    return _restored(answer, name, sent)
+
+
+def _restored(answer: Mapping[str, Any], name: str, sent: Anonymised) -> Mapping[str, Any]:
+    """An answer with the names that the service was not told."""
+    return {
+        **answer,
+        "model": name,
+        "layers": [{**layer, "name": sent.restore(layer["name"])} for layer in answer["layers"]],
+        "warnings": [sent.restore(warning) for warning in answer["warnings"]],
+    }

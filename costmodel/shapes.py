@@ -11,7 +11,10 @@ from costmodel.constants import dtype_name
 from costmodel.errors import ShapeError
 from costmodel.graph import ITEM_BYTES, TensorType
 
-__all__ = ["MAX_DIMENSION", "MAX_RANK", "MAX_TENSOR_BYTES", "FixedInputs", "check_shape", "fix_inputs", "forget_shapes"]
+__all__ = [
+    "BATCH_NAME", "MAX_DIMENSION", "MAX_RANK", "MAX_TENSOR_BYTES", "FixedInputs", "check_shape", "fix_inputs",
+    "forget_shapes",
+]  # fmt: skip
 
 # Beyond these a size is a mistake or an attack, not a network: no tensor of a deployed model comes near them.
 MAX_RANK = 32
@@ -19,7 +22,7 @@ MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 2**37
 MAX_RANK = 64  # numpy's; the product of thousands of dimensions also takes time that grows with its square
 
-_BATCH_NAME = re.compile(r"^(n|b|bs|batch.*|.*batch|.*batch_size)$", re.IGNORECASE)
+BATCH_NAME = re.compile(r"^(n|b|bs|batch.*|.*batch|.*batch_size)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ def _batch_symbols(declared: Mapping[str, tuple[_Dim, ...] | None]) -> set[str]:
         for axis, dim in enumerate(dims)
         if isinstance(dim, str)
     ]
-    named = {dim for dim, _, _ in places if _BATCH_NAME.match(dim)}
+    named = {dim for dim, _, _ in places if BATCH_NAME.match(dim)}
     if named:
         return named
     # The only axis of a vector is as often its length.

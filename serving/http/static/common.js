@@ -1,29 +1,54 @@
 // What both pages share: asking the API, quantities as people read them, elements.
 
 const TOKEN = "costmodel-token";
+// Where the service is: the scripts are one folder below it, also behind a proxy that adds a prefix to its paths.
+const SERVICE = new URL("../", import.meta.url);
 
-/** A problem that the service answered with. */
+/** The address of a path of the service, such as "v1/predict". */
+export const addressOf = (path) => new URL(path, SERVICE).href;
+
+/** Whether this tab has a token for the service. */
+export const hasToken = () => Boolean(sessionStorage.getItem(TOKEN));
+
+/** A problem that the service answered with: its kind is the last part of its type, such as "unknown-model". */
 export class Problem extends Error {
-  constructor(status, detail) {
+  constructor(status, detail, kind = "") {
     super(detail);
     this.status = status;
+    this.kind = kind;
   }
 }
 
-/** Ask the API; throws a Problem. The token lives as long as the tab. */
+/** Ask the API for a document; throws a Problem. The token lives as long as the tab. */
 export async function ask(path, options = {}) {
   const headers = { ...options.headers };
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.authorization = `Bearer ${token}`;
   let response;
   try {
-    response = await fetch(path, { ...options, headers });
+    response = await fetch(addressOf(path), { ...options, headers });
   } catch {
-    throw new Problem(0, "The service does not answer: check that it runs, then try again.");
+    throw new Problem(0, "The service does not answer. Check that it runs, then try again.");
   }
   const document = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Problem(response.status, document.detail || `The service answered with status ${response.status}.`);
+  if (!response.ok) {
+    const detail = document.detail || `The service answered with status ${response.status}.`;
+    throw new Problem(response.status, detail, String(document.type ?? "").split(":").at(-1));
+  }
   return document;
+}
+
+/** Ask the API for a list that comes in pages: all of it. */
+export async function askAll(path, key) {
+  const found = [];
+  let after = null;
+  do {
+    const query = new URLSearchParams({ limit: 1000, ...(after === null ? {} : { after }) });
+    const page = await ask(`${path}?${query}`);
+    found.push(...page[key]);
+    after = page.next;
+  } while (after !== null);
+  return found;
 }
 
 /** Show the field for a token, and go on when there is one. */
@@ -43,6 +68,26 @@ export function askForToken(then) {
     }
   };
   field.focus();
+}
+
+/** Make a link to the API show its document also where the service asks for a token, which a link cannot send. */
+export function fetchLink(link) {
+  const open = async () => {
+    try {
+      const content = JSON.stringify(await ask(link.getAttribute("href")), null, 1);
+      location.assign(URL.createObjectURL(new Blob([content], { type: "application/json" })));
+    } catch (problem) {
+      if (problem.status === 401) return askForToken(open);
+      const status = document.getElementById("status");
+      status.textContent = problem.message;
+      status.classList.add("problem");
+    }
+  };
+  link.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a new tab has no token, and says so
+    event.preventDefault();
+    open();
+  });
 }
 
 /** A latency: three digits and the unit that suits it. */
@@ -91,3 +136,5 @@ export function fill(table, headers, rows) {
     h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(([content, kind]) => h("td", { class: kind || null }, content))))),
   );
 }
+
+fetchLink(document.getElementById("api"));

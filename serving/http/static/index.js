@@ -1,23 +1,25 @@
-import { Problem, ask, askForToken, fill, h, latency, percent, stacked, svg } from "./common.js";
-import { skim } from "./skim.js";
+import { Problem, addressOf, ask, askAll, askForToken, fill, h, hasToken, latency, percent, stacked, svg } from "./common.js";
+import { strip } from "./strip.js";
 
 const at = (id) => document.getElementById(id);
 const SOURCES = ["measured", "predicted", "extrapolated", "unpriced"];
 const SHOWN = 12;
+const MOST_BYTES = 2 ** 31; // more than that no browser reads at once
 const state = { model: null, systems: [], chosen: new Set(), answers: [], shown: 0, all: false, asked: 0 };
 
 // What is known
 
 async function start() {
   try {
-    const { systems } = await ask("/v1/systems");
+    const systems = await askAll("v1/systems", "systems");
     state.systems = systems;
     if (!systems.length) {
-      at("systems").replaceChildren(h("p", { class: "quiet" }, "Nothing is measured yet: run costmodel bench, or import results."));
+      at("systems").replaceChildren(h("p", { class: "quiet" }, "Nothing has been measured yet. Run costmodel bench on a machine, or import results."));
       return;
     }
     state.chosen = new Set(systems.slice(0, 6).map((system) => system.name));
     at("systems").replaceChildren(...systems.map(choice));
+    if (state.model) predict(); // chosen while the systems were loading
   } catch (problem) {
     if (problem instanceof Problem && problem.status === 401) {
       at("systems").replaceChildren();
@@ -39,13 +41,14 @@ function choice(system) {
 }
 
 async function examples() {
-  const found = await fetch("/static/examples/index.json").then((response) => response.json()).catch(() => []);
+  const found = await ask("static/examples/index.json").catch(() => []);
   at("examples").replaceChildren(...found.map(({ file, title }) => {
     const button = h("button", { type: "button", "aria-pressed": "false" }, title);
     button.onclick = async () => {
-      const graph = await fetch(`/static/examples/${file}`).then((response) => response.json());
+      const graph = await ask(`static/examples/${file}`);
       state.model = { name: title, graph };
       at("file").value = "";
+      at("sent").hidden = true;
       named(`Example: ${title}`, button);
       predict();
     };
@@ -62,13 +65,16 @@ function named(text, pressed = null) {
 
 async function take(file) {
   if (!file) return;
+  if (file.size >= MOST_BYTES) return say(`${file.name} is too large for a browser (${size(file.size)}). Use costmodel predict --server.`, true);
   say(`Reading ${file.name} …`);
   try {
-    const parts = skim(new Uint8Array(await file.arrayBuffer()));
-    const content = new Blob(parts);
-    const hash = await digest(content);
-    state.model = { name: file.name.replace(/\.onnx$/i, ""), content, hash };
-    named(`${file.name}, ${size(content.size)} without its weights`);
+    const names = strip(new Uint8Array(await file.arrayBuffer()));
+    const content = new Blob(names.parts);
+    state.model = { name: file.name.replace(/\.onnx$/i, ""), names, content, hash: await digest(content) };
+    named(`${file.name}: ${size(content.size)} of ${size(file.size)} to send`);
+    URL.revokeObjectURL(at("sent-file").href);
+    at("sent-file").href = URL.createObjectURL(content);
+    at("sent").hidden = false;
     await predict();
   } catch (error) {
     say(error instanceof Problem ? error.message : `${file.name} is not an ONNX file (${error.message}).`, true);
@@ -81,23 +87,23 @@ async function digest(content) {
   return `sha256:${[...new Uint8Array(hash)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
-const size = (bytes) => (bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
+const size = (bytes) => (bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`);
 
 async function predict() {
   if (!state.model || !state.chosen.size) {
     at("results").hidden = true;
-    if (state.model) say("Choose a system.");
+    if (state.model && state.systems.length) say("Choose at least one system.");
     return;
   }
   const number = ++state.asked;
-  say("Asking …");
+  say("Predicting …");
   const wanted = state.systems.filter((system) => state.chosen.has(system.name)).map((system) => system.name);
   const answers = [], problems = [];
   try {
     const options = optionsOf();
     for (const system of wanted) { // one after the other: the first makes the model known to the service
       try {
-        answers.push(await predictOn(system, options));
+        answers.push(shownOf(await predictOn(system, options)));
       } catch (problem) {
         if (!(problem instanceof Problem) || problem.status === 401 || problem.status === 0) throw problem;
         problems.push([system, problem]);
@@ -115,12 +121,25 @@ async function predict() {
   show();
   const best = state.answers[0];
   const words = `${best.model}: ${latency(best.latency_us)} on ${best.system}`;
-  say([`${words}.`, ...problems.map(([system, problem]) => `No answer for ${system}: ${problem.message}`)].join("\n"));
+  say([`${words}.`, ...problems.map(([system, problem]) => `No answer for ${system}: ${restored(problem.message)}`)].join("\n"));
 }
 
 function failed(problem) {
   at("results").hidden = true;
-  say(problem.message, true);
+  say(restored(problem.message), true);
+}
+
+// The service knows numbers instead of names; people see names.
+const restored = (text) => state.model.names?.restore(text) ?? text;
+
+function shownOf(answer) {
+  return {
+    ...answer,
+    model: state.model.name,
+    layers: answer.layers.map((layer) => ({ ...layer, name: restored(layer.name) })),
+    warnings: answer.warnings.map(restored),
+    document: answer,
+  };
 }
 
 function optionsOf() {
@@ -131,27 +150,31 @@ function optionsOf() {
     options.shapes = {};
     for (const part of shapes.split(/[;\s]+/)) {
       const [, name, sizes] = part.match(/^(.+)=(\d+(?:,\d+)*)$/) || [];
-      if (!name) throw new Problem(422, `${part} is not a shape: write it like input=1,3,224,224`);
-      options.shapes[name] = sizes.split(",").map(Number);
+      if (!name) throw new Problem(422, `${part} is not a shape. Write it like input=1,3,224,224.`);
+      options.shapes[state.model.names?.number(name) ?? name] = sizes.split(",").map(Number);
     }
   }
   return options;
 }
 
+// The name of an example is public, that of a file is not.
+const sentName = () => (state.model.graph ? state.model.name : "model");
+
 async function predictOn(system, options) {
-  const { name, graph, hash, content } = state.model;
+  const { graph, hash, content } = state.model;
+  const name = sentName();
   if (graph || hash) {
     const body = JSON.stringify({ name, system, ...(graph ? { graph } : { model: hash, ...options }) });
     try {
-      return await ask("/v1/predict", { method: "POST", headers: { "content-type": "application/json" }, body });
+      return await ask("v1/predict", { method: "POST", headers: { "content-type": "application/json" }, body });
     } catch (problem) {
-      if (graph || problem.status !== 404 || !/is not known here: send its file/.test(problem.message)) throw problem;
+      if (graph || problem.kind !== "unknown-model") throw problem; // else the file is sent below
     }
   }
   const query = new URLSearchParams({ name, system });
   if (options.batch) query.set("batch", options.batch);
   for (const [input, shape] of Object.entries(options.shapes || {})) query.append("shape", `${input}=${shape.join(",")}`);
-  return ask(`/v1/predict?${query}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: content });
+  return ask(`v1/predict?${query}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: content });
 }
 
 // What is shown
@@ -172,20 +195,20 @@ function headline(answer, place) {
   const users = ["p50", "p90", "p99"].filter((quantile) => answer.quantiles_us[quantile] != null);
   const several = state.answers.length > 1;
   const button = several ? h("button", { type: "button", class: "plain", "aria-pressed": String(place === state.shown) },
-    place === state.shown ? "Shown below" : "Show below") : null;
+    place === state.shown ? "Details shown below" : "Show details") : null;
   if (button) button.onclick = () => { state.shown = place; state.all = false; show(); at("where-heading").scrollIntoView(); };
   return h("article", {},
     h("h3", {}, answer.system),
     h("p", { class: "figure" }, h("b", {}, latency(answer.latency_us)), h("span", {}, `${latency(low)} to ${latency(high)}`),
       h("small", {}, `${percent(answer.interval_level)} interval`)),
-    h("p", { class: "quiet" }, users.length ? `Users see ${users.map((quantile) => `${quantile} ${latency(answer.quantiles_us[quantile])}`).join(", ")}.` : "How noisy this system is has not been measured."),
+    h("p", { class: "quiet" }, users.length ? `On a machine in use: ${users.map((quantile) => `${quantile} ${latency(answer.quantiles_us[quantile])}`).join(", ")}.` : "How much latencies vary on this system has not been measured."),
     stacked(SOURCES.slice(0, 3).map((source) => [answer.coverage[source], source, `${source} ${percent(answer.coverage[source])}`]), coverageWords(answer), 8),
     h("p", { class: "quiet" }, coverageWords(answer)), button);
 }
 
 function coverageWords(answer) {
   const parts = SOURCES.slice(0, 3).filter((source) => answer.coverage[source] > 0.0005);
-  return parts.map((source) => `${percent(answer.coverage[source])} ${source}`).join(", ") || "nothing has a cost";
+  return parts.map((source) => `${percent(answer.coverage[source])} ${source}`).join(", ") || "no layer has a known cost";
 }
 
 // The slider is logarithmic, around what was found.
@@ -221,7 +244,7 @@ function ranking() {
     const meets = row.us <= limit;
     const sure = meets ? row.high <= limit : row.low > limit;
     const left = latency(Math.abs(limit - row.us));
-    const verdict = `${meets ? `meets it, ${left} left` : `fails by ${left}`}${sure ? "" : ", not surely"}`;
+    const verdict = `${meets ? `${left} below the limit` : `${left} above the limit`}${sure ? "" : ", not certain"}`;
     const x = (us) => (100 * us) / most;
     const picture = svg("svg", { viewBox: "0 0 100 22", height: 22, preserveAspectRatio: "none", role: "img", "aria-label": `${row.answer.system}: ${latency(row.us)}, ${verdict}` },
       svg("rect", { class: "track", width: 100, height: 12, y: 5 }),
@@ -247,14 +270,17 @@ function whereItGoes(answer) {
     return first < last ? `layers ${first} to ${last}` : `layer ${first}`;
   };
   at("stages").replaceChildren(grouped(answer.layers, cost, (layer) => name(stage.get(layer)), stages, false));
-  at("strip").replaceChildren(strip(answer.layers, cost));
-  const dearest = [...answer.layers].sort((one, other) => cost(other) - cost(one)).slice(0, state.all ? undefined : SHOWN);
-  fill(at("layers"), [["Layer"], ["Operator"], ["Source"], ["Latency", "number"], ["Interval", "number"], ["Share", "number"]],
-    dearest.map((layer) => [[layer.name, "name"], [layer.op_type], [h("span", {}, h("i", { class: layer.source }), layer.source)],
-      [latency(layer.latency_us), "number"], [`${latency(layer.interval_us[0])} to ${latency(layer.interval_us[1])}`, "number"], [percent(cost(layer), 1), "number"]]));
+  at("strip").replaceChildren(profile(answer.layers, cost));
+  const slowest = [...answer.layers].sort((one, other) => cost(other) - cost(one)).slice(0, state.all ? undefined : SHOWN);
+  fill(at("layers"), [["Layer"], ["Operator"], ["Latency", "number"], ["Share", "number"], ["Interval", "number"], ["Source"]],
+    slowest.map((layer) => [[layer.name, "name"], [layer.op_type], [latency(layer.latency_us), "number"], [part(cost(layer)), "number"],
+      [`${latency(layer.interval_us[0])} to ${latency(layer.interval_us[1])}`, "number"], [h("span", {}, h("i", { class: layer.source }), layer.source)]]));
   at("more").hidden = answer.layers.length <= SHOWN;
-  at("more").textContent = state.all ? "Show the dearest only" : `Show all ${answer.layers.length} layers`;
+  at("more").textContent = state.all ? "Show only the slowest layers" : `Show all ${answer.layers.length} layers`;
 }
+
+// A share of the latency; what is there is never shown as nothing.
+const part = (share) => (share > 0 && share < 0.0005 ? "< 0.1%" : percent(share, 1));
 
 function grouped(layers, cost, key, most, sorted = true) {
   const groups = new Map();
@@ -277,16 +303,16 @@ function grouped(layers, cost, key, most, sorted = true) {
   const bars = h("div", { class: "bars" });
   for (const [name, group] of rows) {
     const parts = SOURCES.filter((source) => group.sources[source]).map((source) => [group.sources[source] / widest, source, `${source} ${percent(group.sources[source], 1)}`]);
-    bars.append(h("span", { class: "label" }, sorted ? `${name} × ${group.count}` : name), stacked(parts, `${name}: ${percent(group.share, 1)} of the latency`),
-      h("span", { class: "number" }, percent(group.share, 1)));
+    bars.append(h("span", { class: "label" }, sorted ? `${name} × ${group.count}` : name), stacked(parts, `${name}: ${part(group.share)} of the latency`),
+      h("span", { class: "number" }, part(group.share)));
   }
   return bars;
 }
 
-function strip(layers, cost) {
+function profile(layers, cost) {
   const height = 84, most = Math.max(...layers.map(cost)) || 1, width = 1000 / layers.length;
   const picture = svg("svg", { viewBox: `0 0 1000 ${height}`, height, preserveAspectRatio: "none", role: "img",
-    "aria-label": `Costs of ${layers.length} layers in order of execution; the table below has the dearest` });
+    "aria-label": `Costs of ${layers.length} layers in order of execution; the table below lists the slowest` });
   picture.append(svg("rect", { class: "track", width: 1000, height: 1, y: height - 1 }));
   layers.forEach((layer, place) => {
     const tall = Math.max(1, (cost(layer) / most) * height);
@@ -300,22 +326,27 @@ function strip(layers, cost) {
 function trust(answer) {
   const [low, high] = answer.interval_us;
   const words = [
-    `The latency is between ${latency(low)} and ${latency(high)} with a probability of ${percent(answer.interval_level)}, if the machine is quiet.`,
+    `On a quiet machine, the latency is between ${latency(low)} and ${latency(high)} with a probability of ${percent(answer.interval_level)}.`,
     answer.coverage.measured > 0.9995 ? "Every layer of this model was measured on this system." :
-      `${percent(answer.coverage.measured)} of the latency is of layers that were measured on this system; ${percent(answer.coverage.predicted)} was predicted.`,
+      `${percent(answer.coverage.measured)} of the latency comes from layers that were measured on this system, ${percent(answer.coverage.predicted)} from layers whose latency was predicted.`,
   ];
-  if (answer.coverage.extrapolated > 0) words.push(`${percent(answer.coverage.extrapolated, 1)} is of layers unlike those that were measured: those are the least sure.`);
-  if (answer.predictor.version !== "none") words.push(`${answer.predictor.name}, version ${answer.predictor.version}, answered for what was not measured.`);
+  if (answer.coverage.extrapolated > 0) words.push(`${percent(answer.coverage.extrapolated, 1)} comes from layers unlike any that were measured; these are the least certain.`);
+  if (answer.predictor.version !== "none") words.push(`What was not measured was predicted by the regressor ${answer.predictor.name}, version ${answer.predictor.version}.`);
   at("trust").replaceChildren(h("ul", { class: "words" }, ...[...words, ...answer.warnings].map((text) => h("li", {}, text))));
 }
 
 function programs(answer) {
-  const { name, graph, hash } = state.model;
-  const known = { model: answer.digest, name, system: answer.system, ...(graph ? {} : optionsOf()) };
+  const { graph, names } = state.model;
+  const known = { model: answer.digest, name: sentName(), system: answer.system, ...(graph ? {} : optionsOf()) };
   const quoted = JSON.stringify(known).replaceAll("'", "'\\''");
-  at("curl").textContent = `curl ${location.origin}/v1/predict \\\n  -H 'content-type: application/json' \\\n  -d '${quoted}'`;
-  at("json").textContent = JSON.stringify(answer, null, 1);
-  void hash;
+  const headers = ["-H 'content-type: application/json'"];
+  if (hasToken()) headers.unshift('-H "Authorization: Bearer $COSTMODEL_TOKEN"');
+  at("curl").textContent = [`curl ${addressOf("v1/predict")}`, ...headers, `-d '${quoted}'`].join(" \\\n  ");
+  at("json").textContent = JSON.stringify(answer.document, null, 1);
+  at("again-note").textContent = [
+    hasToken() ? "Put your token into the environment variable COSTMODEL_TOKEN." : "",
+    names ? "The service does not know the names in your file: it answers with numbers instead." : "",
+  ].join(" ").trim();
 }
 
 function say(text, problem = false) {

@@ -1,15 +1,15 @@
-import { Problem, ask, askForToken, fill, h, percent } from "./common.js";
+import { Problem, askAll, askForToken, fill, h, percent } from "./common.js";
 
 const at = (id) => document.getElementById(id);
 
 async function start() {
   try {
-    const [{ systems }, { models }] = await Promise.all([ask("/v1/systems"), ask("/v1/models")]);
-    at("status").textContent = systems.length ? `${systems.length} system${systems.length > 1 ? "s are" : " is"} answered for.` : "Nothing is measured yet: run costmodel bench, or import results.";
+    const [systems, regressors] = await Promise.all([askAll("v1/systems", "systems"), askAll("v1/regressors", "regressors")]);
+    at("status").textContent = systems.length ? `${systems.length} system${systems.length > 1 ? "s" : ""}.` : "Nothing has been measured yet. Run costmodel bench on a machine, or import results.";
     at("systems").replaceChildren(...systems.map(card));
-    fill(at("models"), [["System"], ["Version"], ["Regressor"], ["State"], ["Age"], ["Model error", "number"], ["Rows", "number"]],
-      models.map((one) => [[one.system, "name"], [one.version, "name"], [one.name || "–"], [badge(one)], [age(one.age_s)],
-        [one.model_mape == null ? "–" : percent(one.model_mape, 1), "number"], [one.rows == null ? "–" : one.rows.toLocaleString("en"), "number"]]));
+    fill(at("regressors"), [["System"], ["State"], ["Error", "number"], ["Rows", "number"], ["Regressor"], ["Age"], ["Version"]],
+      regressors.map((one) => [[one.system, "name"], [badge(one)], [one.model_mape == null ? "–" : percent(one.model_mape, 1), "number"],
+        [one.rows == null ? "–" : one.rows.toLocaleString("en"), "number"], [one.name || "–"], [age(one.age_s)], [one.version]]));
   } catch (problem) {
     if (problem instanceof Problem && problem.status === 401) askForToken(start);
     at("status").textContent = problem.message;
@@ -19,7 +19,7 @@ async function start() {
 
 function badge(one) {
   if (!one.usable) return h("span", { class: "badge bad" }, "cannot be used");
-  return one.champion ? h("span", { class: "badge good" }, "champion") : h("span", { class: "badge plain" }, "kept");
+  return one.champion ? h("span", { class: "badge good" }, "champion") : h("span", { class: "badge plain" }, "not in use");
 }
 
 function age(seconds) {
@@ -33,15 +33,15 @@ function card(system) {
   const { accuracy, drift, host, settings } = system;
   const facts = [
     ["Measurements", system.measurements.toLocaleString("en")],
-    ["Answers for the rest", system.champion ? system.champion.name : "nothing"],
-    ["Error, families left out", accuracy?.mape == null ? "unknown" : percent(accuracy.mape, 1)],
-    ["Within 10%", accuracy?.within_10pct == null ? "unknown" : percent(accuracy.within_10pct)],
-    ["Intervals hold", accuracy?.interval_coverage == null ? "unknown" : percent(accuracy.interval_coverage)],
-    ["Order kept (Kendall)", accuracy?.kendall_tau == null ? "unknown" : accuracy.kendall_tau.toFixed(2)],
+    ["Regressor", system.champion ? system.champion.name : "none"],
+    ["Error on new families", accuracy?.mape == null ? "unknown" : percent(accuracy.mape, 1)],
+    ["Models within 10%", accuracy?.within_10pct == null ? "unknown" : percent(accuracy.within_10pct)],
+    ["Inside the interval", accuracy?.interval_coverage == null ? "unknown" : percent(accuracy.interval_coverage)],
+    ["Rank correlation", accuracy?.kendall_tau == null ? "unknown" : accuracy.kendall_tau.toFixed(2)],
   ];
-  const words = drift.observations
-    ? `Users saw ${drift.ratio.toFixed(2)} times what was predicted, over ${drift.observations} observations of ${drift.models} model${drift.models === 1 ? "" : "s"}; ${percent(drift.covered)} were inside their interval.`
-    : "Nobody has reported a latency of this system.";
+  const words = drift.observations && drift.ratio != null
+    ? `Latencies that users reported are ${drift.ratio.toFixed(2)} times the predicted ones (${drift.observations} observation${drift.observations === 1 ? "" : "s"} of ${drift.models} model${drift.models === 1 ? "" : "s"} from ${drift.owners} user${drift.owners === 1 ? "" : "s"}); ${percent(drift.covered)} were inside the interval.`
+    : "No latency has been reported for this system yet.";
   const state = drift.observations ? h("span", { class: `badge ${drift.drifted ? "bad" : "good"}` }, drift.drifted ? "drifted" : "no drift") : null;
   const machine = host ? `${host.model_name || host.vendor}, ${host.physical_cores} cores` : "unknown hardware";
   const price = system.usd_per_hour == null ? "" : `, $${system.usd_per_hour} an hour`;

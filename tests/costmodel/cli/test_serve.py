@@ -89,16 +89,20 @@ def test_a_service_is_asked_from_the_command_line(
     assert {line.get("token") for line in requests if line["status"] < 300} == {"test"}
 
 
-def test_weights_stay_here(
+def test_weights_and_names_stay_here(
     run: Run, own: Home, service: _Service, token: str, parse: Callable[..., ModelProto], tmp_path: Path
 ) -> None:
     """What a service gets and keeps of a model is its structure."""
-    model = parse("(float[1, 512] x) => (float[1, 512] y) { y = MatMul(x, w) }", weights={"w": (512, 512)})
+    model = parse("(float[n, 512] pixels) => (float[n, 512] y) { y = MatMul(pixels, w) }", weights={"w": (512, 512)})
     (tmp_path / "mine.onnx").write_bytes(model.SerializeToString())
-    asked = ("predict", tmp_path / "mine.onnx", "--server", service.url, "--token", token, "--json")
-    assert run(tmp_path / "empty", *asked).document["latency_us"] > 0
+    asked = ("predict", tmp_path / "mine.onnx", "--server", service.url, "--token", token)
+    document = run(tmp_path / "empty", *asked, "--shape", "pixels=1,512", "--json").document
+    assert (document["model"], [layer["name"] for layer in document["layers"]]) == ("mine", ["y"])
     (kept,) = (own.data / "seen").iterdir()
     assert kept.stat().st_size < 1000 < (tmp_path / "mine.onnx").stat().st_size
+    assert b"pixels" not in kept.read_bytes()
+    unknown = run(tmp_path / "empty", *asked, "--shape", "pixels=1,512,3")
+    assert "input pixels has 2 dimensions" in unknown.sentence
 
 
 def test_metrics_are_those_of_all_workers(service: _Service, token: str) -> None:

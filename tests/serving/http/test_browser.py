@@ -1,20 +1,26 @@
 """The page in a real browser: what people do with it, by mouse and by keyboard."""
 
+import base64
+import json
 import re
 import shutil
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto
 
+from costmodel.anonymise import anonymise
 from costmodel.home import Home
 from costmodel.serving.http.tokens import add_token
+from tests.costmodel.test_anonymise import filled_model
+from tests.proxied import behind_prefix
 from tests.served import listening
 from tests.synthetic import copied
+from tests.zoo import ZOO
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytest.importorskip("playwright", reason="the browser is driven by playwright")
@@ -69,16 +75,12 @@ def test_an_example_is_priced(page: Page) -> None:
     expect(page.locator("#trust")).to_contain_text("with a probability of 90%")
     expect(page.locator("#curl")).to_contain_text("/v1/predict")
     assert (
-        '"latency_us"' in page.locator("#json").inner_text(timeout=1000)
-        or page.get_by_text("The answer as JSON").count()
+        '"latency_us"' in page.locator("#json").inner_text(timeout=1000) or page.get_by_text("Answer as JSON").count()
     )
 
 
 def test_the_command_on_the_page_gives_the_answer_on_the_page(page: Page) -> None:
     """Word for word."""
-    import json
-    import urllib.request
-
     page.get_by_role("button", name="MobileNet v2").click()
     expect(page.locator("#status")).to_contain_text("MobileNet v2:")
     command = page.locator("#curl").inner_text()
@@ -91,7 +93,7 @@ def test_the_command_on_the_page_gives_the_answer_on_the_page(page: Page) -> Non
     )
     with urllib.request.urlopen(request) as answer:
         found: dict[str, Any] = json.load(answer)
-    page.get_by_text("The answer as JSON").click()
+    page.get_by_text("Answer as JSON").click()
     assert json.loads(page.locator("#json").inner_text()) == found
 
 
@@ -99,56 +101,88 @@ def test_an_objective_is_met_or_not(page: Page) -> None:
     """As the slider says, at once, and with words."""
     page.get_by_role("button", name="BERT").click()
     ranking = page.locator("#ranking")
-    expect(ranking).to_contain_text("meets it")
+    expect(ranking).to_contain_text("below the limit")
     slider = page.get_by_role("slider")
     slider.focus()
     slider.press("Home")
-    expect(ranking).to_contain_text("fails by")
+    expect(ranking).to_contain_text("above the limit")
     slider.press("End")
-    expect(ranking).to_contain_text("meets it")
+    expect(ranking).to_contain_text("below the limit")
 
 
-def test_weights_of_a_file_stay_in_the_browser(page: Page, tmp_path: Path, parse: Any) -> None:
-    """What is sent is small; what is not ONNX is said to be none, before it is sent."""
-    model: ModelProto = parse(
-        "(float[1, 1024] x) => (float[1, 1024] y) { y = MatMul(x, w) }", weights={"w": (1024, 1024)}
-    )
-    path = tmp_path / "mine.onnx"
+_PRIVATE = "(float[rows, 1024] pixels) => (float[rows, 1024] label) { label = MatMul(pixels, weight) }"
+
+
+@pytest.fixture
+def private(parse: Any, tmp_path: Path) -> Path:
+    """A file whose weights and names nobody is to see."""
+    model: ModelProto = parse(_PRIVATE, weights={"weight": (1024, 1024)})
+    model.graph.node[0].name = "projection"
+    model.doc_string = "documentation"
+    model.producer_name = "producer"
+    path = tmp_path / "confidential.onnx"
     path.write_bytes(model.SerializeToString())
-    sent: list[int] = []
-    page.on("request", lambda request: sent.append(len(request.post_data_buffer or b"")))
-    page.set_input_files("#file", path)
-    expect(page.locator("#status")).to_contain_text("mine:")
-    assert max(sent) < 1000 < path.stat().st_size
+    return path
+
+
+def test_weights_and_names_of_a_file_stay_in_the_browser(browser: Browser, url: str, private: Path) -> None:
+    """No request has any of them, and the page still shows the names; what is saved is what was sent."""
+    passed: list[bytes] = []
+    with behind_prefix(url, "/proxied", passed) as outside:
+        page = browser.new_page()
+        page.goto(f"{outside}/")
+        page.set_input_files("#file", private)
+        expect(page.locator("#status")).to_contain_text("confidential:")
+        expect(page.locator("#layers")).to_contain_text("projection")
+        expect(page.locator("#trust")).to_contain_text("the batch (rows) is symbolic")
+        shapes = page.get_by_label("Input shapes")
+        shapes.fill("pixels=7,1024")
+        shapes.press("Tab")
+        expect(page.locator("#trust")).not_to_contain_text("the batch (rows) is symbolic")
+        expect(page.locator("#curl")).to_contain_text("[7,1024]")
+        shapes.fill("pixels=7,1024,3")
+        shapes.press("Tab")
+        expect(page.locator("#status")).to_contain_text("input pixels has 2 dimensions")
+        page.get_by_text("What exactly is sent?").click()
+        with page.expect_download() as saving:
+            page.get_by_text("Save what is sent for this file").click()
+        saved = saving.value.path().read_bytes()
+        page.close()
+    model = ModelProto.FromString(private.read_bytes())
+    assert saved == anonymise(model).content
+    assert any(saved in request for request in passed)
+    names = (b"confidential", b"projection", b"rows", b"pixels", b"label", b"weight", b"documentation", b"producer")
+    for secret in (*names, model.graph.initializer[0].raw_data[:16]):
+        assert not any(secret in request for request in passed), secret
+
+
+def test_what_is_no_model_is_not_sent(page: Page) -> None:
+    """The page says so."""
     page.set_input_files("#file", {"name": "photo.onnx", "mimeType": "", "buffer": b"\xff\xd8\xff\xe0"})
     expect(page.locator("#status")).to_contain_text("photo.onnx is not an ONNX file")
 
 
-def test_what_the_browser_leaves_out_is_what_python_leaves_out(page: Page, tmp_path: Path, parse: Any) -> None:
-    """The two walks over the wire format agree to the byte: weights, small constants, integers, subgraphs."""
-    from costmodel.skim import skim
-
-    model: ModelProto = parse(
-        "(float[1, 64] x, bool c) => (float[1, 64] z) { y = MatMul(x, w) z = If(c) "
-        "<then_branch = t () => (float[1, 64] u) { u = Add(y, b) }, "
-        "else_branch = e () => (float[1, 64] v) { k = Constant<value = float[1] {2.0}>() v = Mul(y, k) }> }",
-        weights={"w": (64, 64), "b": (64,)},
-    )
-    large = numpy_helper.from_array(np.arange(5000, dtype=np.int64), "table")
-    model.graph.initializer.append(large)
-    inner = model.graph.node[1].attribute[0].g
-    inner.initializer.append(numpy_helper.from_array(np.ones((600,), np.float32), "inside"))
-    content = model.SerializeToString()
-    (tmp_path / "model.onnx").write_bytes(content)
+def test_the_browser_sends_what_the_command_line_sends(page: Page, light_models: Mapping[str, Path]) -> None:
+    """The two ways to anonymise a model agree to the byte: every operator, real models, every field of the format."""
+    models = [specimen.model() for specimen in ZOO.values()]
+    models += [ModelProto.FromString(path.read_bytes()) for path in light_models.values()]
+    models += [filled_model(choice) for choice in range(6)]
     found = page.evaluate(
-        """async (bytes) => {
-            const { skim } = await import("/static/skim.js");
-            const blob = new Blob(skim(Uint8Array.from(bytes)));
-            return [...new Uint8Array(await blob.arrayBuffer())];
+        """async (models) => {
+            const { strip } = await import("/static/strip.js");
+            const bytes = async (blob) => btoa(
+                Array.from(new Uint8Array(await blob.arrayBuffer()), (byte) => String.fromCharCode(byte)).join(""));
+            const decoded = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+            return Promise.all(models.map(async (text) => {
+                const { parts, names } = strip(decoded(text));
+                return [await bytes(new Blob(parts)), names];
+            }));
         }""",
-        list(content),
+        [base64.b64encode(model.SerializeToString()).decode() for model in models],
     )
-    assert bytes(found) == skim(memoryview(content))
+    for model, (content, names) in zip(models, found, strict=True):
+        expected = anonymise(model)
+        assert (base64.b64decode(content), tuple(names)) == (expected.content, expected.names)
 
 
 def test_everything_is_reached_by_keyboard(page: Page) -> None:
@@ -157,7 +191,7 @@ def test_everything_is_reached_by_keyboard(page: Page) -> None:
     for _ in range(14):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
-    for wanted in ("To the content", "Systems", "file", "ResNet-50", "batch", "shapes"):
+    for wanted in ("Skip to content", "Systems", "file", "ResNet-50", "batch", "shapes"):
         assert wanted in reached, reached
     assert page.evaluate("document.activeElement.type") == "checkbox" or "BERT base, 128 tokens" in reached
 
@@ -223,13 +257,13 @@ def test_the_second_page_shows_systems(page: Page, url: str) -> None:
     """Champions, accuracy with its split, drift."""
     page.get_by_role("link", name="Systems").click()
     expect(page.get_by_role("heading", name="made.up")).to_be_visible()
-    expect(page.locator("#systems")).to_contain_text("Error, families left out")
-    expect(page.locator("#models")).to_contain_text("champion")
+    expect(page.locator("#systems")).to_contain_text("Error on new families")
+    expect(page.locator("#regressors")).to_contain_text("champion")
     assert page.url == f"{url}/systems"
 
 
 def test_a_service_with_tokens_asks_for_one(browser: Browser, trained: Home, tmp_path: Path) -> None:
-    """And goes on when it is right."""
+    """And goes on when it is right: the command shows where the token goes, the link to the API works."""
     home = copied(trained, tmp_path / "home")
     token = add_token(tmp_path / "tokens", "me")
     with pytest.MonkeyPatch.context() as patch, listening(home, patch, tokens=tmp_path / "tokens") as url:
@@ -240,4 +274,50 @@ def test_a_service_with_tokens_asks_for_one(browser: Browser, trained: Home, tmp
         expect(page.get_by_role("checkbox", name="made.up")).to_be_checked()
         page.get_by_role("button", name="ResNet-50").click()
         expect(page.locator("#status")).to_contain_text("ResNet-50:")
+        expect(page.locator("#curl")).to_contain_text('-H "Authorization: Bearer $COSTMODEL_TOKEN"')
+        assert token not in page.content()
+        page.get_by_role("link", name="API").click()
+        page.wait_for_url("blob:**")
+        assert json.loads(page.locator("body").inner_text())["info"]["title"] == "costmodel"
+        page.close()
+
+
+def test_the_link_to_the_api_asks_for_a_token_too(browser: Browser, trained: Home, tmp_path: Path) -> None:
+    """On either page, before one is given."""
+    home = copied(trained, tmp_path / "home")
+    token = add_token(tmp_path / "tokens", "me")
+    with pytest.MonkeyPatch.context() as patch, listening(home, patch, tokens=tmp_path / "tokens") as url:
+        page = browser.new_page()
+        page.goto(f"{url}/systems")
+        page.get_by_role("link", name="API").click()
+        page.get_by_label("This service asks for a token").fill(token)
+        page.get_by_role("button", name="Use it").click()
+        page.wait_for_url("blob:**")
+        page.close()
+
+
+def test_the_page_works_behind_a_prefix(browser: Browser, url: str, private: Path) -> None:
+    """A proxy may serve it beside others: every address is relative to where the page is."""
+    with behind_prefix(url, "/tools/costmodel") as outside:
+        asked: set[str] = set()
+        failed: list[str] = []
+        page = browser.new_page()
+        page.on("request", lambda request: asked.add(request.url))
+        page.on("response", lambda answer: failed.append(answer.url) if answer.status >= 400 else None)
+        page.goto(f"{outside}/")
+        page.get_by_role("button", name="ResNet-50").click()
+        expect(page.locator("#status")).to_contain_text("ResNet-50:")
+        expect(page.locator("#curl")).to_contain_text(f"curl {outside}/v1/predict")
+        page.set_input_files("#file", private)
+        expect(page.locator("#status")).to_contain_text("confidential:")
+        page.get_by_role("link", name="Systems").click()
+        expect(page.get_by_role("heading", name="made.up")).to_be_visible()
+        assert page.url == f"{outside}/systems"
+        page.get_by_role("link", name="costmodel").click()
+        expect(page.get_by_role("button", name="ResNet-50")).to_be_visible()
+        assert page.url == f"{outside}/"
+        page.get_by_role("link", name="API").click()
+        page.wait_for_url("blob:**")
+        assert all(one.startswith((outside, "blob:")) for one in asked), asked
+        assert [one for one in failed if "/v1/predict" not in one] == []  # a model that is not known yet is a 404
         page.close()

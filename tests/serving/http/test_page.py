@@ -13,7 +13,7 @@ from costmodel.serving.wire.graphs import WireGraph
 STATIC = Path(page.__file__).parent / "static"
 
 
-@pytest.mark.parametrize("path", ["/", "/systems", "/static/style.css", "/static/index.js", "/static/skim.js"])
+@pytest.mark.parametrize("path", ["/", "/systems", "/static/style.css", "/static/index.js", "/static/strip.js"])
 def test_pages_and_their_parts_are_served(client: TestClient, path: str) -> None:
     """With a policy that lets the browser ask nobody but this host."""
     response = client.get(path)

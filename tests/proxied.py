@@ -1,0 +1,52 @@
+"""A proxy in front of the service, as an operator would put one there."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+__all__ = ["behind_prefix"]
+
+
+@contextmanager
+def behind_prefix(url: str, prefix: str, passed: list[bytes] | None = None) -> Iterator[str]:
+    """The URL of a proxy that passes what is below a prefix on to a service, without the prefix.
+
+    Args:
+        url: URL of the service.
+        prefix: First part of the paths that the proxy serves, such as "/costmodel".
+        passed: Receives the address, the headers and the body of every request.
+    """
+
+    async def pass_on(request: Request) -> Response:
+        path = f"{request.path_params['path']}?{request.url.query}"
+        body = await request.body()
+        if passed is not None:
+            passed.append(b"\n".join([str(request.url).encode(), repr(request.headers.items()).encode(), body]))
+        kept = {name: request.headers[name] for name in ("content-type", "authorization") if name in request.headers}
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            answer = await client.request(request.method, f"/{path}", content=body, headers=kept)
+        headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+        return Response(answer.content, answer.status_code, headers)
+
+    routes = [Mount(prefix, routes=[Route("/{path:path}", pass_on, methods=["GET", "POST"])])]
+    config = uvicorn.Config(Starlette(routes=routes), port=0, log_config=None)
+    socket = config.bind_socket()
+    server = uvicorn.Server(config)
+    thread = Thread(target=server.run, kwargs={"sockets": [socket]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}{prefix}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        socket.close()
