@@ -181,7 +181,8 @@ class Service:
         if path is None:
             raise UnknownModelError(f"the model {digest} is not known here: send its file")
         key = (
-            owner, path.name, name, system.runtime, system.settings.level, question.granularity, question.batch, question.shapes,
+            owner, path.name, name, system.runtime, system.settings.level, question.granularity, question.batch,
+            question.shapes,
         )  # fmt: skip
         found = self._cuts.get(key)
         if found is None:
@@ -328,7 +329,7 @@ def _problems(items: Sequence[Item], refused: Mapping[int, str], priced: np.ndar
     rows = np.fromiter(chain.from_iterable(item.layers for item in items), np.int64, int(lengths.sum()))
     sound = np.append(priced, False)[np.minimum(rows, len(priced))]
     broken = np.unique(np.repeat(np.arange(len(items)), lengths)[~sound])
-    found = {int(place): f"{items[place].name} has no layers" for place in np.flatnonzero(lengths == 0)}
+    found = {place: f"{items[place].name} has no layers" for place in np.flatnonzero(lengths == 0).tolist()}
     for place in broken.tolist():
         item = items[place]
         layer = next(layer for layer in item.layers if layer >= len(priced) or not priced[layer])

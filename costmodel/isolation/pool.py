@@ -188,7 +188,11 @@ class Pool:
         try:
             reader = Child(
                 [
-                    sys.executable, "-P", "-m", "costmodel.isolation.worker", json.dumps(asdict(self.limits)),
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "costmodel.isolation.worker",
+                    json.dumps(asdict(self.limits)),
                     json.dumps({"read": [str(folder / _IN)], "write": [str(folder / _WORK)]}),
                 ],
                 folder=folder / _WORK,
@@ -233,9 +237,7 @@ class Pool:
         if isinstance(error, ChildDeathError):
             if error.code == -signal.SIGXCPU:
                 return ModelError(f"{name} takes more than {limits.cpu_s} s of processor time to understand")
-            return ModelError(
-                f"{name} brings down what reads it: it is damaged, or takes more memory than a model may"
-            )
+            return ModelError(f"{name} brings down what reads it: it is damaged, or takes more memory than a model may")
         return ModelError(f"{name} was not understood: {error}; {limits.wall_s:g} s are allowed")
 
     def _answer(self, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:

@@ -231,9 +231,7 @@ def _question(options: Mapping[str, Any], system: str) -> Question:
 
 
 def _answered(document: Mapping[str, Any], answerer: Answerer, question: Question) -> Reply:
-    return Reply(
-        _encoded(document), system=question.system, version=question.version, identity=answerer.identity
-    )
+    return Reply(_encoded(document), system=question.system, version=question.version, identity=answerer.identity)
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:

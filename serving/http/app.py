@@ -194,4 +194,3 @@ def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
         detail = f"{request.method} {request.url.path[:200]} is not offered: /openapi.json lists what is"
         return problem_response(request, Problem(error.status_code, kind, detail, headers=dict(error.headers or {})))
-
