@@ -64,9 +64,10 @@ def service(workers: int = 2, tokens: Path | None = None) -> Iterator[tuple[str,
         process.wait()
 
 
-def request_bytes(path: str, body: bytes, kind: str = JSON, token: str = "") -> bytes:
+def request_bytes(path: str, body: bytes, kind: str = JSON, token: str = "", key: str = "") -> bytes:
     """A request as it goes over the wire."""
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
+    head += f"idempotency-key: {key}\r\n" if key else ""
     head += f"authorization: Bearer {token}\r\n\r\n" if token else "\r\n"
     return head.encode() + body
 
