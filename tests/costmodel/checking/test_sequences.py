@@ -74,7 +74,7 @@ def sequence_of(document: dict[str, Any]) -> LayerSequence:
                 tuple(one["in"]),
                 tuple(one["out"]),
                 one["captured"],
-            )  # fmt: skip
+            )
             for one in document["layers"]
         ),
         tuple(
