@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 COMPLETE := $(VENV)/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest lint types format serve ui clean
+.PHONY: help run test hosts lowest lint types format serve ui clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -26,6 +26,11 @@ run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a mod
 
 test: lint types  ## the whole test suite, with lint and types (under 10 minutes)
 	$(BIN)/pytest
+
+hosts: $(COMPLETE)  ## the tests as on each host of tests/hosts in turn (10 minutes each)
+	@set -e; for host in $(basename $(notdir $(wildcard tests/hosts/*.toml))); do \
+		echo "$$host"; $(BIN)/pytest --quiet --host "$$host"; \
+	done
 
 lowest:  ## the tests on the oldest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest

@@ -1,92 +1,225 @@
-"""Ten thousand mutated ONNX files against a service: no crash, no hang, no status of 500 or more.
+"""Mutated models against a running service: no status of 500 or more, no invalid JSON, no second of processor time.
 
-    python benchmarks/service_fuzz.py SYSTEM [--files 10000]
+    python benchmarks/service_fuzz.py SYSTEM [--files 10000] [--graphs 5000] [--first 0] [--connections 1] [--also DIR]
 
-Each is one of the light models, or of the folder that --also gives, with bytes flipped, cut, repeated, or numbers in it
-replaced by extreme ones. `schemathesis run URL/openapi.json --checks all` tries the rest of the interface.
+Sends ONNX files and graphs in JSON that differ in a few ways from sound ones: external data, sparse tensors, tensors
+in attributes, subgraphs, functions, names, numbers, and flipped bytes (`fuzz_models.py`, `fuzz_graphs.py`). Each is
+made by chance from its own number, which is printed where an answer must not be: `--first NUMBER --files 1` sends it
+again. With one connection the processor time of the service is measured for each request; with more it cannot be told
+apart.
+`schemathesis run URL/openapi.json --checks all` tries the rest of the interface.
 """
 
 import argparse
-import asyncio
 import json
-import random
+import math
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import quote
 
-from service_load import FILE, exchange, request_bytes, service
+import psutil
+from fuzz_graphs import mutated_graph
+from fuzz_models import mutated_model, rich_model
+from service_load import FILE, JSON, service
 
+from costmodel.model import read_model
+from costmodel.runtimes.ort import OnnxRuntime
 from costmodel.training.corpus import corpus_models
 
-EXTREMES = (b"\xff" * 9 + b"\x01", b"\x80" * 9 + b"\x01", b"\x00", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08")
 LONGEST_S = 40.0
+MOST_CPU_S = 1.0
+SMALL_BYTES = 100_000  # sound models that are larger take up to a second by themselves
+INSIDE = ("Traceback", "/tmp", "site-packages", "onnxruntime_src", "0x7f")
 
 
-def mutated(content: bytes, chance: random.Random) -> bytes:
-    """A file that differs in one to eight places."""
-    data = bytearray(content)
-    for _ in range(chance.randint(1, 8)):
-        place = chance.randrange(max(1, len(data)))
-        kind = chance.random()
-        if kind < 0.5:
-            data[place] ^= 1 << chance.randrange(8)
-        elif kind < 0.6:
-            data[place] = chance.randrange(256)
-        elif kind < 0.7:
-            del data[place : place + chance.randint(1, 64)]
-        elif kind < 0.8:
-            end = place + chance.randint(1, 256)
-            data[place:place] = data[place:end]
-        elif kind < 0.9:
-            data[place : place + 1] = chance.choice(EXTREMES)
-        else:
-            other = chance.randrange(max(1, len(data)))
-            data[place : place + 32] = data[other : other + 32]
-        if not data:
-            data = bytearray(b"\x00")
-    return bytes(data)
+@dataclass
+class Tally:
+    """What became of the requests with one mutation."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    broken: int = 0
+    cpu_s: float = 0.0
 
 
-async def fuzz(host: str, port: int, system: str, files: int, seeds: list[bytes]) -> int:
-    """Send them on a few connections; gives how many answers must not be."""
-    statuses: Counter[int] = Counter()
-    sentences: Counter[str] = Counter()
-    slowest = 0.0
-    bad = 0
-    numbers = iter(range(files))
+class Fuzz:
+    """Sends requests and looks at each answer."""
 
-    async def keep_asking() -> None:
-        nonlocal slowest, bad
-        reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
-        for number in numbers:
-            chance = random.Random(number)
-            content = mutated(chance.choice(seeds), chance)
-            start = time.perf_counter()
-            asked = request_bytes(f"/v1/predict?system={system}&name=fuzz", content, FILE)
-            try:
-                status, body = await asyncio.wait_for(exchange(reader, writer, asked), LONGEST_S)
-            except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-                print(f"file {number}: {type(error).__name__}", flush=True)
-                bad += 1
-                reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
-                continue
-            slowest = max(slowest, time.perf_counter() - start)
-            statuses[status] += 1
-            if status >= 400:
-                detail = json.loads(body)["detail"]
-                sentences[detail.partition("(")[0][:60]] += 1
-                if status >= 500 or "Traceback" in detail or "/tmp" in detail:
-                    print(f"file {number}: {status} {detail}", flush=True)
-                    bad += 1
-            if number % 1000 == 999:
-                print(f"{number + 1} files, {dict(statuses)}, slowest {slowest:.1f} s", flush=True)
+    def __init__(self, host: str, port: int, documented: set[int], *, timed: bool) -> None:
+        self._host, self._port = host, port
+        self._documented = documented
+        self._timed = timed
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self.tallies: dict[str, Tally] = {}
+        self.sent = 0
+        self.broken: Counter[str] = Counter()
+        self.sentences: Counter[str] = Counter()
 
-    await asyncio.gather(*(keep_asking() for _ in range(3)))
-    print(f"{sum(statuses.values())} answered: {dict(statuses)}; slowest {slowest:.1f} s; {bad} that must not be")
-    for sentence, count in sentences.most_common(12):
-        print(f"  {count:6d}  {sentence}")
-    return bad
+    def send(self, label: str, path: str, body: bytes, kind: str, mutations: list[str]) -> None:
+        """One request; `label` is how to make it again."""
+        begun = cpu_s() if self._timed else 0.0
+        status, problem = self._exchange(path, body, kind)
+        took = cpu_s() - begun if self._timed else 0.0
+        if problem is None and took > MOST_CPU_S:
+            problem = f"{took:.1f} s of processor time"
+        with self._lock:
+            self.sent += 1
+            if self.sent % 1000 == 0:
+                print(f"{self.sent} sent, {self.broken.total()} broken", flush=True)
+            for name in set(mutations):
+                tally = self.tallies.setdefault(f"{label.split()[0]}: {name}", Tally())
+                tally.statuses[status] += 1
+                tally.broken += problem is not None
+                tally.cpu_s = max(tally.cpu_s, took)
+            if problem is not None:
+                self.broken[problem.partition(":")[0]] += 1
+                print(f"{label}: {status} {problem} ({', '.join(mutations)})", flush=True)
+
+    def _exchange(self, path: str, body: bytes, kind: str) -> tuple[int, str | None]:
+        try:
+            connection = self._connection()
+            connection.request("POST", path, body, {"content-type": kind})
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, HTTPException) as error:
+            self._local.connection = None
+            return 0, f"no answer: {type(error).__name__} {error}"
+        return answer.status, self._problem(answer.status, answer.headers.get("content-type", ""), content)
+
+    def _connection(self) -> HTTPConnection:
+        connection: HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = HTTPConnection(self._host, self._port, timeout=LONGEST_S)
+        return connection
+
+    def _problem(self, status: int, media_type: str, content: bytes) -> str | None:
+        """What is wrong with an answer; None if nothing is."""
+        if status >= 500:
+            return f"status {status}: {content[:200]!r}"
+        if status not in self._documented:
+            return f"undocumented status {status}"
+        expected = "application/json" if status < 400 else "application/problem+json"
+        if media_type.partition(";")[0] != expected:
+            return f"content type {media_type}"
+        try:
+            document = strict_json(content)
+        except ValueError as error:
+            return f"invalid JSON: {error}"
+        text = content.decode()
+        inside = next((word for word in INSIDE if word in text), None)
+        if inside:
+            return f"words of the inside: {inside} in {text[max(0, text.find(inside) - 100) :][:200]}"
+        if status >= 400:
+            if document.get("status") != status or not document.get("detail"):
+                return "no problem details"
+            with self._lock:
+                self.sentences[str(document["detail"]).partition("(")[0][:60]] += 1
+        elif not (math.isfinite(document["latency_us"]) and document["latency_us"] >= 0):
+            return "a latency that is none"
+        return None
+
+
+def strict_json(content: bytes) -> Any:
+    """The document, if it is what RFC 8259 says: no NaN, no infinity, no name twice, no half of a surrogate pair.
+
+    Raises:
+        ValueError: It is not.
+    """
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"the number {text}")
+        return value
+
+    def refuse(name: str) -> None:
+        raise ValueError(name)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a name stands twice")
+        return found
+
+    document = json.loads(content, parse_float=number, parse_constant=refuse, object_pairs_hook=once)
+    json.dumps(document, ensure_ascii=False).encode()
+    return document
+
+
+def cpu_s() -> float:
+    """Processor time of all processes that this one has started, those that have ended included."""
+    found = 0.0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            found += sum(process.cpu_times()[:4])  # user, system, and both of children that ended
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def requests(
+    given: argparse.Namespace, models: list[bytes], graphs: list[dict[str, Any]]
+) -> Iterator[Callable[[Fuzz], None]]:
+    """What is to be sent, made when its turn comes."""
+    path = f"/v1/predict?system={quote(given.system)}&name=fuzz"
+
+    def file(number: int) -> Callable[[Fuzz], None]:
+        chance = Random(f"file {number}")
+        content, mutations = mutated_model(chance.choice(models), chance)
+        return lambda fuzz: fuzz.send(f"file {number}", path, content, FILE, mutations)
+
+    def graph(number: int) -> Callable[[Fuzz], None]:
+        chance = Random(f"graph {number}")
+        body, mutations = mutated_graph(chance.choice(graphs), chance, given.system)
+        return lambda fuzz: fuzz.send(f"graph {number}", "/v1/predict", body, JSON, mutations)
+
+    for place in range(max(given.files, given.graphs)):
+        if place < given.files:
+            yield file(given.first + place)
+        if place < given.graphs:
+            yield graph(given.first + place)
+
+
+def send_all(fuzz: Fuzz, waiting: Iterator[Callable[[Fuzz], None]], connections: int) -> None:
+    """Send what `waiting` gives, on several connections."""
+    taking = threading.Lock()
+
+    def keep_sending() -> None:
+        while True:
+            with taking:
+                ask = next(waiting, None)
+            if ask is None:
+                return
+            ask(fuzz)
+
+    with ThreadPoolExecutor(connections) as threads:
+        for done in [threads.submit(keep_sending) for _ in range(connections)]:
+            done.result()
+
+
+def table(fuzz: Fuzz) -> None:
+    """Print what became of each kind of mutation."""
+    print(f"\n{'mutation':32s} {'sent':>6s} {'200':>6s} {'4xx':>6s} {'broken':>6s} {'most CPU':>9s}")
+    for name, tally in sorted(fuzz.tallies.items()):
+        sent = sum(tally.statuses.values())
+        refused = sum(count for status, count in tally.statuses.items() if 400 <= status < 500)
+        print(
+            f"{name:32s} {sent:6d} {tally.statuses[200]:6d} {refused:6d} {tally.broken:6d} {1e3 * tally.cpu_s:6.0f} ms"
+        )
+    print("\nmost frequent refusals")
+    for sentence, times in fuzz.sentences.most_common(12):
+        print(f"  {times:6d}  {sentence}")
+    for problem, times in fuzz.broken.most_common():
+        print(f"BROKEN {times:6d}  {problem}")
 
 
 def main() -> None:
@@ -94,13 +227,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("system")
     parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--graphs", type=int, default=5_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first file and of the first graph")
+    parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--also", type=Path, help="folder of more files to begin with")
     given = parser.parse_args()
-    seeds = [model.path.read_bytes() for model in corpus_models("light")]
+    light = [model.path for model in corpus_models("light") if model.path.stat().st_size < SMALL_BYTES]
+    models = [path.read_bytes() for path in light] + [rich_model().SerializeToString()] * 4
     if given.also:
-        seeds += [path.read_bytes() for path in sorted(given.also.rglob("*.onnx")) if path.stat().st_size < 1 << 16]
+        models += [path.read_bytes() for path in sorted(given.also.rglob("*.onnx")) if path.stat().st_size < 1 << 16]
+    runtime = OnnxRuntime()
+    graphs = [runtime.lower(read_model(path), "all").to_dict() for path in light] if given.graphs else []
+    if graphs:
+        graphs += [runtime.lower(read_model(rich_model()), "all").to_dict()] * 4
     with service(1) as (host, port):
-        sys.exit(1 if asyncio.run(fuzz(host, port, given.system, given.files, seeds)) else 0)
+        connection = HTTPConnection(host, port)
+        connection.request("GET", "/openapi.json")
+        operation = json.loads(connection.getresponse().read())["paths"]["/v1/predict"]["post"]
+        documented = {int(status) for status in operation["responses"] if status.isdigit()}
+        fuzz = Fuzz(host, port, documented, timed=given.connections == 1)
+        # The first model pays for the start of a reader.
+        warm = Fuzz(host, port, documented, timed=False)
+        warm.send("warm up", f"/v1/predict?system={quote(given.system)}", models[-1], FILE, [])
+        print(f"documented statuses: {sorted(documented)}; numbers from {given.first}", flush=True)
+        begun = time.monotonic()
+        send_all(fuzz, requests(given, models, graphs), given.connections)
+    table(fuzz)
+    print(f"\n{fuzz.sent} requests in {time.monotonic() - begun:.0f} s; {fuzz.broken.total()} answers that must not be")
+    sys.exit(1 if fuzz.broken else 0)
 
 
 if __name__ == "__main__":

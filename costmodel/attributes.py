@@ -1,8 +1,9 @@
 """ONNX attributes as JSON-able values and back.
 
 Weights inside attributes (a tensor, or the initialisers of a subgraph) are reduced to their type and shape,
-except small ones that shape the work. A subgraph is kept as the base64 of a `GraphProto` whose names are numbered
-and whose weights are marked as left out (see `costmodel.skim`).
+except small ones that shape the work. A number that is not finite, which JSON does not have, is one of the strings
+"NaN", "Infinity" and "-Infinity", as in protobuf's own JSON. A subgraph is kept as the base64 of a `GraphProto` whose
+names are numbered and whose weights are marked as left out (see `costmodel.skim`).
 """
 
 import base64
@@ -14,6 +15,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from costmodel.constants import data_of, dtype_name, is_kept
+from costmodel.messages import messages
 from costmodel.skim import OMITTED
 
 __all__ = ["bind_captured", "captured_names", "decode", "encode", "subgraphs"]
@@ -27,7 +29,8 @@ def encode(attribute: AttributeProto, rename: Mapping[str, str] | None = None) -
         rename: New names for the values that a subgraph captures from outside; none may look like "b0".
 
     Raises:
-        ValueError: The attribute has a kind that costmodel does not know.
+        ValueError: The attribute has a kind that costmodel does not know, or a tensor of one element that is no
+            number and no text.
     """
     kind = attribute.type
     if kind == AttributeProto.INT:
@@ -47,7 +50,7 @@ def encode(attribute: AttributeProto, rename: Mapping[str, str] | None = None) -
     if kind == AttributeProto.GRAPH:
         body = _numbered(attribute.g, dict(rename or {}))
         return {"g": base64.b64encode(body.SerializeToString(deterministic=True)).decode()}
-    raise ValueError(f"attribute {attribute.name} has an unsupported kind {AttributeProto.AttributeType.Name(kind)}")
+    raise ValueError(f"the attribute {attribute.name} is of the kind {AttributeProto.AttributeType.Name(kind)}")
 
 
 def decode(name: str, value: Mapping[str, Any]) -> AttributeProto:
@@ -55,6 +58,10 @@ def decode(name: str, value: Mapping[str, Any]) -> AttributeProto:
     ((kind, content),) = value.items()
     if kind == "t":
         content = _decode_tensor(content)
+    elif kind == "f":
+        content = float(content)
+    elif kind == "floats":
+        content = [float(number) for number in content]
     elif kind == "g":
         content = GraphProto.FromString(base64.b64decode(content))
     types = {
@@ -111,15 +118,21 @@ def _collect_captured(graph: GraphProto, known: set[str], found: dict[str, None]
             found[output.name] = None
 
 
-def _shortest(value: float) -> float:
+def _shortest(value: float) -> float | str:
     """The shortest decimal that is the same float32, so that equal attributes have equal text."""
-    return float(str(np.float32(value))) if math.isfinite(value) else value
+    return float(str(np.float32(value))) if math.isfinite(value) else _not_finite(value)
+
+
+def _not_finite(value: float) -> str:
+    """What stands for a number that JSON does not have; `float` reads it back."""
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _encode_tensor(tensor: TensorProto) -> dict[str, Any]:
     encoded: dict[str, Any] = {"dtype": dtype_name(tensor.data_type), "shape": list(tensor.dims)}
-    if math.prod(tensor.dims) == 1:
-        encoded["data"] = numpy_helper.to_array(tensor).reshape(-1).tolist()
+    # numpy_helper would open the file that an external tensor names.
+    if math.prod(tensor.dims) == 1 and tensor.data_location != TensorProto.EXTERNAL:
+        encoded["data"] = [_element(value) for value in numpy_helper.to_array(tensor).reshape(-1).tolist()]
     else:
         data = data_of(tensor)
         if data is not None:
@@ -127,12 +140,21 @@ def _encode_tensor(tensor: TensorProto) -> dict[str, Any]:
     return encoded
 
 
+def _element(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return _not_finite(value)
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError(f"a constant holds a {type(value).__name__}, which is no number and no text")
+    return value
+
+
 def _decode_tensor(value: Mapping[str, Any]) -> TensorProto:
     shape = tuple(value["shape"])
     data = value.get("data", [0] * math.prod(shape))
     if value["dtype"] == "string":
         return helper.make_tensor("", TensorProto.STRING, shape, data)
-    return numpy_helper.from_array(np.array(data, dtype=value["dtype"]).reshape(shape))
+    numbers = [float(number) if isinstance(number, str) else number for number in data]
+    return numpy_helper.from_array(np.array(numbers, dtype=value["dtype"]).reshape(shape))
 
 
 def _numbered(graph: GraphProto, names: dict[str, str]) -> GraphProto:
@@ -167,12 +189,18 @@ def _renamed_port(port: ValueInfoProto, name: str) -> ValueInfoProto:
 
 
 def _renamed_tensor(tensor: TensorProto, name: str) -> TensorProto:
-    if is_kept(tensor):  # written in one of the several ways that mean the same
+    if is_kept(tensor) and tensor.data_location != TensorProto.EXTERNAL:
+        # written in one of the several ways that mean the same
         return numpy_helper.from_array(numpy_helper.to_array(tensor), name)
-    renamed = TensorProto(name=name, dims=tensor.dims, data_type=tensor.data_type)
-    renamed.data_location = TensorProto.EXTERNAL
-    renamed.external_data.add(key="location", value=OMITTED)
-    return renamed
+    return _left_out(tensor, name)
+
+
+def _left_out(tensor: TensorProto, name: str) -> TensorProto:
+    """The name, type and shape of a tensor."""
+    marked = TensorProto(name=name, dims=tensor.dims, data_type=tensor.data_type)
+    marked.data_location = TensorProto.EXTERNAL
+    marked.external_data.add(key="location", value=OMITTED)
+    return marked
 
 
 def _numbered_node(node: NodeProto, scope: dict[str, str], rename: Any, copy: Any) -> NodeProto:
@@ -187,4 +215,7 @@ def _numbered_node(node: NodeProto, scope: dict[str, str], rename: Any, copy: An
         else:
             kept.CopyFrom(attribute)
             kept.doc_string = ""
+            for tensor in messages(kept, TensorProto):
+                if tensor.data_location == TensorProto.EXTERNAL:  # the name of a file is no part of what runs
+                    tensor.CopyFrom(_left_out(tensor, tensor.name))
     return target

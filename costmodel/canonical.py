@@ -18,6 +18,9 @@ __all__ = ["canonical_order"]
 
 # A model with more interchangeable layers than this would take long, and keeps them in the order it lists them in.
 _MAX_TIES = 64
+# Colours have spread after two passes in every model measured so far. A graph can be made in which they need as many
+# passes as it has layers; it too keeps the order that it lists its layers in, as far as colours leave that open.
+_MAX_PASSES = 2 * (_MAX_TIES + 1)
 
 
 def canonical_order(
@@ -27,6 +30,8 @@ def canonical_order(
     outside: Collection[str],
 ) -> list[Layer]:
     """Topological order of `layers`, which are given in a valid one.
+
+    Takes time that grows with the number of layers and of values they read, times at most `_MAX_PASSES`.
 
     Args:
         layers: At least one layer.
@@ -40,7 +45,7 @@ def canonical_order(
     colouring.refine()
     for _ in range(_MAX_TIES):
         shared = [colour for colour, count in Counter(colouring.layers).items() if count > 1]
-        if not shared:
+        if not shared or not colouring.may_go_on:
             break
         colouring.single_out(min(shared))
         colouring.refine()
@@ -62,6 +67,7 @@ class _Colouring:
         outside: Collection[str],
     ) -> None:
         self._graph = layers
+        self._passes = 0
         self._producer = {
             name: (position, slot)
             for position, layer in enumerate(layers)
@@ -90,11 +96,17 @@ class _Colouring:
             for layer in layers
         ]
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether colours may spread once more."""
+        return self._passes < _MAX_PASSES
+
     def refine(self) -> None:
         """Let colours spread down, up and to the leaves until no two layers or leaves are told apart any more."""
         distinct = 0
-        while (found := len(set(self.layers)) + len(set(self.leaves.values()))) > distinct:
+        while (found := len(set(self.layers)) + len(set(self.leaves.values()))) > distinct and self.may_go_on:
             distinct = found
+            self._passes += 1
             for position in range(len(self.layers)):
                 read = [self._colour_of(name) for name in self._graph[position].inputs]
                 self.layers[position] = _digest(self.layers[position], read)

@@ -38,10 +38,11 @@ def chosen_by(nodes: Iterable[NodeProto]) -> set[str]:
 
 
 def scalar_of(tensor: TensorProto) -> tuple[Any, ...] | None:
-    """The value of a constant that is a single number, else None."""
+    """The value of a constant that is a single finite number, else None: no kernel is chosen by any other."""
     if math.prod(tensor.dims) != 1 or tensor.data_location == TensorProto.EXTERNAL:
         return None
-    return tuple(numpy_helper.to_array(tensor).reshape(-1).tolist())
+    (value,) = numpy_helper.to_array(tensor).reshape(-1).tolist()
+    return (value,) if isinstance(value, bool | int | float) and math.isfinite(value) else None
 
 
 def dtype_name(data_type: int) -> str:

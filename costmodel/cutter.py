@@ -33,6 +33,14 @@ class Cutter:
         self._producer = {
             name: position for position, layer in enumerate(self._layers) for name in layer.outputs if name
         }
+        # A layer goes on with a run that begins behind the first of these positions, and not behind the second.
+        self._fed, self._made = [-1] * len(self._layers), [-1] * len(self._layers)
+        for position, layer in enumerate(self._layers):
+            for slot, name in enumerate(layer.inputs):
+                producer = self._producer.get(name, -1)
+                self._made[position] = max(self._made[position], producer)
+                if must_be_fed(layer.op_type, slot):
+                    self._fed[position] = max(self._fed[position], producer)
         self._last_reader: dict[str, int] = {}
         for position, layer in enumerate(self._layers):
             for name in layer.inputs:
@@ -58,14 +66,9 @@ class Cutter:
         begin = self._starts[first]
         for unit in range(first + 1, limit):
             for position in range(self._starts[unit], self._starts[unit + 1]):
-                if not self._follows(position, begin):
+                if not self._fed[position] < begin <= self._made[position]:
                     return unit
         return limit
-
-    def _follows(self, position: int, begin: int) -> bool:
-        layer = self._layers[position]
-        made = [slot for slot, name in enumerate(layer.inputs) if begin <= self._producer.get(name, -1) < position]
-        return bool(made) and not any(must_be_fed(layer.op_type, slot) for slot in made)
 
     def windows(self, granularity: int) -> Iterator[Window]:
         """Every runnable run of at most `granularity` layers, or of one unit, in order of where they start."""

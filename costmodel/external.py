@@ -3,36 +3,28 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import ModelProto, TensorProto
 
 from costmodel.constants import dtype_name
 from costmodel.errors import ModelReadError
 from costmodel.graph import ITEM_BYTES
+from costmodel.messages import messages
 from costmodel.skim import OMITTED, carries_values
 
-__all__ = ["all_tensors", "omitted_bytes", "set_location", "settle_external"]
+__all__ = ["External", "all_tensors", "omitted_bytes", "set_location", "settle_external"]
+
+# Where external data is looked for: beside the model's file, or nowhere, as for a file that a stranger sent.
+External = Literal["beside", "absent"]
+
+_VALUES = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
+_SKIMMED = [("location", OMITTED)]  # what `skim` writes
 
 
 def all_tensors(proto: ModelProto) -> Iterator[TensorProto]:
-    """Every constant tensor of a model, those in its subgraphs and functions included."""
-    yield from _graph_tensors(proto.graph)
-    for function in proto.functions:
-        yield from _node_tensors(function.node)
-
-
-def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    yield from _node_tensors(graph.node)
-
-
-def _node_tensors(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.TENSOR:
-                yield attribute.t
-            elif attribute.type == AttributeProto.GRAPH:
-                yield from _graph_tensors(attribute.g)
+    """Every tensor of a model, wherever it stands; the initialisers of the main graph come first."""
+    return messages(proto, TensorProto)
 
 
 def omitted_bytes(tensor: TensorProto) -> int:
@@ -53,38 +45,54 @@ def set_location(tensor: TensorProto, location: str) -> None:
         entry.key, entry.value = key, text
 
 
-def settle_external(proto: ModelProto, title: str, folder: Path | None) -> list[str]:
-    """Read small external values into `proto`; mark the rest as left out, wherever they lie.
+def settle_external(
+    tensors: Iterable[TensorProto], title: str, folder: Path | None, external: External = "beside"
+) -> list[str]:
+    """Read small external values into `tensors`; mark the rest as left out, wherever they lie.
 
-    Small ones are read because fusions and shapes depend on them; see `costmodel.skim`.
+    Small ones are read because fusions and shapes depend on them; see `costmodel.skim`. Afterwards no tensor names a
+    file: a value is in its tensor or at the location `OMITTED`.
 
     Args:
-        proto: Its tensors have sane shapes.
+        tensors: All tensors of a model, with sane shapes.
         title: Name of the model, for errors.
         folder: Where the model's file lies; None for a model in memory, whose weight files cannot be found.
+        external: "absent" opens no file, whatever the tensors name.
 
     Returns:
-        The weight files that are absent.
+        The locations whose weights are absent.
 
     Raises:
         ModelReadError: A weight file lies outside `folder`, or is shorter than the model says.
     """
     absent: dict[str, None] = {}
-    for tensor in all_tensors(proto):
+    for tensor in tensors:
         if tensor.data_location != TensorProto.EXTERNAL:
+            del tensor.external_data[:]
             continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+        # Protobuf hands over text that is no UTF-8 as bytes.
+        entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
         location = entries.get("location", "")
-        if location == OMITTED:
-            continue
-        file = _weight_file(title, folder, location)
-        if file is None:
-            absent[location] = None
-        elif carries_values(tensor.data_type, _declared_bytes(tensor)):
-            _embed(tensor, title, file, entries)
-            continue
-        set_location(tensor, OMITTED)
+        if location != OMITTED:
+            file = _weight_file(title, folder, location) if external == "beside" else None
+            if file is None:
+                absent[location] = None
+            elif carries_values(tensor.data_type, _declared_bytes(tensor)):
+                _embed(tensor, title, file, entries)
+                continue
+        _omit(tensor)
     return sorted(absent)
+
+
+def _omit(tensor: TensorProto) -> None:
+    """Leave out the values of `tensor`, those that it carries in spite of its location included."""
+    for field in _VALUES:
+        tensor.ClearField(field)
+    if omitted_bytes(tensor) == 0:  # there is nothing to leave out, and nothing to look for elsewhere
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.external_data[:]
+    elif [(entry.key, entry.value) for entry in tensor.external_data] != _SKIMMED:
+        set_location(tensor, OMITTED)
 
 
 def _weight_file(title: str, folder: Path | None, location: str) -> Path | None:

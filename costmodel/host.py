@@ -1,6 +1,8 @@
 """What this host is, read from the kernel's own files; whatever is absent or unreadable is left unknown.
 
-Ready-made probes are wrong about caches (py-cpuinfo) or miss VNNI (archspec): /proc and /sys are the source.
+Ready-made probes are wrong about caches (py-cpuinfo) or miss VNNI (archspec): /proc and /sys are the source. The
+environment variable COSTMODEL_HOST_ROOT names another folder that holds `proc` and `sys`, as HWLOC_FSROOT does for
+hwloc: for a container in which the host's own files are mounted, or to run as on a host whose files were copied.
 """
 
 import os
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from costmodel.errors import CostModelError
 
 __all__ = ["Host", "circumstances", "microarchitecture", "probe_host", "usable_cpus"]
 
@@ -132,12 +136,19 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def probe_host(root: Path = _LIVE) -> Host:
-    """What the host is; `root` stands for "/" so that a copy of another host's files can be probed.
+def probe_host(root: Path | None = None) -> Host:
+    """What the host is.
 
     Only under the real root do psutil and the scheduler answer for what the files leave out. Probe before
     pinning threads: the affinity of the calling thread is part of the answer.
+
+    Args:
+        root: The folder that holds the host's `proc` and `sys`; by default COSTMODEL_HOST_ROOT, or "/".
+
+    Raises:
+        CostModelError: COSTMODEL_HOST_ROOT is not a folder.
     """
+    root = _default_root() if root is None else root
     live = root == _LIVE
     processors = {_int(p["processor"]): p for p in _cpuinfo(root)}
     online = _cpu_list(_read(root / _CPU / "online")) or set(processors)
@@ -150,7 +161,7 @@ def probe_host(root: Path = _LIVE) -> Host:
     cpu = processors.get(min(usable)) or next(iter(processors.values()), {})
     own = root / _CPU / f"cpu{min(usable)}"
     flags = frozenset((cpu.get("flags") or cpu.get("Features", "")).split())
-    vendor = cpu.get("vendor_id") or _ARM_IMPLEMENTERS.get(_int(cpu.get("CPU implementer", "")), "")
+    vendor = _known(cpu.get("vendor_id", "")) or _ARM_IMPLEMENTERS.get(_int(cpu.get("CPU implementer", "")), "")
     family = _int(cpu.get("cpu family") or cpu.get("CPU architecture", ""))
     model = _int(cpu.get("model") or cpu.get("CPU part", ""))
     stepping = _int(cpu.get("stepping") or cpu.get("CPU revision", ""))
@@ -164,12 +175,12 @@ def probe_host(root: Path = _LIVE) -> Host:
     memory_kib = _int(_field(root / "proc/meminfo", "MemTotal"))
     return Host(
         vendor=vendor,
-        model_name=cpu.get("model name", "") or (platform.processor() if live and not processors else ""),
+        model_name=_known(cpu.get("model name", "")) or (platform.processor() if live and not processors else ""),
         family=family,
         model=model,
         stepping=stepping,
         microarchitecture=microarchitecture(vendor, family, model, stepping),
-        architecture=platform.machine(),
+        architecture=_architecture(root),
         physical_cores=cores,
         logical_cpus=len(usable) if processors or online else total,
         logical_cpus_total=total,
@@ -184,19 +195,26 @@ def probe_host(root: Path = _LIVE) -> Host:
         memory_bytes=memory_kib * 1024 or (psutil.virtual_memory().total if live else 0),
         base_clock_mhz=_base_clock_mhz(own, cpu),
         max_clock_mhz=_mhz(_read(own / "cpufreq/cpuinfo_max_freq"), 1e3),
-        hypervisor=_hypervisor(root, flags),
+        hypervisor=_hypervisor(root, cpu),
         cpu_quota=_cpu_quota(root),
         governor=_read(own / "cpufreq/scaling_governor") or None,
         smt_active={"0": False, "1": True}.get(_read(root / _CPU / "smt/active")),
     )
 
 
-def circumstances(root: Path = _LIVE) -> dict[str, Any]:
+def circumstances(root: Path | None = None) -> dict[str, Any]:
     """What varies on this host while it measures; None where the kernel does not say.
 
     Two readings of `steal_ticks` (time that the hypervisor gave to others) and `cpu_ticks` (all time) give
     the share stolen in between. `clock_mhz` is that of the fastest CPU, since an idle one may be asleep.
+
+    Args:
+        root: The folder that holds the host's `proc` and `sys`; by default COSTMODEL_HOST_ROOT, or "/".
+
+    Raises:
+        CostModelError: COSTMODEL_HOST_ROOT is not a folder.
     """
+    root = _default_root() if root is None else root
     load = re.match(r"[0-9]+\.[0-9]+", _read(root / "proc/loadavg"))
     line = _read(root / "proc/stat").partition("\n")[0].split()
     # Guest time is the 9th and 10th column and already counted in the first two.
@@ -223,6 +241,24 @@ def microarchitecture(vendor: str, family: int, model: int, stepping: int) -> st
     return _ARM_PARTS.get(model, "") if vendor == "ARM" else ""
 
 
+def _default_root() -> Path:
+    configured = os.environ.get("COSTMODEL_HOST_ROOT")
+    if not configured:
+        return _LIVE
+    root = Path(configured)
+    if not root.is_dir():  # every fact would be unknown, and the records would carry the name of no host
+        raise CostModelError(
+            f"COSTMODEL_HOST_ROOT is {configured}, which is not a folder: unset it, or set it to a folder that holds "
+            "the host's proc and sys"
+        )
+    return root
+
+
+def _architecture(root: Path) -> str:
+    named = _read(root / "proc/sys/kernel/arch")  # there from Linux 6.1 on
+    return named if re.fullmatch(r"[a-z0-9_]+", named) else platform.machine()
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
@@ -233,6 +269,11 @@ def _read(path: Path) -> str:
 def _int(text: str) -> int:
     """0 for what is no number; ARM's are hexadecimal."""
     return int(text, 0) if re.fullmatch(r"0x[0-9a-f]+|0|[1-9][0-9]*", text) else 0
+
+
+def _known(text: str) -> str:
+    """`text`, or "" for the word with which a sandbox's kernel hides a processor."""
+    return "" if text == "unknown" else text
 
 
 def _mhz(text: str, hz: float = 1e6) -> float | None:
@@ -279,14 +320,18 @@ def _base_clock_mhz(cpu: Path, info: Mapping[str, str]) -> float | None:
     return base or (_mhz(info.get("bogomips", ""), 5e5) if "flags" in info else None)
 
 
-def _hypervisor(root: Path, flags: frozenset[str]) -> str:
-    # A cloud's bare metal carries the same vendor strings; only a guest has the flag.
-    if "hypervisor" not in flags:
+def _hypervisor(root: Path, cpu: Mapping[str, str]) -> str:
+    # A cloud's bare metal carries the same vendor strings. On x86 only a guest has the flag; Arm has none, and what
+    # is left is that the clouds call such a machine "metal".
+    x86 = "flags" in cpu
+    if x86 and "hypervisor" not in cpu["flags"].split():
+        return ""
+    if not x86 and "metal" in _read(root / "sys/class/dmi/id/product_name").lower():
         return ""
     files = ("sys/hypervisor/type", "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name",
              "sys/devices/system/clocksource/clocksource0/available_clocksource")  # fmt: skip
     hints = " ".join(_read(root / name) for name in files).lower()
-    return next((name for needle, name in _HYPERVISORS.items() if needle in hints), "unknown")
+    return next((name for needle, name in _HYPERVISORS.items() if needle in hints), "unknown" if x86 else "")
 
 
 def _cpu_quota(root: Path) -> float | None:

@@ -78,7 +78,7 @@ def _regions(call: Call) -> np.ndarray:
     corners[:, :2] *= 0.5
     corners[:, 2:] = 0.75 + corners[:, 2:] * 0.25
     height, width = call.shape(0)[2:4]
-    scale = call.attributes.get("spatial_scale", {"f": 1.0})["f"] or 1.0
+    scale = float(call.attributes.get("spatial_scale", {"f": 1.0})["f"]) or 1.0
     corners *= np.array([width, height, width, height]) / scale
     image = np.zeros((len(corners), call.shape(1)[1] - 4))  # MaxRoiPool says first which image it means
     return np.hstack([image, corners])

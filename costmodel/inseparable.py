@@ -23,7 +23,7 @@ def inseparable(graph: LayerGraph) -> list[list[Layer]]:
     producer = {name: position for position, layer in enumerate(graph.layers) for name in layer.outputs if name}
     forward: dict[int, set[int]] = {position: set() for position in positions}
     backward: dict[int, set[int]] = {position: set() for position in positions}
-    tied = set()
+    tied = False
     for position, layer in enumerate(graph.layers):
         for name in layer.inputs:
             if name in producer:
@@ -34,27 +34,46 @@ def inseparable(graph: LayerGraph) -> list[list[Layer]]:
                     # An edge back: what is then on a circle cannot be taken apart.
                     forward[position].add(made)
                     backward[made].add(position)
-                    tied |= {made, position}
+                    tied = True
     if not tied:
         return [[layer] for layer in graph.layers]
-    groups: list[set[int]] = []
-    while tied:
-        start = min(tied)
-        groups.append(_reached(start, forward) & _reached(start, backward))
-        tied -= groups[-1]
-    alone = set(positions).difference(*groups)
-    groups.extend({position} for position in alone)
-    return [[graph.layers[position] for position in sorted(group)] for group in _ordered(groups, backward)]
+    groups = _ordered(_circles(forward, backward), backward)
+    return [[graph.layers[position] for position in sorted(group)] for group in groups]
 
 
-def _reached(start: int, edges: _Edges) -> set[int]:
-    """Everything that the edges lead to, the start included."""
-    found, waiting = {start}, [start]
-    while waiting:
-        new = edges[waiting.pop()] - found
-        found |= new
-        waiting.extend(new)
+def _circles(forward: _Edges, backward: _Edges) -> list[set[int]]:
+    """Strongly connected components, in time that is linear in the number of edges (Kosaraju's method)."""
+    assigned: set[int] = set()
+    found = []
+    for start in reversed(_by_departure(forward)):
+        if start not in assigned:
+            circle, waiting = {start}, [start]
+            while waiting:
+                new = backward[waiting.pop()] - assigned - circle
+                circle |= new
+                waiting.extend(new)
+            assigned |= circle
+            found.append(circle)
     return found
+
+
+def _by_departure(edges: _Edges) -> list[int]:
+    """Every position behind those that a walk from it finds first."""
+    left: list[int] = []
+    seen: set[int] = set()
+    for start in edges:
+        path = [] if start in seen else [(start, iter(edges[start]))]
+        seen.add(start)
+        while path:
+            position, following = path[-1]
+            new = next((other for other in following if other not in seen), None)
+            if new is None:
+                left.append(position)
+                path.pop()
+            else:
+                seen.add(new)
+                path.append((new, iter(edges[new])))
+    return left
 
 
 def _ordered(groups: Sequence[set[int]], needs: _Edges) -> list[set[int]]:

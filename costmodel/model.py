@@ -2,22 +2,23 @@
 
 import hashlib
 import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from google.protobuf.message import DecodeError, EncodeError
-from onnx import GraphProto, ModelProto, TensorProto
+from onnx import GraphProto, ModelProto
 
 from costmodel.attributes import captured_names
 from costmodel.constants import dtype_name
 from costmodel.errors import ModelReadError
-from costmodel.external import all_tensors, set_location, settle_external
+from costmodel.external import External, all_tensors, settle_external
 from costmodel.graph import TensorType
 from costmodel.shapes import check_shape, fix_inputs
-from costmodel.skim import OMITTED, skim
+from costmodel.skim import skim
+from costmodel.sparse import make_dense
 
 __all__ = ["Model", "read_file", "read_model", "without_weights"]
 
@@ -62,6 +63,7 @@ def read_model(
     batch: int | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     name: str | None = None,
+    external: External = "beside",
 ) -> Model:
     """Read a model and fix its input shapes.
 
@@ -70,6 +72,8 @@ def read_model(
         batch: Size of the first axis of every input where it is symbolic; of all inputs if none is.
         shapes: Full shape of inputs by name; they win over `batch`.
         name: What to call the model; by default the file's stem or the graph's name.
+        external: "beside" looks for external data in the folder of the file. "absent" opens no other file, whatever
+            the model names: for a file from somebody else, whose folder holds what is not his.
 
     Raises:
         ModelReadError: The file is missing, a directory, empty, truncated or not ONNX; a weight file lies outside
@@ -88,18 +92,13 @@ def read_model(
     if not proto.graph.node:
         raise ModelReadError(f"{title} has no layers: there is nothing to price; export the model again")
     _unlist_constants(proto)
-    _densify(proto.graph)
-    for tensor in all_tensors(proto):
-        label = f"the constant {tensor.name}" if tensor.name else "a constant"
-        check_shape(title, label, tuple(tensor.dims), dtype_name(tensor.data_type), zero=True)
-    absent = settle_external(proto, str(path or title), path.parent if path is not None else None)
+    absent = _settle_tensors(proto, title, path, external)
     _check_acyclic(proto.graph, title)
     inputs = fix_inputs(proto, title, batch, shapes or {})
     warnings = []
     if absent:
         warnings.append(
-            f"weight file {', '.join(absent)} is absent: priced from the declared shapes, measured with "
-            "synthetic weights"
+            f"weight file {_listed(absent)} is absent: priced from the declared shapes, measured with synthetic weights"
         )
     if inputs.batch_symbols:
         warnings.append(
@@ -119,20 +118,38 @@ def read_model(
     )
 
 
-def without_weights(path: Path) -> bytes:
+def without_weights(path: Path, *, external: External = "beside") -> bytes:
     """The model in a file as it stands there, its weights left out wherever they lie: enough to price it anywhere.
+
+    Args:
+        path: An ONNX file.
+        external: As in `read_model`.
 
     Raises:
         ModelReadError: As `read_model`.
         ShapeError: A tensor is negative or absurd.
     """
     proto = read_file(path)
-    for tensor in all_tensors(proto):
-        check_shape(
-            path.stem, f"the constant {tensor.name}", tuple(tensor.dims), dtype_name(tensor.data_type), zero=True
-        )
-    settle_external(proto, str(path), path.parent)
+    _settle_tensors(proto, path.stem, path, external)
     return bytes(proto.SerializeToString(deterministic=True))
+
+
+def _settle_tensors(proto: ModelProto, title: str, path: Path | None, external: External) -> list[str]:
+    """Make every tensor one that has a sane shape and names no file; gives the locations that are absent."""
+    del proto.training_info[:]  # what only training reads has no cost in inference
+    make_dense(proto)
+    tensors = list(all_tensors(proto))
+    for tensor in tensors:
+        label = f"the constant {tensor.name}" if tensor.name else "a constant"
+        check_shape(title, label, tuple(tensor.dims), dtype_name(tensor.data_type), zero=True)
+    return settle_external(tensors, str(path or title), path.parent if path is not None else None, external)
+
+
+def _listed(locations: Sequence[str]) -> str:
+    """The first few of the locations, each in a length that a sentence bears."""
+    shown = [location if len(location) <= 100 else f"{location[:100]}..." for location in locations[:3]]
+    more = len(locations) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _read_proto(source: ModelProto) -> ModelProto:
@@ -207,17 +224,6 @@ def _unlist_constants(proto: ModelProto) -> None:
     del proto.graph.input[:]
     proto.graph.input.extend(inputs)
     proto.ir_version = 4
-
-
-def _densify(graph: GraphProto) -> None:
-    """Sparse constants as dense ones without values: so the runtime keeps them, and shapes are all that matters."""
-    for sparse in graph.sparse_initializer:
-        tensor = graph.initializer.add()
-        tensor.name, tensor.data_type = sparse.values.name, sparse.values.data_type
-        tensor.dims.extend(sparse.dims)
-        tensor.data_location = TensorProto.EXTERNAL
-        set_location(tensor, OMITTED)
-    del graph.sparse_initializer[:]
 
 
 def _check_acyclic(graph: GraphProto, title: str) -> None:

@@ -1,7 +1,7 @@
 """The observations in a results store: each belongs to an owner, who may list, repeat and delete it."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,10 +19,10 @@ __all__ = ["MOST_LISTED", "Observations"]
 
 # The most observations of a page.
 MOST_LISTED = 1000
-# The newest observations of an owner on a system that are looked at for drift, and the most owners: what one drift
-# costs has a limit, whatever is in the store.
-_LOOKED_AT = 1000
-_MOST_OWNERS = 1000
+# The newest observations of an owner on a system that are looked at for drift, and the most owners, the first ones by
+# name: what one drift costs has a limit, whatever is in the store.
+_LOOKED_AT = 500
+_MOST_OWNERS = 200
 # Rows that one statement deletes: other writers wait for it.
 _PORTION = 5000
 
@@ -122,9 +122,8 @@ class Observations:
 
     def systems(self) -> list[str]:
         """The systems that something was observed on, by name."""
-        names = _distinct(table.c.system)
         with self._database.reading() as connection:
-            return list(connection.scalars(select(names).order_by(names.c.value)))
+            return sorted(connection.scalars(_distinct(table.c.system)))
 
     def count(self, system: str | None = None, *, owner: str | None = None) -> int:
         """How many observations there are, of a system and of an owner if they are named."""
@@ -160,7 +159,8 @@ class Observations:
 
 
 def _put(connection: Connection, one: Observation, stored_at: str) -> StoredObservation:
-    values = asdict(one) | {"observed_at": one.observed_at or stored_at, "stored_at": stored_at}
+    values = {field.name: getattr(one, field.name) for field in fields(Observation)}
+    values |= {"observed_at": one.observed_at or stored_at, "stored_at": stored_at}
     values["low_us"], values["high_us"] = values.pop("interval_us")
     if one.idempotency_key is None:
         return _stored(connection.execute(insert(table).values(values).returning(table)).one())
@@ -202,18 +202,18 @@ def _checked_id(number: int) -> int:
     return number
 
 
-def _distinct(column: Any, *where: ColumnElement[bool]) -> Any:
+def _distinct(column: Any, *where: ColumnElement[bool]) -> Select[Any]:
     """The different values of an indexed column, by one seek in the index for each instead of a walk through it."""
     first = select(func.min(column).label("value")).where(*where)
     values = first.cte("different", recursive=True)
     following = select(func.min(column)).where(*where, column > values.c.value).scalar_subquery()
     values = values.union_all(select(following).where(values.c.value.is_not(None)))
-    return select(values.c.value).where(values.c.value.is_not(None)).limit(_MOST_OWNERS).subquery()
+    return select(values.c.value).where(values.c.value.is_not(None))
 
 
 def _recent(system: str) -> Select[Any]:
     """The newest observations of each owner and model of a system; the index on (system, owner, id) gives them."""
-    owners = _distinct(table.c.owner, table.c.system == system)
+    owners = _distinct(table.c.owner, table.c.system == system).limit(_MOST_OWNERS).subquery()
     other = table.alias()
     oldest = (
         select(other.c.id)

@@ -109,7 +109,7 @@ class LayerSequence:
             ValueError: `text` is not the canonical JSON of a sequence.
         """
         try:
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refuse_constant)
             sequence = cls(
                 layers=tuple(
                     SequenceLayer(
@@ -139,6 +139,11 @@ class LayerSequence:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a layer sequence: {error}") from error
         return sequence
+
+
+def _refuse_constant(name: str) -> float:
+    """Refuse `NaN` and `Infinity`, which Python's parser takes although JSON does not have them."""
+    raise ValueError(f"not a layer sequence: {name} is no number in JSON")
 
 
 def build_sequence(

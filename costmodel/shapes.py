@@ -20,6 +20,7 @@ __all__ = [
 MAX_RANK = 32
 MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 2**37
+MAX_RANK = 64  # numpy's; the product of thousands of dimensions also takes time that grows with its square
 
 BATCH_NAME = re.compile(r"^(n|b|bs|batch.*|.*batch|.*batch_size)$", re.IGNORECASE)
 
@@ -46,8 +47,13 @@ def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, 
     """Refuse what is no size of a deployed tensor.
 
     Raises:
-        ShapeError: A dimension is negative, zero (unless `zero` is allowed) or absurd, or the whole is.
+        ShapeError: A dimension is negative, zero (unless `zero` is allowed) or absurd, or the whole is, or there are
+            more than `MAX_RANK`.
     """
+    if len(shape) > MAX_RANK:
+        raise ShapeError(
+            f"{title}: {tensor} has {len(shape)} dimensions, and {MAX_RANK} are accepted: check the export"
+        )
     for dimension in shape:
         if dimension < 0 or (dimension == 0 and not zero):
             raise ShapeError(f"{title}: {tensor} has the dimension {dimension} in {list(shape)}: give it with --shape")

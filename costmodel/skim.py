@@ -24,11 +24,12 @@ _INTEGERS = {TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL}
 # Message types of onnx.proto by the numbers of the fields that can lead to a tensor.
 _Fields = Mapping[int, Any]
 _TENSOR: _Fields = {}
-_GRAPH: dict[int, _Fields] = {5: _TENSOR}
-_ATTRIBUTE: _Fields = {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH}
+_SPARSE: _Fields = {1: _TENSOR, 2: _TENSOR}
+_GRAPH: dict[int, _Fields] = {5: _TENSOR, 15: _SPARSE}
+_ATTRIBUTE: _Fields = {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE}
 _NODE: _Fields = {5: _ATTRIBUTE}
 _GRAPH[1] = _NODE
-_FUNCTION: _Fields = {7: _NODE}
+_FUNCTION: _Fields = {7: _NODE, 11: _ATTRIBUTE}
 _MODEL: _Fields = {7: _GRAPH, 25: _FUNCTION}
 
 _DATA_TYPE, _EXTERNAL_DATA, _DATA_LOCATION = 2, 13, 14

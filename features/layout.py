@@ -40,10 +40,11 @@ class Walk:
 
 def walk_of(sequence: LayerSequence, layer: SequenceLayer) -> Walk:
     """How a layer of a sequence walks."""
-    inputs = [sequence.values[i].type for i in layer.inputs if i >= 0]
-    data = inputs[0] if inputs else TensorType("float32", (1,))
+    inputs = [i for i in layer.inputs if i >= 0]
+    data = sequence.values[inputs[0]].type if inputs else TensorType("float32", (1,))
     made = sequence.values[next(i for i in layer.outputs if i >= 0)].type
-    operand, inner = _other_operand(inputs[1:], made)
+    # Each operand once, however often the layer names it.
+    operand, inner = _other_operand([sequence.values[i].type for i in dict.fromkeys(inputs[1:])], made)
     mode = attribute_of(layer.op_type, layer.domain, layer.since, layer.attributes, "mode") or {}
     interpolation = _INTERPOLATIONS.get(mode.get("s", ""), 0.0)
     if layer.op_type == "Transpose":

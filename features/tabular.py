@@ -7,10 +7,11 @@ for chains of any length (docs/adr/0006).
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 
+from costmodel.errors import ModelError
 from costmodel.features.bound import layer_bound_us
 from costmodel.features.row import footprint_features, layer_numbers
 from costmodel.features.schema import GROUPS, OPERATORS, SCHEMA
@@ -25,6 +26,7 @@ _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
 _NUMBERS = len(SCHEMA.names) - len(GROUPS["operator"])
 _FOOTPRINT = tuple(SCHEMA.names.index(name) for name in GROUPS["footprint"])
 _MOST_REMEMBERED = 100_000  # layers; each takes about 0.5 kB
+_MOST_EDGES = 1_000_000  # between sequences; a model of 20,000 layers, each a sequence, has about as many as layers
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,9 @@ def encode_all(
             which cache its own come. None, or fewer than its own: it is taken for the model.
         needs: For each sequence, positions of those whose results it reads, where they are pieces of one model: there
             are edges between them then. Which of several results it is that a layer reads is not known: it is all.
+
+    Raises:
+        ModelError: There would be more edges between sequences than can be worked with.
     """
     sequences = list(sequences)
     return _assembled(sequences, [_Rows.of(sequence, system) for sequence in sequences], system, footprints, needs)
@@ -205,7 +210,14 @@ def _edges(sequence: LayerSequence) -> Iterable[tuple[int, int]]:
 
 def _edges_between(
     sequences: Sequence[LayerSequence], needs: Iterable[Iterable[int]], starts: Sequence[int]
-) -> Iterable[tuple[int, int]]:
+) -> list[tuple[int, int]]:
+    """Edges from every layer whose result leaves a sequence to every layer that reads from outside, where one needs it.
+
+    Raises:
+        ModelError: There are more of them than an encoding may have: long sequences that read each other in full.
+    """
+    edges: list[tuple[int, int]] = []
+    leaving: dict[int, list[int]] = {}
     for place, read in enumerate(needs):
         sequence = sequences[place]
         arriving = {index for index, value in enumerate(sequence.values) if value.role == "input"}
@@ -213,7 +225,18 @@ def _edges_between(
             starts[place] + row for row, layer in enumerate(sequence.layers) if arriving.intersection(layer.inputs)
         ]
         for needed in read:
-            leaving = set(sequences[needed].outputs)
-            for row, layer in enumerate(sequences[needed].layers):
-                if leaving.intersection(layer.outputs):
-                    yield from ((starts[needed] + row, reader) for reader in readers)
+            if needed not in leaving:
+                leaving[needed] = [starts[needed] + row for row in _rows_that_leave(sequences[needed])]
+            if len(edges) + len(leaving[needed]) * len(readers) > _MOST_EDGES:
+                raise ModelError(
+                    f"the sequences exchange more than {_MOST_EDGES} values between their layers: ask for a smaller "
+                    "granularity"
+                )
+            edges.extend(product(leaving[needed], readers))
+    return edges
+
+
+def _rows_that_leave(sequence: LayerSequence) -> list[int]:
+    """Layers of a sequence that make one of its outputs."""
+    outputs = set(sequence.outputs)
+    return [row for row, layer in enumerate(sequence.layers) if outputs.intersection(layer.outputs)]

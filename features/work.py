@@ -71,10 +71,11 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     """The work of one layer of a sequence."""
     inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]
     outputs = [sequence.values[i].type for i in layer.outputs if i >= 0]
-    weights = [sequence.values[i].type for i in set(layer.inputs) if i >= 0 and sequence.values[i].role == "constant"]
-    activations = [
-        sequence.values[i].type for i in set(layer.inputs) if i >= 0 and sequence.values[i].role != "constant"
-    ]
+    # Each tensor once, however often the layer names it.
+    present = [sequence.values[i] for i in dict.fromkeys(layer.inputs) if i >= 0]
+    weights = [value.type for value in present if value.role == "constant"]
+    activations = [value.type for value in present if value.role != "constant"]
+    largest = max((value.type.elements for value in present), default=0)
     rule = _CONTRACTIONS.get(layer.op_type)
     contractions = rule(inputs, outputs, layer.attributes) if rule is not None else []
     multiply = sum(c.flops for c in contractions)
@@ -87,7 +88,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         weights_read = sum(t.nbytes for t in weights)
     return Work(
         multiply_flops=multiply,
-        other_flops=_other_flops(layer, inputs, outputs, multiply > 0),
+        other_flops=_other_flops(layer, inputs, outputs, largest, multiply > 0),
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
         weight_bytes=weights_read,
@@ -134,9 +135,10 @@ def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
     return layer.op_type == "LRN"
 
 
-def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contracts: bool) -> float:
+def _other_flops(
+    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], largest: int, contracts: bool
+) -> float:
     elements = sum(t.elements for t in outputs)
-    read = max((t.elements for t in inputs if t is not None), default=0)
     if layer.op_type in _FREE:
         return 0.0
     if contracts:  # bias, rescaling, and what is fused
@@ -149,7 +151,7 @@ def _other_flops(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTy
     if layer.op_type in _NORMALISATIONS:
         return float(_NORMALISATIONS[layer.op_type] * elements)
     if layer.op_type in _PER_INPUT:
-        return float(read)
+        return float(largest)
     if layer.op_type in ("MaxPool", "AveragePool", "LpPool"):
         assert inputs[0] is not None
         return float(elements * window_area(layer, inputs[0]))

@@ -109,7 +109,7 @@ class Service:
     @classmethod
     def open(
         cls, store_url: str, bundles: Path, folder: Path, *, readers: int, limits: Limits, uploads_bytes: int,
-        store_wait_s: float = 1.0,
+        store_wait_s: float = 1.0, scratch: Path | None = None,
     ) -> "Service":  # fmt: skip
         """A service on a store, which need not be reachable yet.
 
@@ -121,12 +121,13 @@ class Service:
             limits: What one model may cost a reader.
             uploads_bytes: The most that the kept models may take on the disk.
             store_wait_s: Seconds that the database may keep a question waiting.
+            scratch: Folder in which readers have theirs; by default that of temporary files.
         """
         store = Store(store_url, wait_s=store_wait_s, lazy=True)
         return cls(
             store,
             LoadedPredictors(store, bundles),
-            Pool(readers, limits),
+            Pool(readers, limits, scratch),
             UploadedModelStore(folder, uploads_bytes),
             Observations(store_url, wait_s=store_wait_s, lazy=True),
         )
@@ -180,7 +181,8 @@ class Service:
         if path is None:
             raise UnknownModelError(f"the model {digest} is not known here: send its file")
         key = (
-            owner, path.name, name, system.runtime, system.settings.level, question.granularity, question.batch, question.shapes,
+            owner, path.name, name, system.runtime, system.settings.level, question.granularity, question.batch,
+            question.shapes,
         )  # fmt: skip
         found = self._cuts.get(key)
         if found is None:
@@ -327,7 +329,7 @@ def _problems(items: Sequence[Item], refused: Mapping[int, str], priced: np.ndar
     rows = np.fromiter(chain.from_iterable(item.layers for item in items), np.int64, int(lengths.sum()))
     sound = np.append(priced, False)[np.minimum(rows, len(priced))]
     broken = np.unique(np.repeat(np.arange(len(items)), lengths)[~sound])
-    found = {int(place): f"{items[place].name} has no layers" for place in np.flatnonzero(lengths == 0)}
+    found = {place: f"{items[place].name} has no layers" for place in np.flatnonzero(lengths == 0).tolist()}
     for place in broken.tolist():
         item = items[place]
         layer = next(layer for layer in item.layers if layer >= len(priced) or not priced[layer])

@@ -1,9 +1,13 @@
 """Fixtures as a ladder: files, models read from them, the runtime, the graphs it lowers them to, bricks that run.
 
 A model in a test is written in ONNX's own text form, `onnx.parser`, without its header: "(float[2,3] x) => ...".
+
+`pytest --host NAME` runs everything as on a host of `tests/hosts`, child processes included. The runtime's kernels are
+those of the real processor all the same.
 """
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,10 +21,13 @@ from onnx import ModelProto, numpy_helper
 
 from costmodel.decomposition import decompose
 from costmodel.graph import Layer, LayerGraph, TensorType
+from costmodel.host import probe_host
 from costmodel.model import read_model
 from costmodel.runtimes import RuntimeSettings
 from costmodel.runtimes.ort import OnnxRuntime
 from costmodel.sequence import LayerSequence
+from tests.hosts import HOSTS, lay_out
+from tests.postgres import NoServerError, emptied, running_server
 
 # The same examples on every run: a change breaks a test, chance does not. No deadlines: the machine is shared.
 hypothesis.settings.register_profile("costmodel", deadline=None, derandomize=True, max_examples=50)
@@ -28,6 +35,36 @@ hypothesis.settings.load_profile("costmodel")
 
 LIGHT_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 LIGHT = MappingProxyType({path.stem.removeprefix("light_"): path for path in sorted(LIGHT_FOLDER.glob("*.onnx"))})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the whole run take place on another host."""
+    parser.addoption("--host", choices=sorted(HOSTS), help="run as on this host of tests/hosts, not as on this machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _as_on_the_host_asked_for(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Answer for another host; where that one has fewer CPUs than this machine, run on as few."""
+    name = request.config.getoption("--host")
+    if name is None:
+        yield
+        return
+    root = lay_out(name, tmp_path_factory.mktemp("host"))
+    before = os.sched_getaffinity(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSTMODEL_HOST_ROOT", str(root))
+        os.sched_setaffinity(0, sorted(before)[: probe_host().effective_cpus])
+        yield
+    os.sched_setaffinity(0, before)
+
+
+@pytest.fixture(params=HOSTS)
+def other_host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Answers for each host of `tests/hosts` in turn, and gives its name."""
+    monkeypatch.setenv("COSTMODEL_HOST_ROOT", str(lay_out(request.param, tmp_path / "host")))
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +78,31 @@ def light_models() -> MappingProxyType[str, Path]:
 def light_name(request: pytest.FixtureRequest) -> str:
     """Each light model in turn."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """URL of a database of PostgreSQL that tests may do anything to."""
+    try:
+        with running_server() as url:
+            yield url
+    except NoServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """URL of an empty database of PostgreSQL."""
+    return emptied(postgres_server)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a place where a new store can be made, in each of the databases in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from costmodel.attributes import encode
 from costmodel.bench import Bench
 from costmodel.constants import data_of, dtype_name
 from costmodel.decomposition import whole_model
+from costmodel.drift import Observation
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.graph import Layer, LayerGraph, TensorType
 from costmodel.host import Host
@@ -26,6 +27,7 @@ from costmodel.systems import System
 
 __all__ = [
     "HOST",
+    "OBSERVED",
     "QUICK",
     "FakeClock",
     "FakeRunner",
@@ -39,6 +41,10 @@ __all__ = [
 
 HOST = Host(
     vendor="GenuineIntel", model_name="Imaginary 1", family=6, model=85, l3_bytes=1 << 20, isa=("avx", "avx2")
+)  # fmt: skip
+OBSERVED = Observation(
+    system="made.up", model="mine", digest="sha256:1", latency_us=110.0, runs=None, predicted_us=100.0,
+    interval_us=(90.0, 112.0), version="v1", observed_at="2026-11-21T12:00:00+00:00",
 )  # fmt: skip
 QUICK = Protocol(
     passes=3, most_passes=5, fewest_passes=2, reference_every_us=100.0, cold_start_us=50.0, turn_us=20.0, most_runs=4

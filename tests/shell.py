@@ -23,6 +23,11 @@ class Done:
     err: str
 
     @property
+    def said(self) -> str:
+        """Standard output with single spaces and no line breaks, so that it does not matter where lines are wrapped."""
+        return " ".join(self.out.split())
+
+    @property
     def document(self) -> Any:
         """The one JSON document on standard output; fails if there is anything else."""
         assert self.code == 0, self.err

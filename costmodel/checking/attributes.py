@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
@@ -21,7 +21,12 @@ _MOST_NAME_CHARACTERS = 128
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 _Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-_Float32 = Annotated[float, Field(ge=-MOST_FLOAT32, le=MOST_FLOAT32, allow_inf_nan=False)]
+# Numbers that JSON does not have are written by name (see costmodel.attributes).
+_Float32 = Annotated[
+    Annotated[float, Field(ge=-MOST_FLOAT32, le=MOST_FLOAT32, allow_inf_nan=False)]
+    | Literal["NaN", "Infinity", "-Infinity"],
+    Field(union_mode="left_to_right"),
+]
 _Text = Annotated[str, Field(max_length=_MOST_CHARACTERS, pattern=r"^[^\x00]*$")]
 
 
@@ -54,10 +59,10 @@ def _integers(least: int, most: int, *, longest: int = MAX_RANK, shortest: int =
 
 _KINDS = {
     "i": _kind(_Int64, "an integer of 64 bits"),
-    "f": _kind(_Float32, "a finite number that float32 holds"),
+    "f": _kind(_Float32, "a number that float32 holds"),
     "s": _kind(_Text, f"a text of at most {_MOST_CHARACTERS} characters without NUL"),
     "ints": _list_of(_Int64, "integers of 64 bits"),
-    "floats": _list_of(_Float32, "finite numbers that float32 holds"),
+    "floats": _list_of(_Float32, "numbers that float32 holds"),
     "strings": _list_of(_Text, "texts without NUL"),
     "g": _kind(
         Annotated[str, Field(max_length=_MOST_SUBGRAPH_CHARACTERS, pattern=_BASE64)],
@@ -81,7 +86,7 @@ _NAMED = {
     ("output_shape", "ints"): _SHAPE,
     ("shape", "ints"): _SHAPE,
     ("scales", "ints"): _SHAPE,
-    ("scales", "floats"): _list_of(_Float32, "finite numbers that float32 holds", MAX_RANK),
+    ("scales", "floats"): _list_of(_Float32, "numbers that float32 holds", MAX_RANK),
     ("axes", "ints"): _AXES,
     ("perm", "ints"): _AXES,
     ("axis", "i"): _integer(-MAX_RANK, MAX_RANK),

@@ -17,6 +17,7 @@ __all__ = ["fault_of_needs"]
 Need = Callable[[Call], str | None]
 
 _MOST_STEPS = 2**96  # multiply-adds of an Einsum: more than any machine does in a lifetime
+_MOST_OPERANDS = 16  # of a matrix product, with scales and zero points
 _ELLIPSIS = "."
 
 
@@ -100,6 +101,11 @@ def _kernel_within(call: Call) -> str | None:
     if len(kernel) > axes:
         return f"must have at most {axes} integers as its attribute kernel_shape, not {len(kernel)}"
     return None
+
+
+def _few_inputs(call: Call) -> str | None:
+    """There are no more inputs than the rule looks through."""
+    return f"has more than {_MOST_OPERANDS} inputs" if len(call.inputs) > _MOST_OPERANDS else None
 
 
 def _permutation(call: Call) -> str | None:
@@ -202,7 +208,7 @@ def _convolution(weight: int = 1) -> Sequence[Need]:
     return (_tensor(weight, 3), _as_many_axes(weight), _grouped(weight), _window)
 
 
-_PRODUCT = (_tensor(0, 1), _tensor(1))
+_PRODUCT = (_tensor(0, 1), _tensor(1), _few_inputs)
 _GENERAL_PRODUCT = (_tensor(0, 2, 2), _result(2, 2))
 _RECURRENT = (_tensor(0, 3, 3), _tensor(1, 3, 3), _tensor(2, 3, 3))
 _POOL = (_tensor(0, 3), _window)

@@ -67,9 +67,7 @@ def _required(schema: OpSchema) -> frozenset[str]:
 
 def _needed(schema: OpSchema) -> set[int]:
     """Slots of single inputs, and the first of so many as there must be at least."""
-    single = {
-        slot for slot, port in enumerate(schema.inputs) if port.option == OpSchema.FormalParameterOption.Single
-    }
+    single = {slot for slot, port in enumerate(schema.inputs) if port.option == OpSchema.FormalParameterOption.Single}
     optional = {
         slot for slot, port in enumerate(schema.inputs) if port.option == OpSchema.FormalParameterOption.Optional
     }

@@ -14,6 +14,7 @@ __all__ = ["check_sequence"]
 _MOST_NAME_CHARACTERS = 128
 _MOST_SHOWN_CHARACTERS = 40
 _NEWEST_VERSION = 10_000
+_MOST_PORTS = 10_000  # inputs of a layer, and outputs
 _ROLES = frozenset({"input", "constant", "internal"})
 
 
@@ -62,6 +63,8 @@ def _fault_of_layer(sequence: LayerSequence, layer: SequenceLayer, order: "_Orde
         return f"has a version that is no integer from 0 to {_NEWEST_VERSION}"
     if type(layer.captured) is not int or not 0 <= layer.captured <= len(layer.inputs):
         return "captures more values than it reads"
+    if max(len(layer.inputs), len(layer.outputs)) > _MOST_PORTS:
+        return f"has more than {_MOST_PORTS} inputs or outputs"
     fault = order.fault_of(layer)
     if fault is not None:
         return fault

@@ -10,6 +10,8 @@ from costmodel.shapes import MAX_DIMENSION, MAX_RANK, MAX_TENSOR_BYTES
 __all__ = ["MOST_FLOAT32", "fault_of_data", "fault_of_type"]
 
 MOST_FLOAT32 = 3.4028235e38
+# Numbers that JSON does not have are written by name (see costmodel.attributes).
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _MOST_FLOAT64 = 1.7976931348623157e308
 _MOST_CHARACTERS = 1 << 16
 
@@ -68,8 +70,11 @@ def fault_of_data(dtype: str, elements: int, data: Sequence[Any]) -> str | None:
         sound = all(map(_is_text, data))
     elif dtype in _RANGES:
         least, most = _RANGES[dtype]
-        kinds = (int, float) if "float" in dtype else (int,)
-        sound = all(type(value) in kinds and least <= value <= most for value in data)
+        floating = "float" in dtype
+        kinds = (int, float) if floating else (int,)
+        sound = all(
+            (type(value) in kinds and least <= value <= most) or (floating and value in _NOT_FINITE) for value in data
+        )
     else:
         sound = False
     return None if sound else f"has values that {dtype} cannot hold"

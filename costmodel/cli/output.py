@@ -6,9 +6,10 @@ The names of models and layers are not ours: they are printed as plain text, nev
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 _LONGEST_CELL = 40
+_SHORTEST_CELL = 8
+_BETWEEN = 2  # spaces between columns
 _UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
 
 
@@ -37,8 +40,17 @@ def plain(text: str) -> str:
 
 
 def say(text: str = "", *, style: str = "") -> None:
-    """One line on standard output; a terminal that is too narrow wraps it, a pipe does not."""
-    _console().print(plain(text), style=style, soft_wrap=True)
+    """Print `text` as one line on standard output, or wrapped between words where it is wider than the terminal."""
+    console, text = _console(), plain(text)
+    lines = [text]
+    if _is_bounded(sys.stdout) and len(text) > console.width:
+        indent = text[: len(text) - len(text.lstrip())]
+        # A path or a name that is longer than a line stays whole, so that it can be copied from the terminal.
+        lines = textwrap.wrap(
+            text, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    for line in lines:
+        console.print(line, style=style, soft_wrap=True)
 
 
 def terminal_columns() -> int:
@@ -47,7 +59,10 @@ def terminal_columns() -> int:
 
 
 def note(text: str) -> None:
-    """A remark on standard error, where it disturbs no program."""
+    """Print a remark on standard error, where it disturbs no program.
+
+    It is one line, as error messages are, and the terminal wraps it: a command in it can be copied in one piece.
+    """
     _console(error=True).print(plain(f"note: {text}"), style="dim", soft_wrap=True)
 
 
@@ -64,28 +79,40 @@ def print_compact_json(document: Any) -> None:
 
 
 def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, left: int = 1) -> None:
-    """A table on standard output, one line for each row.
+    """Print a table on standard output, one line for each row.
+
+    Where it is wider than the terminal, cells end in an ellipsis: words beside the first column give way first, then
+    the first column, which says what a row is about, and numbers last.
 
     Args:
-        headers: Of the columns.
+        headers: Names of the columns.
         rows: Cells; a row of dashes is dimmed.
         left: How many columns hold words and start on the left; the others hold numbers and end on the right.
     """
+    from rich.cells import cell_len
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
-    for position, header in enumerate(headers):
-        # The first column says what a row is about: the others give way to it.
-        table.add_column(
-            header,
-            justify="left" if position < left else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-            max_width=None if position == 0 else _LONGEST_CELL,
-        )
-    for row in rows:
-        table.add_row(*map(plain, row), style="dim" if set(row[1:]) == {"-"} else "")
-    _console().print(table)
+    console = _console()
+    lines = [tuple(map(plain, row)) for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headers, *lines, strict=True)]
+    widths[1:] = [min(width, _LONGEST_CELL) for width in widths[1:]]
+    _narrow(widths, console.width - _BETWEEN * (len(widths) - 1), left)
+    table = Table(box=None, header_style="bold", padding=(0, _BETWEEN, 0, 0), pad_edge=False)
+    for position, (header, width) in enumerate(zip(headers, widths, strict=True)):
+        justify: Literal["left", "right"] = "left" if position < left else "right"
+        table.add_column(header, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+    for line in lines:
+        table.add_row(*line, style="dim" if set(line[1:]) == {"-"} else "")
+    console.print(table)
+
+
+def _narrow(widths: list[int], room: int, left: int) -> None:
+    """Take from the widest columns, in the order in which columns give way, until all fit into `room`."""
+    for group in (range(1, left), range(1), range(left, len(widths))):
+        while sum(widths) > room and (widest := max(group, key=widths.__getitem__, default=None)) is not None:
+            if widths[widest] <= _SHORTEST_CELL:
+                break
+            widths[widest] -= 1
 
 
 @contextmanager
@@ -125,6 +152,9 @@ def progress_bars() -> "Iterator[Any]":
 def _console(*, error: bool = False) -> "Console":
     from rich.console import Console
 
-    stream = sys.stderr if error else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _UNBOUNDED
+    width = None if _is_bounded(sys.stderr if error else sys.stdout) else _UNBOUNDED
     return Console(stderr=error, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _is_bounded(stream: TextIO) -> bool:
+    return stream.isatty() or "COLUMNS" in os.environ

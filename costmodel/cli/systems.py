@@ -51,5 +51,7 @@ def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOpt
         for name, system in known.items()
     ]
     rows += [(name, "-", "-", "-", "-") for name in entries if name not in known]
-    say(f"This host is {here.name}" + ("" if here.name in known else ", not measured yet: `costmodel bench`"))
+    say(f"This host is {here.name}")
+    if here.name not in known:
+        say("It is not measured yet: `costmodel bench`")
     print_table(("system", "regressor", "measured", "GFLOP/s", "GB/s"), rows, left=2)

@@ -8,16 +8,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, LifoQueue
+from stat import S_ISREG
 from types import TracebackType
 from typing import Any, Self
 
 from costmodel import errors
 from costmodel.decomposition import Decomposition
-from costmodel.errors import BusyError, CostModelError, ModelError
+from costmodel.errors import BusyError, CostModelError, ModelError, ModelReadError
 from costmodel.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.isolation.limits import Limits
 from costmodel.isolation.wire import decomposition_from_dict
@@ -25,6 +27,9 @@ from costmodel.isolation.wire import decomposition_from_dict
 __all__ = ["Pool", "Task"]
 
 _START_S = 60.0
+# A reader's folder: what it may read, what it may write, and the file in there that it leaves a model in.
+_IN, _WORK, _KEPT = "in", "work", "kept.onnx"
+_HEADER_BYTES = 1 << 10
 # What a worker sees of the environment: what finds programs and libraries, and no secret of the service's.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "HOME")
 # To glibc: keep up to 256 MiB, and take blocks of up to 32 MiB (its most) from there. Optimisers copy weights to and
@@ -79,15 +84,17 @@ class Pool:
         confinement: What the last reader that was started said of its confinement by the operating system.
     """
 
-    def __init__(self, size: int, limits: Limits | None = None) -> None:
+    def __init__(self, size: int, limits: Limits | None = None, scratch: Path | None = None) -> None:
         """Start nothing yet.
 
         Args:
             size: The most readers that run at the same time.
             limits: What one task may cost a reader.
+            scratch: Folder in which readers have theirs, best on the file system of the models; by default that of
+                temporary files.
         """
         self.limits = limits or Limits()
-        self._folder = Path(tempfile.mkdtemp(prefix="costmodel-pool-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="costmodel-readers-", dir=scratch))
         # The last one back is the first to go: it is warm, and the others may never be needed.
         self._free: LifoQueue[Child | None] = LifoQueue()
         self._closed = threading.Event()
@@ -123,7 +130,7 @@ class Pool:
             ModelError: It cannot be read or lowered, or not within the limits.
             BusyError: No worker was free in time.
         """
-        answer = self._ask(task.name, task.to_dict())
+        answer, _ = self._ask(task.name, task.to_dict())
         try:
             return decomposition_from_dict(answer), tuple(map(str, answer.get("warnings", ())))
         except ValueError as error:
@@ -136,9 +143,8 @@ class Pool:
             ModelError: It cannot be read, or not within the limits.
             BusyError: No reader was free in time.
         """
-        kept = path.with_suffix(".kept")
-        self._ask(name, {"name": name, "path": str(path), "keep": str(kept)})
-        return kept.read_bytes()
+        _, kept = self._ask(name, {"name": name, "path": str(path), "keep": _KEPT})
+        return kept
 
     def close(self) -> None:
         """End all workers."""
@@ -149,21 +155,50 @@ class Pool:
             self._alive.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _taken(self, folder: Path) -> bytes:
+        """The file that a reader left in its folder, which may be anything.
+
+        Raises:
+            ChildError: It is no file of a size that is accepted.
+        """
+        path = folder / _WORK / _KEPT
+        try:
+            # A link would lead whoever follows it to files that the reader itself cannot open.
+            number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(number, "rb") as file:
+                stat = os.fstat(number)
+                if not S_ISREG(stat.st_mode) or stat.st_nlink != 1 or stat.st_size > self.limits.kept_bytes:
+                    raise ChildError("the answer is malformed")
+                return file.read(self.limits.kept_bytes)
+        except OSError as error:
+            raise ChildError("the answer is malformed") from error
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
     def _new(self) -> Child:
         if self._closed.is_set():
             raise CostModelError("the service is shutting down: ask again")
         with self._lock:
             self._started += 1
             folder = self._folder / str(self._started)
-        folder.mkdir()
+        for part in (_IN, _WORK):
+            (folder / part).mkdir(parents=True)
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         try:
             reader = Child(
-                [sys.executable, "-P", "-m", "costmodel.isolation.worker", json.dumps(asdict(self.limits))],
-                folder=folder,
-                environment=environment | _HEAP | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "costmodel.isolation.worker",
+                    json.dumps(asdict(self.limits)),
+                    json.dumps({"read": [str(folder / _IN)], "write": [str(folder / _WORK)]}),
+                ],
+                folder=folder / _WORK,
+                environment=environment | _HEAP | {"TMPDIR": str(folder / _WORK), "OMP_NUM_THREADS": "1"},
                 start_s=_START_S,
-                answer_bytes=self.limits.answer_bytes,
+                answer_bytes=self.limits.answer_bytes + _HEADER_BYTES,
             )
         except ChildError as error:
             raise CostModelError(
@@ -177,15 +212,15 @@ class Pool:
             raise CostModelError("the service is shutting down: ask again")
         return reader
 
-    def _ask(self, name: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a task; a task that kills two readers is refused, because somebody else may have killed one."""
+    def _ask(self, name: str, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """The answer to a task, and the file that it left; a task that kills two readers is refused, because somebody else may have killed one."""
         try:
-            answer = self._answer(task)
+            answer, kept = self._answer(task)
         except ChildDeathError as first:
             if first.code == -signal.SIGXCPU:
                 raise self._refused(name, first) from first
             try:
-                answer = self._answer(task)
+                answer, kept = self._answer(task)
             except ChildError as error:
                 raise self._refused(name, error) from error
         except ChildError as error:
@@ -195,19 +230,17 @@ class Pool:
             raise (kind if isinstance(kind, type) and issubclass(kind, ModelError) else ModelError)(
                 str(answer.get("message"))
             )
-        return answer
+        return answer, kept
 
     def _refused(self, name: str, error: ChildError) -> ModelError:
         limits = self.limits
         if isinstance(error, ChildDeathError):
             if error.code == -signal.SIGXCPU:
                 return ModelError(f"{name} takes more than {limits.cpu_s} s of processor time to understand")
-            return ModelError(
-                f"{name} brings down what reads it: it is damaged, or takes more memory than a model may"
-            )
+            return ModelError(f"{name} brings down what reads it: it is damaged, or takes more memory than a model may")
         return ModelError(f"{name} was not understood: {error}; {limits.wall_s:g} s are allowed")
 
-    def _answer(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
         try:
             reader = self._free.get(timeout=self.limits.wait_s)
         except Empty:
@@ -216,9 +249,11 @@ class Pool:
         alive = False
         try:
             reader = reader or self._new()
-            answer, _ = reader.ask(task, within_s=self.limits.wall_s)
+            with _handed_over(task, self._alive[reader]) as told:
+                answer, _ = reader.ask(told, within_s=self.limits.wall_s)
+                kept = self._taken(self._alive[reader]) if "keep" in task and "error" not in answer else b""
             alive = reader.asked < self.limits.tasks
-            return answer
+            return answer, kept
         finally:
             self.busy_s += time.monotonic() - began
             if reader is not None and not alive:
@@ -229,3 +264,26 @@ class Pool:
                     shutil.rmtree(folder, ignore_errors=True)
                 reader = None
             self._free.put(reader)
+
+
+@contextmanager
+def _handed_over(task: Mapping[str, Any], folder: Path) -> Iterator[Mapping[str, Any]]:
+    """A task whose file lies in the reader's own folder, where nothing else is, until the end of the block."""
+    if "path" not in task:
+        yield task
+        return
+    mine = folder / _IN / "model.onnx"
+    try:
+        try:
+            os.link(task["path"], mine)
+        except OSError:  # on another file system
+            shutil.copyfile(task["path"], mine)
+        told = {**task, "path": str(mine)}
+        if "keep" in task:
+            told["keep"] = str(folder / _WORK / _KEPT)
+        yield told
+    except FileNotFoundError as error:
+        raise ModelReadError(f"{task['name']} does not exist: send its file again") from error
+    finally:
+        with suppress(OSError):
+            mine.unlink()

@@ -1,7 +1,10 @@
-"""The program of a worker: `python -m costmodel.isolation.worker LIMITS`.
+"""The program of a reader: `python -m costmodel.isolation.worker LIMITS [FOLDERS]`.
+
+LIMITS is a JSON object with the fields of `Limits`. FOLDERS is a JSON object with two lists of folders, "read" and
+"write", of which none may lie in another one; a reader that is given them can open nothing else afterwards.
 
 It receives tasks as messages on standard input and answers each on standard output; see `costmodel.isolation.child`.
-It opens no store and knows no secret.
+The first message comes before any task and says what confines the reader. It opens no store and knows no secret.
 """
 
 import contextlib
@@ -12,18 +15,17 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto, helper
 
 from costmodel.decomposition import decompose
-from costmodel.errors import CostModelError, LoweringError
-from costmodel.graph import LayerGraph
 from costmodel.isolation.child import receive, send
+from costmodel.isolation.confinement import Confinement, confine
 from costmodel.isolation.limits import Limits, apply_limits, renew_cpu_limit
-from costmodel.isolation.wire import decomposition_to_dict
-from costmodel.model import Model, read_file, read_model
-from costmodel.runtimes import Runtime, get_runtime
+from costmodel.isolation.reading import Runtimes, answer_task
+from costmodel.model import read_model
+from costmodel.runtimes import DEFAULT_RUNTIME, get_runtime
 
 __all__ = ["main"]
 
@@ -34,85 +36,45 @@ def main() -> None:
     """Answer tasks until standard input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not come between answers
-    with contextlib.suppress(OSError, AttributeError):  # a worker is of no use without who started it
+    with contextlib.suppress(OSError, AttributeError):  # a reader is of no use without who started it
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # ONNX Runtime would start a thread that reports to its makers: no business of theirs, and one that is there before
+    # Landlock is would not be confined.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     limits = Limits(**json.loads(sys.argv[1]))
-    runtimes: dict[str, Runtime] = {}
-    _warm_up(runtimes)
-    apply_limits(limits)
-    send(answers, {})
+    runtimes = _warm_up()
+    send(answers, {"confinement": _give_up_rights(limits).to_dict()})
     while (message := receive(sys.stdin.buffer)) is not None:
         renew_cpu_limit(limits)
-        send(answers, _answer(message[0], runtimes, limits))
+        _answer(answers, answer_task(message[0], runtimes, limits), limits)
 
 
-def _answer(task: Mapping[str, Any], runtimes: dict[str, Runtime], limits: Limits) -> dict[str, Any]:
-    try:
-        return _lowered(task, runtimes, limits)
-    except CostModelError as error:
-        # Strangers called it by its name, and need not know where it lies.
-        return {"error": type(error).__name__, "message": str(error).replace(task.get("path", "\0"), task["name"])}
-    except MemoryError:
-        return {"error": "ModelError", "message": f"{task['name']} takes more memory than a model may"}
-    except Exception as error:  # noqa: BLE001  # of any reader: what it says is not for strangers
-        return {"error": "ModelError", "message": f"{task['name']} cannot be understood ({type(error).__name__})"}
+def _give_up_rights(limits: Limits) -> Confinement:
+    missing = apply_limits(limits)
+    if len(sys.argv) < 3:
+        return Confinement(missing=(*missing, "Nothing is confined: whoever started the reader named no folders."))
+    folders = json.loads(sys.argv[2])
+    found = confine([Path(path) for path in folders["read"]], [Path(path) for path in folders["write"]])
+    return Confinement(found.landlock, found.seccomp, (*missing, *found.missing))
 
 
-def _lowered(task: Mapping[str, Any], runtimes: dict[str, Runtime], limits: Limits) -> dict[str, Any]:
-    if "keep" in task:
-        return _keep(Path(task["path"]), Path(task["keep"]))
-    if "graph" in task:
-        graph = LayerGraph.from_dict(task["graph"])
-        model = None
-    else:
-        model = _model_of(task)
-        _check_layers(task["name"], len(model.proto.graph.node), limits)
-        graph = _runtime(task["runtime"], runtimes).lower(model, task["level"])
-    _check_layers(task["name"], len(graph.layers), limits)
-    if not graph.layers:
-        raise LoweringError(f"{task['name']} has no layers: all of it is constant, there is nothing to price")
-    cut = decompose(task["name"], graph, task["granularity"])
-    answer = decomposition_to_dict(cut)
-    if model is not None:
-        answer["warnings"] = model.warnings
-    return answer
+def _answer(answers: IO[bytes], document: Mapping[str, Any], limits: Limits) -> None:
+    nbytes = len(json.dumps(document, allow_nan=False))
+    if nbytes > limits.answer_bytes:
+        refusal = f"has {nbytes >> 20} MiB of layers, and {limits.answer_bytes >> 20} MiB are accepted"
+        name = document.get("model", "the model")
+        document = {"error": "ModelError", "message": f"{name} {refusal}: send parts of it"}
+    send(answers, document)
 
 
-def _model_of(task: Mapping[str, Any]) -> Model:
-    shapes = {name: tuple(shape) for name, shape in (task.get("shapes") or {}).items()}
-    return read_model(task["path"], batch=task.get("batch"), shapes=shapes, name=task["name"])
-
-
-def _keep(path: Path, kept: Path) -> dict[str, Any]:
-    """Leave a model without its weights where it is found again."""
-    partial = kept.with_suffix(f".{os.getpid()}")
-    try:
-        partial.write_bytes(read_file(path).SerializeToString(deterministic=True))
-        os.replace(partial, kept)
-    finally:
-        partial.unlink(missing_ok=True)
-    return {}
-
-
-def _check_layers(name: str, layers: int, limits: Limits) -> None:
-    if layers > limits.layers:
-        raise LoweringError(f"{name} has {layers} layers, and {limits.layers} are accepted: send parts of it")
-
-
-def _runtime(name: str, runtimes: dict[str, Runtime]) -> Runtime:
-    if name not in runtimes:
-        runtimes[name] = get_runtime(name)
-    return runtimes[name]
-
-
-def _warm_up(runtimes: dict[str, Runtime]) -> None:
-    """Load what lowering needs before memory is limited and anybody waits."""
-    from onnx import TensorProto, helper
-
+def _warm_up() -> Runtimes:
+    """Load what lowering needs before memory and files are limited and anybody waits."""
     port = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 8)) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "probe", port[:1], port[1:])
     proto: ModelProto = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
-    decompose("probe", _runtime("onnxruntime", runtimes).lower(read_model(proto), "all"))
+    runtime = get_runtime(DEFAULT_RUNTIME)
+    decompose("probe", runtime.lower(read_model(proto), "all"))
+    return {DEFAULT_RUNTIME: runtime}
 
 
 if __name__ == "__main__":

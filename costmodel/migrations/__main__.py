@@ -25,8 +25,11 @@ def main(arguments: list[str] | None = None) -> int:
         url = parse_store_url(given.url)
         place = url.render_as_string(hide_password=True)
         engine = open_engine(url, wait_s=60.0)
-        with engine.connect().execution_options(writing=True) as connection, connection.begin():
-            migrations.migrate(connection, place, given.revision)
+        try:
+            with engine.connect().execution_options(writing=True) as connection, connection.begin():
+                migrations.migrate(connection, place, given.revision)
+        finally:
+            engine.dispose()
     except (CostModelError, SQLAlchemyError) as error:
         sys.stderr.write(f"{' '.join(str(error).split())}\n")
         return 1

@@ -144,7 +144,12 @@ def _layer(
     captured = captured_names(node)
     inputs, outputs = (*_trimmed(node.input), *captured), _trimmed(node.output)
     domain = "" if node.domain == "ai.onnx" else node.domain
-    attributes = _attributes(node, domain, opset, captured, shapes.types)
+    try:
+        attributes = _attributes(node, domain, opset, captured, shapes.types)
+    except ValueError as error:
+        raise LoweringError(
+            f"the layer {node.name or node.op_type} cannot be written down ({error}): costmodel has no form for it"
+        ) from error
     sources: tuple[str, ...] = ()
     if not (domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder")):
         sources = trace.sources(node, [origins.get(n, n) for n in inputs], [origins.get(n, n) for n in outputs if n])

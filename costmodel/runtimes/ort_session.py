@@ -37,8 +37,8 @@ LEVELS = {
 PATIENCE_S = 60.0
 _STOPPED = "terminate flag being set"
 _PROVIDERS = ["CPUExecutionProvider"]
-# What stands before the sentence in onnxruntime's messages: a code, and where in its source it happened.
-_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : |/onnxruntime_src/\S+:\d+ .*?\) (?:const )?(?=[A-Z])")
+# What stands before the sentence in onnxruntime's messages: codes, and where in its source it happened.
+_PREFIX = re.compile(r"^.*\[ONNXRuntimeError\] : \d+ : \w+ : |/onnxruntime_src/\S+:\d+ .*?\) (?:const )?(?=[A-Z])")
 _LARGE_INPUT_BYTES = 1 << 16
 _QUIET = 4  # fatal only: what went wrong reaches the user as our exception
 ort.set_default_logger_severity(_QUIET)

@@ -38,10 +38,11 @@ class Operations:
         self.settings = settings
         self.service = Service.open(
             settings.store_url, settings.bundles, settings.uploads, readers=1, uploads_bytes=settings.uploads_bytes,
-            store_wait_s=settings.store_wait_s,
+            store_wait_s=settings.store_wait_s, scratch=settings.scratch,
             limits=Limits(
                 memory_bytes=settings.reader_memory_bytes, cpu_s=max(1, round(settings.reader_s)),
                 wall_s=settings.reader_s, wait_s=settings.reader_s, layers=settings.max_layers,
+                tasks=settings.reader_tasks,
             ),
         )  # fmt: skip
         self._refreshed_at = -float("inf")
@@ -230,9 +231,7 @@ def _question(options: Mapping[str, Any], system: str) -> Question:
 
 
 def _answered(document: Mapping[str, Any], answerer: Answerer, question: Question) -> Reply:
-    return Reply(
-        _encoded(document), system=question.system, version=question.version, identity=answerer.identity
-    )
+    return Reply(_encoded(document), system=question.system, version=question.version, identity=answerer.identity)
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:

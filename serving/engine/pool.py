@@ -126,7 +126,9 @@ class EnginePool:
         return Reply.from_message(header, body)
 
     def _new(self) -> Child:
-        settings = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self._settings).items()}
+        settings = {
+            key: str(value) if isinstance(value, Path) else value for key, value in asdict(self._settings).items()
+        }
         with self._lock:
             if self._closed:
                 raise CostModelError("the service is shutting down: ask again")
@@ -139,7 +141,9 @@ class EnginePool:
                 answer_bytes=_ANSWER_BYTES,
             )
         except ChildError as error:
-            raise CostModelError(f"an engine does not start ({error}): see the log above, and the free memory") from error
+            raise CostModelError(
+                f"an engine does not start ({error}): see the log above, and the free memory"
+            ) from error
         with self._lock:
             self._alive.add(engine)
             closed = self._closed

@@ -9,10 +9,11 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from costmodel.isolation.child import receive, send
 from costmodel.isolation.limits import limit_memory
@@ -57,10 +58,9 @@ def main() -> None:
     operations.close()
 
 
-def settings_from(document: dict[str, Any]) -> EngineSettings:
+def settings_from(document: Mapping[str, Any]) -> EngineSettings:
     """The settings that the server wrote down as JSON."""
-    paths = {field.name for field in fields(EngineSettings) if field.type in (Path, "Path")}
-    return EngineSettings(**{key: Path(value) if key in paths else value for key, value in document.items()})
+    return TypeAdapter(EngineSettings).validate_python(document)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ class EngineSettings:
         store_url: URL of the results store.
         bundles: Folder of trained regressors.
         uploads: Folder of the models that clients sent.
+        scratch: Folder of files on their way; None for that of temporary files.
         uploads_bytes: The most that those may take on the disk.
         store_wait_s: Seconds that the database may keep a question waiting.
         refresh_s: Seconds between looks for new champions and measurements.
@@ -27,11 +28,13 @@ class EngineSettings:
         memory_bytes: Address space beyond what an engine has when it starts.
         reader_memory_bytes: The same for the process that reads models.
         reader_s: Seconds for reading one model.
+        reader_tasks: Models after which the process that reads them is replaced.
     """
 
     store_url: str
     bundles: Path
     uploads: Path
+    scratch: Path | None = None
     uploads_bytes: int = 1 << 30
     store_wait_s: float = 1.0
     refresh_s: float = 2.0
@@ -45,3 +48,4 @@ class EngineSettings:
     memory_bytes: int = 2 << 30
     reader_memory_bytes: int = 2 << 30
     reader_s: float = 30.0
+    reader_tasks: int = 500

@@ -101,6 +101,7 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         store_url=store_url,
         bundles=home.bundles_of(store_url),
         uploads=home.data / "uploads",
+        scratch=settings.scratch,
         uploads_bytes=settings.uploads_mib * _MIB,
         store_wait_s=settings.store_seconds,
         refresh_s=settings.refresh_seconds,
@@ -114,6 +115,7 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         memory_bytes=settings.engine_memory_mib * _MIB,
         reader_memory_bytes=settings.reader_memory_mib * _MIB,
         reader_s=settings.reader_seconds,
+        reader_tasks=settings.reader_tasks,
     )
     store = Store(store_url, wait_s=settings.store_seconds, lazy=True)
     seen = Observations(store_url, wait_s=settings.store_seconds, lazy=True)
@@ -192,4 +194,3 @@ def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
         detail = f"{request.method} {request.url.path[:200]} is not offered: /openapi.json lists what is"
         return problem_response(request, Problem(error.status_code, kind, detail, headers=dict(error.headers or {})))
-

@@ -23,15 +23,14 @@ router = APIRouter(prefix="/v1/observations", tags=["observations"], responses=P
 _Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
-@router.post(
-    "", response_model=ObservationAnswer, status_code=201, openapi_extra=describes_json(ObservationRequest)
-)
+@router.post("", response_model=ObservationAnswer, status_code=201, openapi_extra=describes_json(ObservationRequest))
 async def observe(
     request: Request,
     idempotency_key: Annotated[
         str | None,
         Header(
-            pattern=r"^[\x21-\x7e]{1,128}$", description="A key of your own: what is sent again under it is stored once."
+            pattern=r"^[\x21-\x7e]{1,128}$",
+            description="A key of your own: what is sent again under it is stored once.",
         ),
     ] = None,
 ) -> Response:

@@ -81,9 +81,7 @@ async def predict(request: Request, options: Annotated[PredictOptions, Query()])
     """
     state = state_of(request)
     if media_type(request) in FILE_TYPES:
-        options = options.model_copy(
-            update={"system": state.directory.snapshot.check(options.system, options.version)}
-        )
+        options = options.model_copy(update={"system": state.directory.snapshot.check(options.system, options.version)})
         asked = options_of(options)
         async with uploaded(request) as (path, digest):
             reply = await state.perform(request, "predict_file", asked | {"path": str(path), "sent_as": digest})

@@ -40,9 +40,14 @@ class Settings(BaseSettings):
 
     # Processes
     engines: int = Field(default=2, ge=1, description="Processes of each worker that answer what is not remembered.")
-    engine_memory_mib: int = Field(default=2048, ge=512, description="Memory of each engine beyond what it starts with.")
+    engine_memory_mib: int = Field(
+        default=2048, ge=512, description="Memory of each engine beyond what it starts with."
+    )
     reader_memory_mib: int = Field(default=2048, ge=256, description="The same for the process that reads models.")
     reader_seconds: float = Field(default=30.0, gt=0, description="Processor and clock time for reading one model.")
+    reader_tasks: int = Field(
+        default=500, ge=1, description="Models after which the process that reads them is replaced."
+    )
     request_seconds: float = Field(default=30.0, gt=0, description="Time that a request about many models may take.")
     store_seconds: float = Field(default=1.0, gt=0, description="Time that the database may keep a question waiting.")
     refresh_seconds: float = Field(default=2.0, gt=0, description="Time between looks for what is new in the store.")

@@ -22,7 +22,6 @@ from costmodel.serving.http.limits import ConnectionLimits
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.telemetry import Metrics
 from costmodel.serving.uploads import UploadedModelStore
-from costmodel.serving.wire.problems import Problem
 
 __all__ = ["AppState", "key_of", "owner_of", "state_of"]
 
@@ -74,7 +73,7 @@ class AppState:
         self.connection_limits = ConnectionLimits(
             settings.connections, settings.connections_per_address, settings.header_seconds
         )
-        self._answers = LRUCache(max(1, settings.answers_mib * _MIB), Answer.nbytes.fget)
+        self._answers = LRUCache(max(1, settings.answers_mib * _MIB), lambda answer: answer.nbytes)
         self._engine_threads = ThreadPoolExecutor(settings.engines, thread_name_prefix="costmodel-engine")
         # Cheap questions to the store have threads of their own: they wait for no upload and no engine.
         self._read_threads = ThreadPoolExecutor(2, thread_name_prefix="costmodel-read")

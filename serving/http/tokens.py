@@ -107,7 +107,7 @@ class TokenFile:
             self._tokens = Tokens.read(self._path)
         except CostModelError as error:
             self._tokens = Tokens({})
-            _LOG.error("nobody is let in any more", extra={"told": {"error": str(error)}})  # noqa: TRY400  # one line
+            _LOG.error("nobody is let in any more", extra={"told": {"error": str(error)}})  # one line
 
     def find(self, header: str | None) -> Token | None:
         """As `Tokens.find`."""

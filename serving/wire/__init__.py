@@ -1,1 +1,1 @@
-"""Documents that cross the network: requests, answers and problems, as JSON has them; nothing here knows HTTP's server."""
+"""Documents that cross the network: requests, answers and problems, as JSON has them. Nothing here knows a server."""

@@ -69,7 +69,6 @@ class WireGraph(Strict):
                 raise ValueError(f"the output {name} is made by no layer")
         return self
 
-
     def to_dict(self) -> dict[str, Any]:
         """The graph as `LayerGraph.from_dict` reads it, with all defaults written out."""
         return self.model_dump(by_alias=True)

@@ -30,9 +30,7 @@ class _CheckedApart:
     def __init__(self, kind: Any) -> None:
         self._kind = kind
 
-    def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core_schema)
         entries = handler(TypeAdapter(self._kind).core_schema)["items"]
         return schema | {"items": entries}
@@ -138,4 +136,3 @@ class ObservationRequest(_Source, _Options):
             pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|\+00:00)$", description="ISO 8601 in UTC; now, by default."
         ),
     ] = None
-

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 import costmodel.home
-from costmodel.errors import CostModelError
+from costmodel.errors import CostModelError, StoreError
 from costmodel.home import Home, find_home
 
 
@@ -85,3 +85,48 @@ def test_each_store_has_regressors_of_its_own(tmp_path: Path) -> None:
     # Whoever asks, and with whatever password: it is the same store.
     shared = home.bundles_of("postgresql://host/costmodel")
     assert shared == home.bundles_of("postgresql://me:p%40ss@host/costmodel") != home.bundles_of("postgresql://host/x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://h/db", "postgresql+psycopg://h/db", "postgresql+psycopg2://h/db", "postgresql://h:5432/db",
+        "postgresql://H/db", "postgresql://me@h/db", "postgresql://me:p%40ss@h:5432/db?sslmode=require",
+        "postgresql:///db?host=h", "postgresql:///db?host=h&port=5432",
+    ],
+)  # fmt: skip
+def test_one_database_has_one_folder_of_regressors(tmp_path: Path, url: str) -> None:
+    """Driver, user, password, usual port and options make no other store of it."""
+    home = Home(tmp_path)
+    assert home.bundles_of(url) == home.bundles_of("postgresql://h/db")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://h/other", "postgresql://g/db", "postgresql://h:5433/db", "postgresql:///db",
+        "postgresql:///db?host=h&port=5433", "mysql://h/db", "sqlite:///db",
+    ],
+)  # fmt: skip
+def test_another_database_has_another_folder(tmp_path: Path, url: str) -> None:
+    """Another name, host, port or kind."""
+    home = Home(tmp_path)
+    assert home.bundles_of(url) != home.bundles_of("postgresql://h/db")
+
+
+def test_one_file_has_one_folder_of_regressors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However its path is written; that of the default store is the default one."""
+    home = Home(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    absolute = home.bundles_of(f"sqlite:///{tmp_path / 'x.db'}")
+    (tmp_path / "link.db").symlink_to("x.db")
+    for url in ("sqlite:///x.db", "sqlite:///a/../x.db", "sqlite+pysqlite:///./x.db", "sqlite:///link.db"):
+        assert home.bundles_of(url) == absolute
+    assert home.bundles_of("sqlite:///data/costmodel.db") == home.bundles
+
+
+@pytest.mark.parametrize("url", ["results.db", "sqlite://", "postgresql://h:port/db"])
+def test_what_is_no_url_has_no_folder(tmp_path: Path, url: str) -> None:
+    """One sentence says so."""
+    with pytest.raises(StoreError, match="such as sqlite:///results"):
+        Home(tmp_path).bundles_of(url)

@@ -1,5 +1,6 @@
 """Layer sequences: what their signature depends on, and what it does not."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from onnx import ModelProto, numpy_helper
 
 from costmodel.decomposition import decompose, whole_model
 from costmodel.graph import Layer, LayerGraph, TensorType
-from costmodel.sequence import LayerSequence
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
 
 Graphs = Callable[..., st.SearchStrategy[LayerGraph]]
 Lower = Callable[..., LayerGraph]
@@ -183,6 +184,7 @@ def test_real_sequences_survive_their_text(light_name: str, lowered_light: Lower
         '{"layers": [{}], "values": [], "outputs": []}',
         '{"layers": [], "values": [["float32"]], "outputs": []}',
         '{"layers":[{"op":"A","domain":"","since":1,"attrs":{},"in":[5],"out":[0],"captured":0}],"values":[],"outputs":[0]}',
+        '{"layers":[{"op":"A","domain":"","since":1,"attrs":{"a":{"f":NaN}},"in":[],"out":[],"captured":0}],"values":[],"outputs":[]}',
     ],
 )
 def test_what_is_no_sequence_is_refused(text: str) -> None:
@@ -197,3 +199,22 @@ def test_a_layer_that_nobody_reads_still_runs() -> None:
     layers = (Layer("a", "Relu", "", 6, {}, ("x",), ("y",)), Layer("b", "Neg", "", 6, {}, ("x",), ("z",)))
     graph = LayerGraph(layers, dict.fromkeys("xyz", kind), {}, ("x",), ("y",), 17)
     assert len(whole_model(graph).outputs) == 2
+
+
+def test_the_text_is_json_as_the_standard_has_it() -> None:
+    """NaN and infinities are no JSON: a sequence that holds one has no text, and so no signature."""
+    for number in (math.nan, math.inf):
+        layer = SequenceLayer("Elu", "", 6, {"alpha": {"f": number}}, (0,), (1,))
+        kinds = (Value(TensorType("float32", (2,)), "input"), Value(TensorType("float32", (2,)), "internal"))
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            _ = LayerSequence((layer,), kinds, (1,)).signature
+
+
+@pytest.mark.parametrize("index", [2, -2, 10**30])
+def test_a_text_mentions_only_values_that_it_has(index: int) -> None:
+    """Indices are places in the list of values, or -1."""
+    kinds = (Value(TensorType("float32", (2,)), "input"), Value(TensorType("float32", (2,)), "internal"))
+    for inputs, outputs in (((index,), (1,)), ((0,), (index,))):
+        text = LayerSequence((SequenceLayer("Elu", "", 6, {}, inputs, (1,)),), kinds, outputs).text
+        with pytest.raises(ValueError, match="values that it does not have"):
+            LayerSequence.from_text(text)

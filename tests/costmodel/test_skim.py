@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
-from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from costmodel.external import all_tensors
 from costmodel.skim import OMITTED, SkimError, carries_values, skim
@@ -29,14 +29,19 @@ def _tensors(draw: st.DrawFn) -> TensorProto:
 
 @st.composite
 def _models(draw: st.DrawFn) -> ModelProto:
-    """Models that keep tensors in every place where a model may: graph, attributes, bodies, functions."""
+    """Models that keep tensors in every place where one may lie: initialisers, attributes, bodies, functions."""
 
     def graph(depth: int) -> GraphProto:
         made = GraphProto(name="g", doc_string=draw(st.text(max_size=5)))
         for tensor in draw(st.lists(_tensors(), max_size=2)):
             made.initializer.append(tensor)
+        if draw(st.booleans()):
+            made.sparse_initializer.append(SparseTensorProto(values=draw(_tensors()), indices=draw(_tensors())))
         node = made.node.add(op_type="Constant", output=["c"])
         node.attribute.append(helper.make_attribute("value", draw(_tensors())))
+        node.attribute.append(
+            AttributeProto(name="s", sparse_tensor=SparseTensorProto(values=draw(_tensors()), indices=draw(_tensors())))
+        )
         if depth:
             body = made.node.add(op_type="If", input=["c"], output=["o"])
             body.attribute.append(helper.make_attribute("then_branch", graph(depth - 1)))
@@ -45,6 +50,7 @@ def _models(draw: st.DrawFn) -> ModelProto:
     function = helper.make_function(
         "own", "F", ["a"], ["b"], [helper.make_node("Constant", [], ["b"], value=draw(_tensors()))], []
     )
+    function.attribute_proto.append(helper.make_attribute("default", draw(_tensors())))
     model = helper.make_model(graph(draw(st.integers(0, 2))), producer_name="p", functions=[function])
     helper.set_model_props(model, {"key": "value" * draw(st.integers(0, 400))})
     return model

@@ -144,6 +144,24 @@ def test_a_record_from_before_layers_could_overlap_is_of_one_at_a_time() -> None
     assert System.from_dict(data) == STORED
 
 
+def test_what_a_newer_costmodel_wrote_down_is_kept() -> None:
+    """Settings, facts of the host and whatever else is not known here are read past, and written back as they were."""
+    system = System.from_dict(NEWER)
+    assert (system.host, system.settings) == (STORED.host, STORED.settings)
+    assert system.to_dict() == NEWER
+    assert dataclasses.replace(system, capabilities={}).to_dict() == {**NEWER, "capabilities": {}}
+
+
+def test_measurements_do_not_join_those_under_settings_that_are_not_known() -> None:
+    """Which this costmodel cannot set, whatever they are; the sentence names them."""
+    newer = System.from_dict(NEWER)
+    with pytest.raises(SystemMismatchError, match=r"settings that this costmodel does not know \(precision\).*upgrade"):
+        check_same(newer, STORED)
+    check_same(newer, newer)
+    facts = {name: value for name, value in NEWER.items() if name != "settings"}
+    check_same(System.from_dict({**facts, "settings": STORED.to_dict()["settings"]}), STORED)
+
+
 def test_the_catalogue_begins_with_the_paper() -> None:
     """The four systems of the paper, with its prices."""
     known = catalogue()
@@ -239,6 +257,13 @@ def test_names_outside_the_catalogue_are_free_but_valid() -> None:
 
 
 STORED = this_system(ORT, DEFAULTS, name="box", host=EPYC)
+NEWER = {
+    **STORED.to_dict(),
+    "settings": {**STORED.to_dict()["settings"], "precision": "bf16"},
+    "host": {**STORED.to_dict()["host"], "l4_bytes": 1 << 30},
+    "accelerators": ["npu"],
+    "capabilities": {"npu_gflops": 7.0},
+}
 
 
 @pytest.mark.parametrize(

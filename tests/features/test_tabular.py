@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 
 from costmodel.decomposition import decompose, whole_model
+from costmodel.errors import ModelError
 from costmodel.features.bound import bound_us
 from costmodel.features.schema import OPERATORS, SCHEMA
 from costmodel.features.tabular import Encoder, encode_all
-from costmodel.graph import LayerGraph
-from costmodel.sequence import LayerSequence
+from costmodel.graph import LayerGraph, TensorType
+from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.systems import System
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM
@@ -166,3 +167,17 @@ def test_the_window_of_a_convolution_is_seen(lowered_light: Lowered) -> None:
     assert features["log_kernel_area"] == pytest.approx(np.log(121))
     assert features["log_out_channels"] == pytest.approx(np.log(96))
     assert features["depthwise"] == 0
+
+
+def test_edges_between_sequences_are_bounded() -> None:
+    """Long sequences that read each other in full are refused: a product of lengths is not worked out."""
+    kind = TensorType("float32", (2,))
+    count = 1200
+    many = LayerSequence(
+        tuple(SequenceLayer("Relu", "", 14, {}, (0,), (i + 1,)) for i in range(count)),
+        (Value(kind, "input"), *[Value(kind, "internal")] * count),
+        tuple(range(1, count + 1)),
+    )
+    assert encode_all([many, elementwise()], SYSTEM, needs=[(), (0,)]).edges.shape == (2, count)
+    with pytest.raises(ModelError, match="ask for a smaller granularity"):
+        encode_all([many, many], SYSTEM, needs=[(), (0,)])

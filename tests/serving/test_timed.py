@@ -1,7 +1,6 @@
 """Measured costs in memory: as those in the store, and read from it no more often than it is written to."""
 
 import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from costmodel.serving.timed import Timed
 from costmodel.store import Store
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM, made_up_measurement
-
-MINUTE_NS = 60_000_000_000
 
 
 class CountingStore(Store):
@@ -45,13 +42,6 @@ def store(path: Path) -> CountingStore:
     return store
 
 
-def settle(path: Path, minutes: int = 1) -> None:
-    """As if nobody had written for some time."""
-    for file in path.parent.glob(f"{path.name}*"):
-        then = time.time_ns() - minutes * MINUTE_NS
-        os.utime(file, ns=(then, then))
-
-
 def by_signature(sequences: Iterable[LayerSequence]) -> dict[str, LayerSequence]:
     """As they are asked for."""
     return {sequence.signature: sequence for sequence in sequences}
@@ -65,10 +55,9 @@ def measure(store: Store, sequence: LayerSequence, latency_us: float) -> None:
     store.put_measurement(SYSTEM.name, made_up_measurement(sequence.signature, latency_us), sequence)
 
 
-def test_a_store_at_rest_is_read_once(store: CountingStore, path: Path) -> None:
+def test_a_store_at_rest_is_read_once(store: CountingStore) -> None:
     """For what is measured and for what is not; what is asked for anew is read, and nothing else."""
     measure(store, ONE, 12.0)
-    settle(path)
     timed = Timed(store, SYSTEM.name)
     first = timed.costs(by_signature([ONE, OTHER]))
     assert first == {ONE.signature: Cost(12.0, first[ONE.signature].interval_us, "measured", "Relu")}
@@ -78,23 +67,18 @@ def test_a_store_at_rest_is_read_once(store: CountingStore, path: Path) -> None:
     assert store.read == [{ONE.signature, OTHER.signature}, {third.signature}]
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_what_anybody_writes_is_seen_at_once(store: CountingStore, path: Path, settled: bool) -> None:
-    """By another connection, just now or some time ago, for the first time or again."""
+def test_what_anybody_writes_is_seen_at_once(store: CountingStore) -> None:
+    """By another connection, for the first time or again."""
     timed = Timed(store, SYSTEM.name)
     other = Store(store.url)
-    settle(path, 9)
     assert timed.costs(by_signature([ONE])) == {}
-    for turn, (latency_us, median_us) in enumerate([(10.0, 10.0), (30.0, 20.0), (20.0, 20.0)]):
+    for latency_us, median_us in [(10.0, 10.0), (30.0, 20.0), (20.0, 20.0)]:
         measure(other, ONE, latency_us)
-        if settled:
-            settle(path, 8 - turn)
         assert timed.costs(by_signature([ONE]))[ONE.signature].latency_us == pytest.approx(median_us)
 
 
 def test_another_file_in_its_place_is_seen(store: CountingStore, path: Path, tmp_path: Path) -> None:
     """A store that is replaced by a copy of another is not answered for from memory."""
-    settle(path)
     timed = Timed(store, SYSTEM.name)
     assert timed.costs(by_signature([ONE])) == {}
     (tmp_path / "other").mkdir()
@@ -104,5 +88,4 @@ def test_another_file_in_its_place_is_seen(store: CountingStore, path: Path, tmp
     measure(other, ONE, 7.0)
     other.close()
     os.replace(elsewhere, path)
-    settle(path)
     assert timed.costs(by_signature([ONE]))[ONE.signature].latency_us == pytest.approx(7.0)

@@ -4,12 +4,16 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from costmodel.bench import Bench
 from costmodel.cli import main
 from costmodel.home import Home
+from tests.fakes import QUICK, FakeRuntime
 from tests.shell import Done, Run
 from tests.synthetic import copied, put_tracking_store, trained_home
 
@@ -29,6 +33,22 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def own(ready: Home, tmp_path: Path) -> Home:
     """A copy of it, for a command that writes."""
     return copied(ready, tmp_path / "home")
+
+
+@pytest.fixture
+def imagined_time(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
+    """Commands use an imaginary runtime, and their benches live in its time; the host is what is probed."""
+    runtime = FakeRuntime()
+    bench = partial(
+        Bench, protocol=QUICK, lock=nullcontext, clock_ns=runtime.clock,
+        sleep=lambda seconds: runtime.clock.pass_us(seconds * 1e6),
+    )  # fmt: skip
+    for module in ("costmodel.budget", "costmodel.jobs"):
+        monkeypatch.setattr(f"{module}.Bench", bench)
+    # `runtimes` last: a module that is first imported for being patched must find the real one there, to go back to.
+    for module in ("costmodel.api", "costmodel.runtimes"):
+        monkeypatch.setattr(f"{module}.get_runtime", lambda *_: runtime)
+    return runtime
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ def test_two_predictors_are_one_document(run: Run, ready: Home) -> None:
 
 
 @pytest.mark.parametrize("metric", ["layer.mape", "layer.kendall_tau"])
-def test_people_read_both_and_a_sentence(run: Run, ready: Home, metric: str) -> None:
+def test_people_read_both_and_a_sentence(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
     """A line for each predictor, the difference, and the conclusion last."""
+    monkeypatch.setenv("COLUMNS", "200")
     done = run(ready, "compare", "flops", "roofline", *NAMED, "--metric", metric)
     assert done.code == 0
     first, header, one, other, difference, conclusion = done.out.splitlines()

@@ -50,9 +50,9 @@ def test_a_suite_is_written_with_decoys(run: Run, ready: Home, tmp_path: Path) -
 
 def test_people_are_told_what_to_keep(run: Run, ready: Home, tmp_path: Path) -> None:
     """The private file is named."""
-    out = run(ready, "decompose", "light_squeezenet", "--out", tmp_path / "bricks").out
-    assert re.search(r"\d+ bricks in .*bricks, 0 of them decoys", out)
-    assert f"Keep {private_file(tmp_path / 'bricks')} to yourself" in out
+    said = run(ready, "decompose", "light_squeezenet", "--out", tmp_path / "bricks").said
+    assert re.search(r"\d+ bricks in .*bricks, 0 of them decoys", said)
+    assert f"Keep {private_file(tmp_path / 'bricks')} to yourself" in said
 
 
 def test_a_suite_leaves_its_models_with_their_owner(run: Run, tmp_path: Path) -> None:

@@ -1,16 +1,13 @@
 """`--granularity auto`, in imagined time."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 import onnx
 import pytest
 from onnx import ModelProto
 
-from costmodel.bench import Bench
-from tests.fakes import QUICK, FakeRuntime, fake_system
+from tests.fakes import FakeRuntime, fake_system
 from tests.shell import Run
 
 CHAIN = "(float[2,3] x) => (float[2,3] y) { a = Relu(x) \n b = Tanh(a) \n c = Relu(b) \n d = Tanh(c) \n y = Exp(d) }"
@@ -18,15 +15,9 @@ NAMED = ("--system", "fake-1")
 
 
 @pytest.fixture(autouse=True)
-def imagined_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def imaginary_host(imagined_time: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """This host is an imaginary one, and its benches live in its time."""
-    runtime = FakeRuntime()
-    bench = partial(Bench, protocol=QUICK, lock=nullcontext, clock_ns=runtime.clock)
-    for module in ("costmodel.budget", "costmodel.jobs"):
-        monkeypatch.setattr(f"{module}.Bench", bench)
-    for module in ("costmodel.runtimes", "costmodel.api"):
-        monkeypatch.setattr(f"{module}.get_runtime", lambda *_: runtime)
-    monkeypatch.setattr("costmodel.systems.this_system", lambda *_, **__: fake_system(runtime=runtime))
+    monkeypatch.setattr("costmodel.systems.this_system", lambda *_, **__: fake_system(runtime=imagined_time))
 
 
 @pytest.fixture

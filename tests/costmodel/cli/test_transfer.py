@@ -38,10 +38,10 @@ def imported(run: Run, ready: Home, elsewhere: Home, tmp_path: Path) -> Home:
 def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> None:
     """A line each; of models only where there are any."""
     path = tmp_path / "results.parquet"
-    exported = run(ready, "export", path, *NAMED, "--with-models").out
-    assert exported.endswith(f" measurements of {SYSTEM.name} and {len(MEASURED)} models in {path}\n")
+    exported = run(ready, "export", path, *NAMED, "--with-models").said
+    assert exported.endswith(f" measurements of {SYSTEM.name} and {len(MEASURED)} models in {path}")
     home = tmp_path / "new"
-    assert run(home, "import", path).out.endswith(" were here already; 6 models added, 0 were here already\n")
+    assert run(home, "import", path).said.endswith(" were here already; 6 models added, 0 were here already")
     assert "models" not in run(ready, "export", path, *NAMED).out
     assert run(home, "import", path).out.startswith(f"{SYSTEM.name}: 0 measurements added, ")
     assert "models" not in run(tmp_path / "newer", "import", path).out

@@ -7,15 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from costmodel.decomposition import decompose
-from costmodel.errors import LoweringError, ModelError, ModelReadError, ShapeError
+from costmodel.errors import BusyError, LoweringError, ModelError, ModelReadError, ShapeError
 from costmodel.isolation import Limits, Pool, Task
-from costmodel.isolation.pool import _Worker
+from costmodel.isolation.child import Child
 from costmodel.model import read_model
 from costmodel.runtimes.ort import OnnxRuntime
 
@@ -64,10 +65,9 @@ def test_a_model_is_cut_as_it_is_in_process(
 def test_a_model_is_kept_without_its_weights(pool: Pool, light_models: dict[str, Path], tmp_path: Path) -> None:
     """What is kept is small, and is cut into the same sequences."""
     kept = tmp_path / "kept.onnx"
-    pool.keep(light_models["vgg19"], kept)
+    kept.write_bytes(pool.without_weights(light_models["vgg19"]))
     assert kept.stat().st_size < 100_000
     assert pool.lower(Task("vgg19", kept)) == pool.lower(Task("vgg19", light_models["vgg19"]))
-    assert not list(tmp_path.glob("kept.*[0-9]"))
 
 
 def test_errors_are_those_of_the_process(
@@ -165,7 +165,7 @@ def test_a_worker_that_is_killed_costs_nobody_an_answer(
     """Another one takes over what it was asked."""
     _healthy(pool, written, parse)
     (worker,) = pool._alive
-    os.kill(worker._process.pid, signal.SIGKILL)
+    os.kill(worker.pid, signal.SIGKILL)
     worker._process.wait()
     _healthy(pool, written, parse)
     assert worker not in pool._alive
@@ -178,16 +178,16 @@ def test_a_file_that_brings_down_two_workers_is_to_blame(
     with Pool(1, LIMITS) as pool:
         _healthy(pool, written, parse)
         asked = []
-        original = _Worker.ask
+        original = Child.ask
 
-        def deadly(worker: _Worker, line: bytes) -> dict[str, object]:
+        def deadly(worker: Child, *given: Any, **named: Any) -> tuple[dict[str, Any], bytes]:
             asked.append(worker)
-            os.kill(worker._process.pid, signal.SIGKILL)
+            os.kill(worker.pid, signal.SIGKILL)
             worker._process.wait()
-            return original(worker, line)
+            return original(worker, *given, **named)
 
         with monkeypatch.context() as patch:
-            patch.setattr(_Worker, "ask", deadly)
+            patch.setattr(Child, "ask", deadly)
             with pytest.raises(ModelError, match="next brings down what reads it"):
                 _healthy(pool, written, parse)
         assert len(set(asked)) == 2
@@ -204,6 +204,37 @@ def test_who_waits_too_long_for_a_worker_is_told_so(
             _healthy(pool, written, parse)
         pool._free.put(held)
         _healthy(pool, written, parse)
+
+
+def test_a_file_that_a_reader_leaves_may_be_anything(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link in its place leads nowhere, a pipe holds nobody up, and what is too large is left alone."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"of somebody else")
+    model = written(parse("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }"))
+    original = Child.ask
+
+    def leaves(make: Callable[[Path], None]) -> Callable[..., tuple[dict[str, Any], bytes]]:
+        def ask(worker: Child, task: dict[str, str], **named: Any) -> tuple[dict[str, Any], bytes]:
+            answer = original(worker, task, **named)
+            kept = Path(task["keep"])
+            kept.unlink()
+            make(kept)
+            return answer
+
+        return ask
+
+    with Pool(1, LIMITS) as pool:
+        for make in (
+            lambda kept: kept.symlink_to(secret), lambda kept: kept.hardlink_to(secret), os.mkfifo, Path.mkdir,
+            lambda kept: os.truncate(os.open(kept, os.O_CREAT | os.O_WRONLY), LIMITS.kept_bytes + 1),
+        ):  # fmt: skip
+            with monkeypatch.context() as patch:
+                patch.setattr(Child, "ask", leaves(make))
+                with pytest.raises(ModelError, match="malformed"):
+                    pool.without_weights(model)
+        assert b"Relu" in pool.without_weights(model)
 
 
 def test_several_ask_at_once(light_models: dict[str, Path]) -> None:

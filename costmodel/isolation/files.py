@@ -1,0 +1,102 @@
+"""Which files a reader may open: Landlock, through landlockpy."""
+
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+__all__ = ["UnavailableError", "left_open", "python_files", "restrict"]
+
+
+class UnavailableError(Exception):
+    """This host does not have what the confinement needs."""
+
+
+def restrict(read: Sequence[Path], write: Sequence[Path]) -> int:
+    """Let this thread, and those that it starts, open nothing but some folders and what Python needs.
+
+    TCP is refused, and so are signals and abstract sockets of other processes, as far as the kernel can.
+
+    Args:
+        read: Folders to read besides those of Python.
+        write: Folders to read and write.
+
+    Returns:
+        Version of the interface that is in force.
+
+    Raises:
+        UnavailableError: There is no Landlock here.
+    """
+    try:
+        from landlockpy import AccessFS, LandlockError, RestrictFlag, Ruleset, Scope
+    except ImportError as error:
+        raise UnavailableError("landlockpy is not installed, pip install 'costmodel[serve]'") from error
+    reading = AccessFS.READ_FILE | AccessFS.READ_DIR
+    writing = (
+        reading
+        | AccessFS.WRITE_FILE
+        | AccessFS.TRUNCATE
+        | AccessFS.MAKE_REG
+        | AccessFS.MAKE_DIR
+        | AccessFS.REMOVE_FILE
+        | AccessFS.REMOVE_DIR
+    )
+    try:
+        with Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL) as rules:
+            for path in python_files():
+                rules.allow_path(path, reading if path.is_dir() else AccessFS.READ_FILE)
+            for path in read:
+                rules.allow_path(path, AccessFS.READ_FILE)
+            for path in write:
+                rules.allow_path(path, writing)
+            rules.restrict(RestrictFlag.TSYNC)
+            return rules.abi_version
+    except LandlockError as error:
+        raise UnavailableError(f"this kernel has no Landlock ({error.strerror})") from error
+
+
+def python_files() -> list[Path]:
+    """Folders and files that Python may still import from: its libraries, and packages that lie elsewhere.
+
+    Entries of the module path are not among them: one may be a checkout with the data of a service in it.
+    """
+    found = {Path(path).resolve() for name in _LIBRARIES if (path := sysconfig.get_path(name))}
+    found |= {path.resolve() for path in _package_files()}
+    return sorted(path for path in found if path.exists() and not any(above in found for above in path.parents))
+
+
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
+
+
+def _package_files() -> Iterator[Path]:
+    """The folder of each loaded package, and the file of each loaded module that is in none."""
+    for name, module in list(sys.modules.items()):
+        paths = list(getattr(module, "__path__", ()))
+        file = getattr(module, "__file__", None)
+        if paths:
+            yield from map(Path, paths)
+        elif file and "." not in name:
+            yield Path(file)
+
+
+def left_open(landlock: int | None, *, sockets_refused: bool) -> list[str]:
+    """One sentence for each thing that a version of Landlock does not refuse.
+
+    Args:
+        landlock: Version of the interface; None where there is none, which is said elsewhere.
+        sockets_refused: Whether a filter of system calls refuses sockets and signals.
+    """
+    if landlock is None:
+        return []
+    found = []
+    if landlock < 3:
+        found.append("Landlock refuses no truncation before Linux 6.2: run the service as a user that owns no files.")
+    if landlock < 4 and not sockets_refused:
+        found.append("Landlock refuses no TCP before Linux 6.7: run the service without a network beyond its own.")
+    if not sockets_refused:
+        found.append("UDP and sockets of the file system are not refused: run the service in a network of its own.")
+    if landlock < 6 and not sockets_refused:
+        found.append(
+            "Landlock refuses no signals before Linux 6.12: run the service in a process namespace of its own."
+        )
+    return found

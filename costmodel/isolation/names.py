@@ -1,0 +1,37 @@
+"""Text from strangers' models, made fit for answers, logs and terminals."""
+
+import hashlib
+
+__all__ = ["clean_name", "clean_sentence", "is_clean"]
+
+NAME_LENGTH = 200
+SENTENCE_LENGTH = 1000
+
+
+def is_clean(text: str, length: int) -> bool:
+    """Whether `text` has at most `length` characters, each of them printable."""
+    return len(text) <= length and text.isprintable()
+
+
+def clean_name(name: str) -> str:
+    """`name` if it is printable and at most 200 characters long, else a short name that only this one gets.
+
+    Control characters, line breaks, marks of writing direction and halves of surrogate pairs become question marks;
+    eight digits of a hash keep names apart that differ in what was cut off or replaced.
+    """
+    if is_clean(name, NAME_LENGTH):
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{_printable(name[: NAME_LENGTH - 9])}~{digest}"
+
+
+def clean_sentence(sentence: str) -> str:
+    """`sentence` without what is not printable, and cut where nobody reads on."""
+    if is_clean(sentence, SENTENCE_LENGTH):
+        return sentence
+    cut = sentence if len(sentence) <= SENTENCE_LENGTH else f"{sentence[: SENTENCE_LENGTH - 3]}..."
+    return _printable(cut)
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)
