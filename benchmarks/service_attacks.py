@@ -3,8 +3,8 @@
     costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet      # then costmodel train
     python benchmarks/service_attacks.py amd-epyc-zen5-2c-ort1.31-1t [--seconds 10] [--only "long list of strides" ...]
 
-Starts `costmodel serve --workers 2` with tokens on a copy of the home folder. For each attack (benchmarks/attacks.py, at
-the limits that the service states) it measures
+Starts `costmodel serve --workers 2` with tokens on a copy of the home folder. For each attack (benchmarks/attacks.py,
+at the limits that the service states) it measures
 
 * health: the slowest answer of `/healthz`, asked every 20 ms on a connection to each worker (bar: 250 ms);
 * ratio: the 99th percentile of a neighbour's cached predictions, 100 a second, over what it is alone, measured right
@@ -12,8 +12,8 @@ the limits that the service states) it measures
 * CPU: processor seconds of all processes of the service for one request of the attack by itself (bar: 1 s);
 * memory: the most that all processes of the service take while it runs, in MiB.
 
-Everything shares this machine's processors; the attacker's process has the lowest priority, because it stands for another
-machine. Exits with 1 where a bar is missed or a status is wrong.
+Everything shares this machine's processors; the attacker's process has the lowest priority, because it stands for
+another machine. Exits with 1 where a bar is missed or a status is wrong.
 """
 
 import argparse

@@ -43,9 +43,10 @@ FILE = "application/octet-stream"
 
 
 @contextmanager
-def service(workers: int = 2) -> Iterator[tuple[str, int]]:
-    """Host and port of a service of its own process."""
+def service(workers: int = 2, tokens: Path | None = None) -> Iterator[tuple[str, int]]:
+    """Host and port of a service of its own process, with a file of tokens if need be."""
     command = [sys.executable, "-m", "costmodel", "serve", "--port", "0", "--workers", str(workers), "--json"]
+    command += ["--tokens", str(tokens)] if tokens else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     told = ""
@@ -63,9 +64,11 @@ def service(workers: int = 2) -> Iterator[tuple[str, int]]:
         process.wait()
 
 
-def request_bytes(path: str, body: bytes, kind: str = JSON) -> bytes:
+def request_bytes(path: str, body: bytes, kind: str = JSON, token: str = "", key: str = "") -> bytes:
     """A request as it goes over the wire."""
-    head = f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
+    head += f"idempotency-key: {key}\r\n" if key else ""
+    head += f"authorization: Bearer {token}\r\n\r\n" if token else "\r\n"
     return head.encode() + body
 
 
@@ -121,11 +124,15 @@ async def latencies_ms(
     return found
 
 
-def posted(host: str, port: int, path: str, body: bytes, kind: str = JSON) -> tuple[dict[str, object], float]:
+def posted(
+    host: str, port: int, path: str, body: bytes, kind: str = JSON, token: str = ""
+) -> tuple[dict[str, object], float]:
     """The answer, and the seconds until it was there; the body is handed to the kernel as it is."""
     start = time.perf_counter()
     with closing(HTTPConnection(host, port)) as connection:
-        connection.request("POST", path, body, {"content-type": kind})
+        connection.request(
+            "POST", path, body, {"content-type": kind} | ({"authorization": f"Bearer {token}"} if token else {})
+        )
         answer = connection.getresponse()
         content = answer.read()
     took = time.perf_counter() - start

@@ -2,12 +2,12 @@
 
     python benchmarks/service_soak.py amd-epyc-zen5-2c-ort1.31-1t [--minutes 10] [--share 0.7]
 
-On a copy of the home folder, with two workers. Meanwhile the champion is exchanged every few seconds for one whose
-answers differ, processes that read models are killed, a worker of the service is killed now and then, and one request
-of a hundred brings a hostile file. What must hold:
+On a copy of the home folder, with two workers and tokens for two tenants. Meanwhile the champion is exchanged every few
+seconds for one whose answers differ, engines, readers and workers are killed now and then, one request of a hundred
+brings a hostile file, and the second tenant runs the attacks of `attacks.py`, one after the other. What must hold:
 
 * no answer told two ways: those to one question that name one regressor are equal to the last digit;
-* no lost observation: each that was answered with 201 is in the store;
+* no lost observation and none twice: each that was answered with 201 is in the store once;
 * no error but those of hostile files, and connections that ended because their worker was killed, which ask again;
 * memory is flat: the service's processes together, from the second minute to the last.
 """
@@ -25,18 +25,21 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 
 import psutil
+from attacks import ATTACKS
 from service_load import FILE, exchange, posted, request_bytes, service, throughput
 
 from costmodel.home import Home, find_home
 from costmodel.observations import Observations
+from costmodel.serving.http.tokens import add_token
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from costmodel.training.corpus import corpus_models
 
 CONNECTIONS = 32
-EXCHANGE_S, READER_KILL_S, WORKER_KILL_S = 5.0, 7.0, 60.0
+EXCHANGE_S, READER_KILL_S, ENGINE_KILL_S, WORKER_KILL_S, ATTACK_S = 5.0, 7.0, 13.0, 60.0, 10.0
 HOSTILE = (
     b"", b"\x00" * 100, b"\x08\x09" + b"\x3a\xff\xff\xff\xff\x0f" + b"x" * 50,
     b"\x08\x09\x3a\x50" + b"\x0a\x4e" * 40, os.urandom(4096),
@@ -51,6 +54,7 @@ class Seen:
     answers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     observed: int = 0
     cut_off: int = 0
+    attacks: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     memory_mb: list[tuple[float, float]] = field(default_factory=list)
 
@@ -102,7 +106,7 @@ async def trouble(home: Home, system: str, versions: list[str], seen: Seen, unti
     rounds = 0
     chance = random.Random(0)
     service_process = next(p for p in psutil.Process().children() if "serve" in p.cmdline())
-    killed = {"reader": 0, "worker": 0}
+    killed = {"reader": 0, "engine": 0, "worker": 0}
     while time.perf_counter() < until:
         await asyncio.sleep(1.0)
         rounds += 1
@@ -111,16 +115,21 @@ async def trouble(home: Home, system: str, versions: list[str], seen: Seen, unti
             promote(home.bundles, system, versions[int(rounds // EXCHANGE_S) % 2])
         family = service_process.children(recursive=True)
         readers = [p for p in family if any("isolation.worker" in part for part in _command(p))]
+        engines = [p for p in family if any("engine.program" in part for part in _command(p))]
         workers = [p for p in service_process.children() if "spawn_main" in " ".join(_command(p))]
         if rounds % READER_KILL_S == 0 and readers:
             _kill(chance.choice(readers))
             killed["reader"] += 1
+        if rounds % ENGINE_KILL_S == 0 and engines:
+            _kill(chance.choice(engines))
+            killed["engine"] += 1
         if rounds % WORKER_KILL_S == 0 and workers:
             _kill(chance.choice(workers))
             killed["worker"] += 1
         seen.memory_mb.append((passed, sum(_pss(p) for p in [service_process, *family]) / 1e6))
     print(
-        f"killed {killed['reader']} readers and {killed['worker']} workers; champions exchanged every {EXCHANGE_S:g} s"
+        f"killed {killed['reader']} readers, {killed['engine']} engines and {killed['worker']} workers; champions "
+        f"exchanged every {EXCHANGE_S:g} s"
     )
 
 
@@ -144,15 +153,35 @@ def _pss(process: psutil.Process) -> int:
         return 0
 
 
-async def soak(host: str, port: int, home: Home, system: str, minutes: float, share: float, seen: Seen) -> None:
+async def attack(host: str, port: int, token: str, seen: Seen) -> None:
+    """The second tenant: one attack after the other, until cancelled."""
+    program = Path(__file__).with_name("attacks.py")
+    for name in cycle(ATTACKS):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(program), host, str(port), token, name, str(ATTACK_S), stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            output, _ = await process.communicate()
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        found = json.loads(output)
+        seen.attacks.update({f"{status}": count for status, count in found.items()})
+        wrong = found.keys() - {*ATTACKS[name].expected, "closed"}
+        seen.wrong += [f"{name}: {status}" for status in wrong]
+
+
+async def soak(
+    host: str, port: int, home: Home, system: str, minutes: float, share: float, seen: Seen, tokens: dict[str, str]
+) -> None:
     """Requests at a steady rate, of all kinds."""
     models = {model.name: model.path.read_bytes() for model in corpus_models("light")}
-    kinds, digests = [], {}
+    kinds, digests, mine = [], {}, tokens["tenant"]
     for name, content in models.items():
-        sent, _ = await asyncio.to_thread(posted, host, port, f"/v1/predict?system={system}", content, FILE)
+        sent, _ = await asyncio.to_thread(posted, host, port, f"/v1/predict?system={system}", content, FILE, mine)
         digests[name] = sent["digest"]
         question = {"model": sent["digest"], "system": system, "measured": False}
-        kinds.append((f"model {name}", request_bytes("/v1/predict", json.dumps(question).encode())))
+        kinds.append((f"model {name}", request_bytes("/v1/predict", json.dumps(question).encode(), token=mine)))
     most = await throughput(host, port, kinds[0][1], 16, 5.0)
     rate = share * most
     print(f"at most {most:,.0f} cached requests/s; asking {rate:,.0f} a second for {minutes:g} minutes", flush=True)
@@ -163,6 +192,7 @@ async def soak(host: str, port: int, home: Home, system: str, minutes: float, sh
     start = time.perf_counter()
     until = start + 60 * minutes
     troubling = asyncio.create_task(trouble(home, system, versions, seen, until))
+    attacking = asyncio.create_task(attack(host, port, tokens["attacker"], seen))
     number = 0
     while time.perf_counter() < until:
         wait = start + number / rate - time.perf_counter()
@@ -172,21 +202,23 @@ async def soak(host: str, port: int, home: Home, system: str, minutes: float, sh
         drawn = chance.random()
         if drawn < 0.01:
             content = chance.choice(HOSTILE)
-            await due.put(("hostile", request_bytes(f"/v1/predict?system={system}", content, FILE)))
+            await due.put(("hostile", request_bytes(f"/v1/predict?system={system}", content, FILE, mine)))
         elif drawn < 0.015:
             told = {"model": digests["light_vgg19"], "system": system, "latency_us": 1e5, "name": "soak"}
-            await due.put(("observation", request_bytes("/v1/observations", json.dumps(told).encode())))
+            body = json.dumps(told).encode()
+            asked = request_bytes("/v1/observations", body, token=mine, key=f"soak-{number}")
+            await due.put(("observation", asked))
         elif drawn < 0.017:
             name = chance.choice(list(models))
             query = f"/v1/predict?system={system}&measured=false&name={name}"
-            await due.put((f"model {name}", request_bytes(query, models[name], FILE)))
+            await due.put((f"model {name}", request_bytes(query, models[name], FILE, mine)))
         else:
             await due.put(chance.choice(kinds))
     while not due.empty():
         await asyncio.sleep(0.05)
     await asyncio.sleep(2.0)
     await troubling
-    for task in asking:
+    for task in (*asking, attacking):
         task.cancel()
     print(f"{number:,} requests in {time.perf_counter() - start:.0f} s")
 
@@ -207,8 +239,10 @@ def main() -> None:
             shutil.copy(file, home.data)
         shutil.copytree(original.bundles, home.bundles)
         os.environ["COSTMODEL_HOME"] = str(home.root)
-        with service() as (host, port):
-            asyncio.run(soak(host, port, home, given.system, given.minutes, given.share, seen))
+        file = home.root / "tokens.txt"
+        tokens = {name: add_token(file, name) for name in ("tenant", "attacker")}
+        with service(tokens=file) as (host, port):
+            asyncio.run(soak(host, port, home, given.system, given.minutes, given.share, seen, tokens))
         stored = Observations(home.store_url).count(given.system)
     mixed = {key: len(told) for key, told in seen.answers.items() if len(told) > 1}
     unexpected = {
@@ -225,11 +259,12 @@ def main() -> None:
         print(f"  {kind:<20} {total:>9,}")
     print(f"answers by versions {sorted({version for _, version in seen.answers})}; told two ways: {mixed or 'none'}")
     print(f"observations: {seen.observed} answered with 201, {stored} in the store")
+    print(f"attacks: {dict(seen.attacks)}; wrong: {seen.wrong or 'none'}")
     print(f"unexpected: {unexpected or 'none'}; cut off by a killed worker, and asked again: {seen.cut_off}")
     print(f"memory: median {early:,.0f} MB in the first half, {late:,.0f} MB in the second ({late / early - 1:+.1%})")
-    # An observation whose answer was cut off may have been stored, and is then stored again.
-    lost = seen.observed > stored
-    sys.exit(1 if mixed or unexpected or lost or late > 1.1 * early else 0)
+    # What was sent again because its answer was cut off is stored once, by its key.
+    lost = seen.observed != stored
+    sys.exit(1 if mixed or unexpected or seen.wrong or lost or late > 1.1 * early else 0)
 
 
 if __name__ == "__main__":

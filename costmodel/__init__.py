@@ -1,5 +1,6 @@
 """What will this neural network cost on that machine, without running it there?"""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CostModel", "CostModelError", "Estimate", "LatencyTable", "constant", "layer", "read_model", "weight",
 ]  # fmt: skip
+
+# ONNX Runtime 1.29 and later starts a thread at import that reports to its makers: no business of theirs, and noise where
+# time is measured.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
     "CostModel": "costmodel.api",

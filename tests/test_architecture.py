@@ -63,7 +63,7 @@ HOMES = {
     "typer": _in("costmodel/cli"),
     "fastapi": _in("serving/http"),
     "starlette": _in("serving/http"),
-    "uvicorn": {"serving/http/run.py"},
+    "uvicorn": {"serving/http/protocol.py", "serving/http/run.py"},
     "httpx": {"costmodel/client.py"},
     "prometheus_client": {"serving/http/telemetry.py"},
     "pydantic_settings": {"serving/http/settings.py"},

@@ -213,7 +213,10 @@ class Pool:
         return reader
 
     def _ask(self, name: str, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """The answer to a task, and the file that it left; a task that kills two readers is refused, because somebody else may have killed one."""
+        """The answer to a task, and the file that it left.
+
+        A task whose reader dies is given to a second one, because somebody else may have killed the first.
+        """
         try:
             answer, kept = self._answer(task)
         except ChildDeathError as first:

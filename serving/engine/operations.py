@@ -92,7 +92,7 @@ class Operations:
             self._log(call, error, logging.INFO if reply.problem and reply.problem.status < 500 else logging.ERROR)
         except MemoryError:
             raise  # the process has to end: what is left of its memory is fragmented
-        except Exception:  # whatever it is, it is a defect of ours, and this engine goes on
+        except Exception:  # noqa: BLE001  # whatever it is, it is a defect of ours, and this engine goes on
             _LOG.exception("failed", extra={"told": {"request_id": call.request_id, "operation": call.operation}})
             reply = Reply(problem=Problem(500, "internal-error", "see the log of the service"))
         facts["reader_seconds"] = self.service.pool.busy_s - reader_began

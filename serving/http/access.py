@@ -35,6 +35,11 @@ class Access:
             None if tokens is not None or insecure else frozenset(_LOCAL_HOSTS)
         )
 
+    @property
+    def tells_owners_apart(self) -> bool:
+        """Whether there are tokens, so that what there is has to be shared."""
+        return self._tokens is not None
+
     def admit(self, scope: Scope, headers: Headers) -> Token | None:
         """The token that a request came with; None where none is needed.
 

@@ -161,7 +161,7 @@ async def _watch(state: AppState, tokens: TokenFile | None) -> None:
                 await state.read(lambda: state.observations.purge(timedelta(days=state.settings.observation_days)))
         except StoreError as error:  # what answered goes on answering
             _LOG.warning("the store cannot be read", extra={"told": {"error": str(error)}})
-        except Exception:  # whatever it is: what answers goes on answering, and looks again
+        except Exception:  # noqa: BLE001  # whatever it is: what answers goes on answering, and looks again
             _LOG.exception("looking for changes failed")
 
 

@@ -21,7 +21,7 @@ async def alive() -> Health:
 
 @router.get("/readyz", responses={503: {"model": Health, "description": "The store cannot be read."}})
 async def ready(request: Request) -> Response:
-    """Whether a question would be answered; with a store that holds nothing yet, the answer is that nothing is known."""
+    """Whether a question would be answered; with an empty store the answer is that nothing is known yet."""
     state = state_of(request)
     systems = len(state.directory.snapshot.entries)
     warnings = []

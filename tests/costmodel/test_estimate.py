@@ -74,3 +74,11 @@ def test_the_document_has_exactly_the_keys_of_the_contract() -> None:
     for layer in document["layers"]:
         assert list(layer) == ["name", "op_type", "signature", "latency_us", "interval_us", "source", "share"]
         assert len(layer["interval_us"]) == 2
+
+
+def test_a_newer_service_may_say_more_of_what_predicted() -> None:
+    """What is not known here is read past."""
+    estimate = estimate_of([(10.0, "measured"), (5.0, "predicted")])
+    document = estimate.to_dict()
+    document["predictor"]["trained_on"] = 7
+    assert Estimate.from_dict({**document, "energy_mj": 1.0}).predictor == estimate.predictor

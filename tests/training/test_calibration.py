@@ -115,6 +115,14 @@ def test_round_trip_through_json() -> None:
     assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
 
 
+def test_what_a_newer_costmodel_wrote_besides_is_read_past() -> None:
+    """On either level of the card."""
+    calibration = Calibration.fit(*_residuals(0, 100), 0.9)
+    card = calibration.to_dict()
+    newer = {**card, "by_shape": [1.0], "uncertainty": {**card["uncertainty"], "season": 0.1}}
+    assert Calibration.from_dict(newer) == calibration
+
+
 @given(latency_us=st.floats(0.1, 1e9), kind=st.sampled_from(["Conv", "Relu"]), distance=st.floats(0, FARTHEST))
 def test_a_predicted_cost_lies_in_its_interval(latency_us: float, kind: str, distance: float) -> None:
     """An interval is a factor either way; what is extrapolated says so."""

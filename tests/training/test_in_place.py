@@ -79,6 +79,7 @@ def test_coefficients_survive_json(short: tuple[float, ...], footprint: float, o
     """They are part of a regressor's card."""
     one = InPlace(short, footprint, operators)
     assert InPlace.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert InPlace.from_dict({**one.to_dict(), "of_a_newer_costmodel": 1}) == one
 
 
 @given(st.floats(0, 1e12), st.floats(0, 1e12))
