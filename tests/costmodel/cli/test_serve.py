@@ -98,7 +98,7 @@ def test_weights_and_names_stay_here(
     asked = ("predict", tmp_path / "mine.onnx", "--server", service.url, "--token", token)
     document = run(tmp_path / "empty", *asked, "--shape", "pixels=1,512", "--json").document
     assert (document["model"], [layer["name"] for layer in document["layers"]]) == ("mine", ["y"])
-    (kept,) = (own.data / "seen").iterdir()
+    (kept,) = (own.data / "uploads").rglob("*.onnx")
     assert kept.stat().st_size < 1000 < (tmp_path / "mine.onnx").stat().st_size
     assert b"pixels" not in kept.read_bytes()
     unknown = run(tmp_path / "empty", *asked, "--shape", "pixels=1,512,3")
