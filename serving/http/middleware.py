@@ -138,6 +138,9 @@ class RequestMiddleware:
                 told[fact.removesuffix("_seconds") + "_ms"] = round(1e3 * seconds, 2)
         if scope.get("remembered"):
             told["remembered"] = True
+        on_over = scope.get("on_over")  # traces, where they are wanted
+        if on_over is not None:
+            on_over(scope, told)
         log_request(told, began)
 
 

@@ -105,6 +105,7 @@ async def _remembered(
         answer = Answer.from_reply(await state.perform(request, operation, options, body))
         if short:
             state.remember(key, answer)
+    request.scope["system"] = answer.system
     return answer.response(request)
 
 
