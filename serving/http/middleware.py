@@ -63,6 +63,8 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        if self._settings.root_path:  # else what the server says
+            scope["root_path"] = self._settings.root_path
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)

@@ -27,7 +27,7 @@ except ImportError as error:
 __all__ = ["trace"]
 
 # They are asked every few seconds, by machines, and answered from memory.
-_UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
+_UNTRACED = ("/healthz", "/readyz", "/metrics")
 _NS = 1_000_000_000
 
 
@@ -59,15 +59,16 @@ class _TracingMiddleware:
         self._tracer = provider.get_tracer("costmodel.serving", version("costmodel"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in _UNTRACED:
+        if scope["type"] != "http" or scope["path"].endswith(_UNTRACED):  # with or without a proxy's prefix
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         fields = propagate.get_global_textmap().fields
         context = propagate.extract({field: headers[field] for field in fields if field in headers})
-        # Messages of exceptions may quote what a client sent.
-        quiet = {"record_exception": False, "set_status_on_exception": False}
-        with self._tracer.start_as_current_span("HTTP", context, SpanKind.SERVER, **quiet) as span:
+        with self._tracer.start_as_current_span(
+            "HTTP", context, SpanKind.SERVER,
+            record_exception=False, set_status_on_exception=False,  # exceptions may quote what a client sent
+        ) as span:  # fmt: skip
 
             def over(scope: Scope, told: Mapping[str, Any]) -> None:
                 _describe(self._tracer, span, scope, told)
