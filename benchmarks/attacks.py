@@ -327,13 +327,25 @@ async def send(stream: Connection, attack: Attack, token: str, body: bytes) -> s
     answer = asyncio.ensure_future(_status(stream))
     try:
         for start in range(0, len(body), MIB):
-            if answer.done():
-                break  # refused before all of it was sent
+            if answer.done():  # refused before all of it was sent: the connection is of no more use
+                stream[1].close()
+                break
             stream[1].write(body[start : start + MIB])
             await stream[1].drain()
         return await answer
     finally:
         answer.cancel()
+
+
+async def once(host: str, port: int, token: str, attack: Attack, body: bytes) -> str:
+    """One request of an attack by itself; its status."""
+    stream = await asyncio.open_connection(host, port, limit=1 << 26, local_addr=(ATTACKER, 0))
+    try:
+        return await send(stream, attack, token, body)
+    except (OSError, asyncio.IncompleteReadError):
+        return "closed"
+    finally:
+        stream[1].close()
 
 
 async def run(host: str, port: int, token: str, attack: Attack, seconds: float) -> Counter[str]:
@@ -353,7 +365,7 @@ async def run(host: str, port: int, token: str, attack: Attack, seconds: float) 
                     else:
                         status = await send(stream, attack, token, next(bodies))
                     statuses[status] += 1
-                    if status == "closed":
+                    if status == "closed" or stream[1].is_closing():
                         break
             except (OSError, asyncio.IncompleteReadError):
                 statuses["closed"] += 1

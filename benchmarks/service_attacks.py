@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from attacks import ATTACKS, Attack, run
+from attacks import ATTACKS, Attack, once
 
 from costmodel.home import Home, find_home
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
@@ -96,6 +96,7 @@ class Row:
     during_ms: float = 0.0
     cpu_s: float | None = None
     memory_mib: float = 0.0
+    once: str = ""
     statuses: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
@@ -216,8 +217,8 @@ async def measured(service: Service, attack: Attack, system: str, seconds: float
     if attack.body is not None:
         body = attack.body()
         before = service.cpu_s()
-        single = Attack(attack.name, attack.path, lambda: body, attack.kind, connections=1)
-        await once(service, single)
+        row.once = await once(service.host, service.port, service.tokens["attacker"], attack, body)
+        await rest(service)
         row.cpu_s = service.cpu_s() - before
     row.alone_ms = p99(await paced(service, cached, seconds, every_s))
     attacker = await asyncio.create_subprocess_exec(
@@ -233,13 +234,12 @@ async def measured(service: Service, attack: Attack, system: str, seconds: float
     row.memory_mib = await watching
     output, _ = await attacker.communicate()
     row.statuses = json.loads(output)
-    row.wrong = sorted(row.statuses.keys() - {*attack.expected, "closed"})
+    row.wrong = sorted({row.once, *row.statuses} - {*attack.expected, "closed", ""})
     return row
 
 
-async def once(service: Service, attack: Attack) -> None:
-    """One request of an attack, and time for what it left running to end."""
-    await run(service.host, service.port, service.tokens["attacker"], attack, 0.001)
+async def rest(service: Service) -> None:
+    """Wait until what was left running has ended."""
     while True:
         before = service.cpu_s()
         await asyncio.sleep(0.5)

@@ -15,8 +15,8 @@ __all__ = [
     "CostModel", "CostModelError", "Estimate", "LatencyTable", "constant", "layer", "read_model", "weight",
 ]  # fmt: skip
 
-# ONNX Runtime 1.29 and later starts a thread at import that reports to its makers: no business of theirs, and noise where
-# time is measured.
+# ONNX Runtime 1.29 and later starts a thread at import that reports to its makers: no business of theirs, and noise
+# where time is measured.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {

@@ -24,7 +24,7 @@ from costmodel.sequence import LayerSequence
 from costmodel.serving.answering import Answerer, LoadedPredictors
 from costmodel.serving.networks import Networks, price_networks
 from costmodel.serving.predictor import Predictor
-from costmodel.serving.uploads import UploadedModelStore
+from costmodel.serving.uploads import UploadedModelStore, content_digest
 from costmodel.store import Store
 
 __all__ = ["Item", "Question", "Seen", "Service"]
@@ -151,7 +151,7 @@ class Service:
             sent_as: Hash of its content.
 
         Returns:
-            The digest of the model: that of the file if it has no weights, names of its producer or documentation.
+            The digest of the model: the same with and without its names, weights and documentation.
 
         Raises:
             ModelError: It cannot be read.
@@ -159,12 +159,16 @@ class Service:
         known = self.uploads.find(owner, sent_as)
         if known is not None:
             return f"sha256:{known.stem}"
-        return self.uploads.put(owner, self.pool.without_weights(upload), ".onnx", sent_as)
+        content, digest = self.pool.without_weights(upload)
+        self.uploads.put(owner, digest, content, ".onnx", sent_as)
+        return digest
 
     def keep_graph(self, owner: str, graph: Mapping[str, Any]) -> str:
         """Keep a graph of layers; its digest is the hash of its JSON with sorted keys and no spaces."""
         content = json.dumps(graph, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-        return self.uploads.put(owner, content, ".json")
+        digest = content_digest(content)
+        self.uploads.put(owner, digest, content, ".json")
+        return digest
 
     def decompose(
         self, owner: str, digest: str, name: str, question: Question

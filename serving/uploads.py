@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from costmodel.errors import ModelReadError
+from costmodel.isolation.digest import DIGEST
 
 __all__ = ["UploadedModel", "UploadedModelStore", "content_digest"]
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _SUFFIXES = (".onnx", ".json")
 # A file that names the model that another content hash stands for.
 _ALIAS = ".alias"
@@ -30,7 +29,7 @@ class UploadedModel:
     """A model that an owner has sent.
 
     Attributes:
-        digest: Hash of the model without its weights, names of its producer and documentation.
+        digest: Hash of what shapes the work of the model: the same with and without names, weights, documentation.
         kind: "onnx" for a file, "graph" for layers in JSON.
         nbytes: Size of what is kept of it.
         used_at: When it was asked about last; ISO 8601, UTC.
@@ -79,26 +78,22 @@ class UploadedModelStore:
                 return found
         return None
 
-    def put(self, owner: str, content: bytes, suffix: str, sent_as: str | None = None) -> str:
+    def put(self, owner: str, digest: str, content: bytes, suffix: str, sent_as: str | None = None) -> None:
         """Keep a model, all of it or nothing.
 
         Args:
             owner: Whose model it is.
+            digest: The digest of the model.
             content: The model without its weights, or its layers in JSON.
             suffix: ".onnx" or ".json".
             sent_as: Hash of the file that was sent, where that differs: the model is found under it too.
-
-        Returns:
-            The digest of the model.
         """
-        digest = content_digest(content)
         path = self._path(owner, digest)
         path.parent.mkdir(exist_ok=True)
         self._write(path.with_suffix(suffix), content)
         if sent_as is not None and sent_as != digest:
             self._write(self._path(owner, sent_as).with_suffix(_ALIAS), digest.encode())
         self.trim()
-        return digest
 
     def models(self, owner: str) -> list[UploadedModel]:
         """The models of an owner, by digest."""
@@ -143,7 +138,7 @@ class UploadedModelStore:
             total -= _disk_bytes(stat)
 
     def _path(self, owner: str, digest: str) -> Path:
-        if not _DIGEST.fullmatch(digest):
+        if not DIGEST.fullmatch(digest):
             raise ModelReadError(
                 "a model is referred to by sha256: and the 64 hexadecimal digits of its content's hash"
             )

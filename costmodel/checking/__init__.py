@@ -10,6 +10,8 @@ not turn into finite numbers in a time that is linear in the size of the sequenc
 * `sequences`: values are made once, before they are read, and the parts above hold for every value and layer.
 """
 
+from costmodel.checking.attributes import fault_of_attribute
 from costmodel.checking.sequences import check_sequence
+from costmodel.checking.tensors import fault_of_data, fault_of_type
 
-__all__ = ["check_sequence"]
+__all__ = ["check_sequence", "fault_of_attribute", "fault_of_data", "fault_of_type"]

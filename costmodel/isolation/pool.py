@@ -21,6 +21,7 @@ from costmodel import errors
 from costmodel.decomposition import Decomposition
 from costmodel.errors import BusyError, CostModelError, ModelError, ModelReadError
 from costmodel.isolation.child import Child, ChildDeathError, ChildError
+from costmodel.isolation.digest import DIGEST
 from costmodel.isolation.limits import Limits
 from costmodel.isolation.wire import decomposition_from_dict
 
@@ -136,15 +137,21 @@ class Pool:
         except ValueError as error:
             raise ModelError(f"{task.name} cannot be understood: its layers are not sound") from error
 
-    def without_weights(self, path: Path, name: str = "the model") -> bytes:
-        """The model in a file, without its weights.
+    def without_weights(self, path: Path, name: str = "the model") -> tuple[bytes, str]:
+        """The model in a file, without its weights, and its digest.
+
+        The digest is the hash of what shapes the work: it is the same whatever the model's values are called, and
+        whether its weights and documentation were sent or not.
 
         Raises:
             ModelError: It cannot be read, or not within the limits.
             BusyError: No reader was free in time.
         """
-        _, kept = self._ask(name, {"name": name, "path": str(path), "keep": _KEPT})
-        return kept
+        answer, kept = self._ask(name, {"name": name, "path": str(path), "keep": _KEPT})
+        digest = f"sha256:{answer.get('digest')}"
+        if not DIGEST.fullmatch(digest):
+            raise ModelError(f"{name} cannot be understood: it has no digest")
+        return kept, digest
 
     def close(self) -> None:
         """End all workers."""

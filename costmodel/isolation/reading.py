@@ -1,10 +1,14 @@
 """What a reader does with one task: it reads a model, lowers it and cuts it, or leaves it without its weights."""
 
 import errno
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
+from costmodel.anonymise import anonymise
 from costmodel.decomposition import Decomposition, decompose
 from costmodel.errors import CostModelError, LoweringError, ModelReadError
 from costmodel.graph import LayerGraph
@@ -22,7 +26,7 @@ Runtimes = dict[str, Runtime]
 
 
 def answer_task(task: Mapping[str, Any], runtimes: Runtimes, limits: Limits) -> dict[str, Any]:
-    """The answer to a task: a decomposition, nothing for a model that was kept, or an error with its sentence.
+    """The answer to a task: a decomposition, the digest of a model that was kept, or an error with its sentence.
 
     Args:
         task: A model's `path` with `name`, `runtime`, `level`, `granularity`, `batch` and `shapes`; or a `graph` in
@@ -86,7 +90,8 @@ def _kept(name: str, path: Path, kept: Path, limits: Limits) -> dict[str, Any]:
             "send parts of it"
         )
     kept.write_bytes(content)
-    return {}
+    # The same whether it comes with names and documentation or, as from the page, without.
+    return {"digest": hashlib.sha256(anonymise(ModelProto.FromString(content)).content).hexdigest()}
 
 
 def _check_count(name: str, layers: int, limits: Limits) -> None:

@@ -1,18 +1,21 @@
 """Graphs of layers and layer sequences as strangers send them: checked before anything is made of them."""
 
+from math import prod
 from typing import Annotated, Any, Literal, Required, Self
 
-from pydantic import ConfigDict, Field, model_validator, with_config
+from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
-from costmodel.graph import ITEM_BYTES, TensorType
+from costmodel.checking import fault_of_attribute, fault_of_data, fault_of_type
+from costmodel.graph import TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.serving.wire.fields import Described, Dimension, DType, Signature, Strict, Text
-from costmodel.shapes import MAX_TENSOR_BYTES
 
 __all__ = ["KnownSequence", "WireGraph", "WireSequence"]
 
 _MOST_LAYERS_IN_SEQUENCE = 1000
+# Inputs and outputs of all layers of a sequence: what pricing it takes is linear in them.
+_MOST_ENDS_IN_SEQUENCE = 50_000
 
 Shape = Annotated[list[Dimension], Field(max_length=32)]
 # Aliases with names have classes of their own in clients that are generated.
@@ -42,8 +45,16 @@ class WireAttribute(TypedDict, total=False):
     g: Annotated[str, Field(description="A subgraph: base64 of a GraphProto.")]
 
 
-# What they may hold depends on the operator: see `costmodel.checking`.
-Attributes = Annotated[dict[str, dict[str, Any]], Described(dict[str, WireAttribute])]
+def _sound(attributes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    for name, content in attributes.items():
+        fault = fault_of_attribute(name, content)
+        if fault is not None:
+            raise ValueError(f"the attribute {name[:80]!r} {fault}")
+    return attributes
+
+
+# What an operator makes of them is checked when the layers are sequences: see `costmodel.checking`.
+Attributes = Annotated[dict[str, dict[str, Any]], AfterValidator(_sound), Described(dict[str, WireAttribute])]
 
 
 class WireLayer(Strict):
@@ -95,7 +106,12 @@ class WireGraph(Strict):
         if missing:
             raise ValueError(f"{min(missing)} has no type")
         for name, (dtype, shape, _) in self.types.items():
-            _check_size(name, dtype, shape)
+            data = self.constants.get(name)
+            fault = fault_of_type(dtype, shape)
+            if fault is None and data is not None:
+                fault = fault_of_data(dtype, prod(shape), data)
+            if fault is not None:
+                raise ValueError(f"{name[:80]} {fault}")
         for name in self.outputs:
             if name not in made:
                 raise ValueError(f"the output {name} is made by no layer")
@@ -130,6 +146,13 @@ class WireSequence(Strict):
     ]  # fmt: skip
     outputs: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        ends = sum(len(layer.inputs) + len(layer.outputs) for layer in self.layers)
+        if ends > _MOST_ENDS_IN_SEQUENCE:
+            raise ValueError(f"its layers have {ends} inputs and outputs, and {_MOST_ENDS_IN_SEQUENCE} are accepted")
+        return self
+
     def to_sequence(self) -> LayerSequence:
         """The sequence as the domain has it, whether it hangs together or not: see `costmodel.checking`."""
         return LayerSequence(
@@ -154,9 +177,3 @@ class KnownSequence(Strict):
     """A layer sequence that the store has."""
 
     signature: Signature
-
-
-def _check_size(what: str, dtype: str, shape: list[int]) -> None:
-    kind = TensorType(dtype, tuple(shape))
-    if kind.elements * ITEM_BYTES.get(dtype, 8) > MAX_TENSOR_BYTES:
-        raise ValueError(f"{what} has the absurd shape {shape}: no machine holds it")

@@ -11,6 +11,14 @@ from costmodel.serving.uploads import UploadedModelStore, content_digest
 LARGE = 10_000  # more than two blocks of a file system
 
 
+def _put(
+    store: UploadedModelStore, owner: str, content: bytes, suffix: str = ".onnx", sent_as: str | None = None
+) -> str:
+    digest = content_digest(content)
+    store.put(owner, digest, content, suffix, sent_as)
+    return digest
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> UploadedModelStore:
     """Takes three large models."""
@@ -20,7 +28,7 @@ def store(tmp_path: Path) -> UploadedModelStore:
 def test_a_model_is_found_by_its_digest_and_as_it_was_sent(store: UploadedModelStore) -> None:
     """By nobody but its owner."""
     sent_as = content_digest(b"with weights")
-    digest = store.put("one", b"without", ".onnx", sent_as)
+    digest = _put(store, "one", b"without", ".onnx", sent_as)
     assert digest == content_digest(b"without")
     for known_as in (digest, sent_as):
         path = store.find("one", known_as)
@@ -35,8 +43,8 @@ def test_a_model_is_found_by_its_digest_and_as_it_was_sent(store: UploadedModelS
 def test_a_model_is_forgotten_by_its_owner_only(store: UploadedModelStore) -> None:
     """Under all of its names; another owner's copy stays."""
     sent_as = content_digest(b"with weights")
-    digest = store.put("one", b"same", ".json", sent_as)
-    store.put("other", b"same", ".json")
+    digest = _put(store, "one", b"same", ".json", sent_as)
+    _put(store, "other", b"same", ".json")
     assert not store.remove("third", digest)
     assert store.remove("one", sent_as)
     assert store.find("one", digest) is None
@@ -57,7 +65,7 @@ def test_what_is_no_content_hash_is_no_path(store: UploadedModelStore, digest: s
 @pytest.mark.parametrize("owner", ["../..", "a/b", "", "\u00e4", "x" * 500])
 def test_an_owner_is_no_path(store: UploadedModelStore, owner: str, tmp_path: Path) -> None:
     """Whatever he is called."""
-    digest = store.put(owner, b"content", ".onnx")
+    digest = _put(store, owner, b"content", ".onnx")
     path = store.find(owner, digest)
     assert path is not None
     assert path.parent.parent == tmp_path / "uploads"
@@ -67,22 +75,22 @@ def test_what_was_not_asked_about_for_longest_goes_first(store: UploadedModelSto
     """As soon as there is no room for all."""
     digests = []
     for place in range(3):
-        digests.append(store.put("one", bytes([place]) * LARGE, ".onnx"))
+        digests.append(_put(store, "one", bytes([place]) * LARGE, ".onnx"))
         path = store.find("one", digests[-1])
         assert path is not None
         os.utime(path, (place, place))
     assert store.find("one", digests[0]) is not None  # used just now
-    digests.append(store.put("one", b"\x09" * LARGE, ".onnx"))
+    digests.append(_put(store, "one", b"\x09" * LARGE, ".onnx"))
     assert [store.find("one", digest) is not None for digest in digests] == [True, False, True, True]
 
 
 def test_who_keeps_most_makes_room(store: UploadedModelStore) -> None:
     """One owner's flood pushes out no model of another."""
-    modest = store.put("modest", b"m" * LARGE, ".onnx")
+    modest = _put(store, "modest", b"m" * LARGE, ".onnx")
     path = store.find("modest", modest)
     assert path is not None
     os.utime(path, (1, 1))  # the oldest of all
     for place in range(10):
-        store.put("greedy", bytes([place]) * LARGE, ".onnx")
+        _put(store, "greedy", bytes([place]) * LARGE, ".onnx")
     assert [model.digest for model in store.models("modest")] == [modest]
     assert len(store.models("greedy")) == 2

@@ -5,13 +5,15 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import onnx
 import pytest
 from onnx import ModelProto
 from starlette.testclient import TestClient
 
 from costmodel import CostModel
+from costmodel.anonymise import anonymise
 from costmodel.home import Home
-from costmodel.model import read_model
+from costmodel.model import read_model, without_weights
 from costmodel.runtimes import get_runtime
 from costmodel.serving.wire.problems import MEDIA_TYPE
 from costmodel.training.artefact import load_bundle, promote, save_bundle
@@ -39,6 +41,21 @@ def test_a_file_costs_what_it_costs_in_process(
     for known_as in (digest, sent_as):
         again = client.post("/v1/predict", json={"model": known_as, "name": "light_resnet50"}).json()
         assert again == answer | {"digest": digest}
+
+
+def test_one_model_has_one_digest_whoever_sends_it(client: TestClient, light_models: Mapping[str, Path]) -> None:
+    """With weights, names and documentation, or without, as the page and the command line send it."""
+    proto = onnx.load(light_models["squeezenet"])
+    other = onnx.ModelProto()
+    other.CopyFrom(proto)
+    other.doc_string, other.producer_name, other.graph.name = "mine", "me", "other"
+    for node in other.graph.node:
+        node.doc_string = "trained again"
+    bare = anonymise(ModelProto.FromString(without_weights(light_models["squeezenet"]))).content
+    sent = [_sent(client, content) for content in (proto.SerializeToString(), other.SerializeToString(), bare)]
+    assert len({answer["digest"] for answer in sent}) == 1
+    assert len({answer["latency_us"] for answer in sent}) == 1
+    assert sent[2]["digest"] == f"sha256:{hashlib.sha256(bare).hexdigest()}"
 
 
 def test_a_model_is_sent_once(client: TestClient, convolution: ModelProto, system: str) -> None:
