@@ -35,14 +35,19 @@ def drift(
         say("Nobody has reported a latency yet: POST /v1/observations")
         return
     print_table(
-        ("system", "observed over predicted", "error", "in interval", "observations", "models", "state"),
+        ("system", "state", "drift", "error", "in interval", "observations", "models"),
         [
             (
-                one.system,
+                one.system, "drifted" if one.drifted else "ok",
                 *("-" if value is None else form.format(value) for value, form in
                   ((one.ratio, "{:.3f}"), (one.error, "{:.1%}"), (one.covered, "{:.0%}"))),
-                str(one.observations), str(one.models), "drifted: measure and train again" if one.drifted else "ok",
+                str(one.observations), str(one.models),
             )
             for one in found
         ],
+        left=2,
     )  # fmt: skip
+    say("drift: observed over predicted latency; error: how far it is from 1, on average", style="dim")
+    for one in found:
+        if one.drifted:
+            say(f"{one.system} has drifted: measure it and train again")
