@@ -34,20 +34,21 @@ def drift(
     if not any(one.observations for one in found):
         say("Nobody has reported a latency yet: POST /v1/observations")
         return
-    # Short words in the table, so that it fits a terminal.
-    say("ratio: observed over predicted latency; inside: share of observations within the interval")
     print_table(
-        ("system", "ratio", "error", "inside", "observed", "models", "owners", "state"),
+        ("system", "state", "drift", "error", "inside", "seen", "models", "owners"),
         [
             (
-                one.system,
+                one.system, "drifted" if one.drifted else "ok",
                 *("-" if value is None else form.format(value) for value, form in
                   ((one.ratio, "{:.3f}"), (one.error, "{:.1%}"), (one.covered, "{:.0%}"))),
                 str(one.observations), str(one.models), str(one.owners),
-                "drifted" if one.drifted else "ok",
             )
             for one in found
         ],
+        left=2,
     )  # fmt: skip
-    if any(one.drifted for one in found):
-        say("What has drifted is to be measured and trained again: `costmodel bench`, `costmodel train`")
+    said = "drift: observed over predicted latency; error: its distance from 1; inside: share within the interval"
+    say(said, style="dim")
+    for one in found:
+        if one.drifted:
+            say(f"{one.system} has drifted: measure it and train again")

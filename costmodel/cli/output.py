@@ -30,6 +30,7 @@ __all__ = [
 
 _LONGEST_CELL = 40
 _SHORTEST_CELL = 8
+_SHORTEST_NAME = 20
 _BETWEEN = 2  # spaces between columns
 _UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
 
@@ -82,7 +83,7 @@ def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, le
     """Print a table on standard output, one line for each row.
 
     Where it is wider than the terminal, cells end in an ellipsis: words beside the first column give way first, then
-    the first column, which says what a row is about, and numbers last.
+    the first column, which says what a row is about, and last what is long among the numbers.
 
     Args:
         headers: Names of the columns.
@@ -108,9 +109,13 @@ def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, le
 
 def _narrow(widths: list[int], room: int, left: int) -> None:
     """Take from the widest columns, in the order in which columns give way, until all fit into `room`."""
-    for group in (range(1, left), range(1), range(left, len(widths))):
+    words, name, numbers = range(1, left), range(1), range(left, len(widths))
+    groups = (
+        (words, _SHORTEST_CELL), (name, _SHORTEST_NAME), (numbers, _SHORTEST_CELL), (name, _SHORTEST_CELL),
+    )  # fmt: skip
+    for group, shortest in groups:
         while sum(widths) > room and (widest := max(group, key=widths.__getitem__, default=None)) is not None:
-            if widths[widest] <= _SHORTEST_CELL:
+            if widths[widest] <= shortest:
                 break
             widths[widest] -= 1
 

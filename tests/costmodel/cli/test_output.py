@@ -70,7 +70,7 @@ def test_numbers_are_the_last_to_give_way(
 @captured
 @given(
     rows=st.lists(st.tuples(st.text("abc", max_size=90), st.text("abc", max_size=90), st.text("123", max_size=8))),
-    columns=st.integers(28, 200),
+    columns=st.integers(40, 200),
 )
 def test_a_table_fits(capsys: pytest.CaptureFixture[str], rows: list[tuple[str, str, str]], columns: int) -> None:
     """A line for each row, none wider than the terminal, and every number whole."""
