@@ -1,5 +1,6 @@
 """`costmodel serve` and `costmodel token`."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -53,17 +54,39 @@ def token(
     tokens: Annotated[
         Path, typer.Option(help="File that its hash is added to.", envvar="COSTMODEL_SERVE_TOKENS")
     ] = Path("tokens.txt"),
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What it may do: predict, observe, metrics or admin (all of them). May be repeated; by default "
+            "predict and observe.",
+            show_default=False,
+        ),
+    ] = None,
+    expires: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Day (UTC) from which on it is refused.", show_default=False),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Make a token for the service, printed once.
 
     Only its hash is kept.
     """
-    from costmodel.serving.http.tokens import add_token
+    from costmodel.serving.http.tokens import SCOPES, USUAL_SCOPES, add_token
 
-    made = add_token(tokens, name)
+    scopes = sorted(set(scope or USUAL_SCOPES))
+    unknown = [one for one in scopes if one not in SCOPES]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(SCOPES)}", param_hint="--scope")
+    until = None if expires is None else expires.replace(tzinfo=UTC)
+    made = add_token(tokens, name, scopes=scopes, expires=until)
     if json:
-        print_json({"name": name, "token": made, "file": str(tokens)})
+        print_json(
+            {
+                "name": name, "token": made, "file": str(tokens), "scopes": scopes,
+                "expires": None if until is None else until.isoformat(),
+            }
+        )  # fmt: skip
         return
     say(made)
     note(f"its hash is in {tokens}: start the service with --tokens {tokens}")

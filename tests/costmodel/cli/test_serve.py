@@ -114,6 +114,29 @@ def test_metrics_are_those_of_all_workers(service: _Service, token: str) -> None
     assert any(line.startswith("costmodel_requests_total") and line.endswith(" 20.0") for line in counted)
 
 
+def test_a_token_may_do_what_its_scopes_say(run: Run, own: Home) -> None:
+    """Prometheus may read metrics, and ask nothing; a token that has expired may do nothing."""
+    tokens = own.root / "tokens"
+    made = run(own, "token", "prometheus", "--scope", "metrics", "--tokens", tokens, "--json").document
+    assert made["scopes"] == ["metrics"]
+    late = run(own, "token", "late", "--expires", "2020-02-01", "--tokens", tokens, "--json").document
+    assert late["expires"] == "2020-02-01T00:00:00+00:00"
+    wrong = run(own, "token", "third", "--scope", "everything", "--tokens", tokens)
+    assert (wrong.code, "'everything' is not one of predict, observe" in " ".join(wrong.err.split())) == (2, True)
+    started = _Service(own, "--tokens", str(tokens))
+    with httpx.Client(base_url=started.url, timeout=60) as client:
+        found = {
+            (name, path): client.get(path, headers={"authorization": f"Bearer {token}"}).status_code
+            for name, token in (("prometheus", made["token"]), ("late", late["token"]))
+            for path in ("/metrics", "/v1/systems")
+        }
+    started.stop()
+    assert found == {
+        ("prometheus", "/metrics"): 200, ("prometheus", "/v1/systems"): 403,
+        ("late", "/metrics"): 401, ("late", "/v1/systems"): 401,
+    }  # fmt: skip
+
+
 def test_strangers_are_answered_only_with_tokens(run: Run, tmp_path: Path) -> None:
     """An address that others can reach is refused, unless somebody says that it is meant."""
     done = run(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0")
