@@ -17,6 +17,8 @@ from random import Random
 
 from onnx import TensorProto, helper
 
+# The attacker has an address of his own.
+ATTACKER = "127.0.0.2"
 JSON, FILE = "application/json", "application/octet-stream"
 MIB = 1 << 20
 # The limits that the service states (costmodel/serving/http/settings.py).
@@ -344,7 +346,7 @@ async def run(host: str, port: int, token: str, attack: Attack, seconds: float) 
         while time.monotonic() < until:
             stream = None
             try:
-                stream = await asyncio.open_connection(host, port, limit=1 << 26)
+                stream = await asyncio.open_connection(host, port, limit=1 << 26, local_addr=(ATTACKER, 0))
                 while time.monotonic() < until:
                     if attack.misuse is not None:
                         status = await attack.misuse(stream, token)

@@ -115,7 +115,6 @@ def read_bytes(sequence: LayerSequence) -> int:
         layer.inputs[slot]: sum(sequence.values[index].type.nbytes for index in layer.outputs if index >= 0)
         for layer in sequence.layers
         for slot in _TABLES.get(layer.op_type, ())
-        if slot < len(layer.inputs)
     }
     sizes = {index: sequence.values[index].type.nbytes for index in weights}
     return sum(min(nbytes, found.get(index, nbytes)) for index, nbytes in sizes.items())

@@ -4,11 +4,11 @@ import re
 
 __all__ = ["format_us", "parse_duration_s", "parse_latency_us", "parse_numbers", "parse_shape"]
 
-_DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h)?$")
+_DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h|d)?$")
 _NUMBERS = re.compile(r"^(\d{1,3})(?:-(\d{1,3}))?$")
 _LATENCY = re.compile(r"^(\d+(?:\.\d+)?)\s*(us|µs|ms|s)$")
 _MICROSECONDS = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 
 
 def format_us(latency_us: float) -> str:
@@ -25,14 +25,14 @@ def _three_digits(value: float) -> str:
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds in "90", "90s", "10m" or "1h".
+    """Seconds in "90", "90s", "10m", "1h" or "30d".
 
     Raises:
         ValueError: `text` is no duration.
     """
     match = _DURATION.match(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a duration: write it like 90s, 10m or 1h")
+        raise ValueError(f"{text!r} is not a duration: write it like 90s, 10m, 1h or 30d")
     return float(match[1]) * _SECONDS[match[2]]
 
 

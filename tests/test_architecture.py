@@ -65,6 +65,7 @@ HOMES = {
     "starlette": _in("serving/http"),
     "uvicorn": {"serving/http/protocol.py", "serving/http/run.py"},
     "httpx": {"costmodel/client.py"},
+    "opentelemetry": {"serving/http/tracing.py"},
     "prometheus_client": {"serving/http/telemetry.py"},
     "pydantic_settings": {"serving/http/settings.py"},
     "rich": {"costmodel/cli/output.py"},

@@ -22,11 +22,8 @@ _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 _Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 # Numbers that JSON does not have are written by name (see costmodel.attributes).
-_Float32 = Annotated[
-    Annotated[float, Field(ge=-MOST_FLOAT32, le=MOST_FLOAT32, allow_inf_nan=False)]
-    | Literal["NaN", "Infinity", "-Infinity"],
-    Field(union_mode="left_to_right"),
-]
+_Finite = Annotated[float, Field(ge=-MOST_FLOAT32, le=MOST_FLOAT32, allow_inf_nan=False)]
+_Float32 = Annotated[_Finite | Literal["NaN", "Infinity", "-Infinity"], Field(union_mode="left_to_right")]
 _Text = Annotated[str, Field(max_length=_MOST_CHARACTERS, pattern=r"^[^\x00]*$")]
 
 

@@ -264,7 +264,7 @@ _NEEDS: Mapping[str, Sequence[Need]] = {
     "GatherElements": _LOOKED_UP,
     "GatherND": (_tensor(0), _tensor(1)),
     "GatherBlockQuantized": (_tensor(0), _tensor(1)),
-    "EmbedLayerNormalization": (_tensor(2), _tensor(3)),
+    "EmbedLayerNormalization": tuple(_tensor(slot) for slot in (0, 2, 3, 5, 6)),  # tables, scale and shift
 }
 _REDUCTION = "Reduce"  # how the names of all of them begin
 

@@ -34,16 +34,20 @@ def drift(
     if not any(one.observations for one in found):
         say("Nobody has reported a latency yet: POST /v1/observations")
         return
+    # Short words in the table, so that it fits a terminal.
+    say("ratio: observed over predicted latency; inside: share of observations within the interval")
     print_table(
-        ("system", "observed over predicted", "error", "in interval", "observations", "models", "owners", "state"),
+        ("system", "ratio", "error", "inside", "observed", "models", "owners", "state"),
         [
             (
                 one.system,
                 *("-" if value is None else form.format(value) for value, form in
                   ((one.ratio, "{:.3f}"), (one.error, "{:.1%}"), (one.covered, "{:.0%}"))),
                 str(one.observations), str(one.models), str(one.owners),
-                "drifted: measure and train again" if one.drifted else "ok",
+                "drifted" if one.drifted else "ok",
             )
             for one in found
         ],
     )  # fmt: skip
+    if any(one.drifted for one in found):
+        say("What has drifted is to be measured and trained again: `costmodel bench`, `costmodel train`")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from costmodel.granularity import Granularity
@@ -29,6 +30,7 @@ __all__ = [
     "ThreadsOption",
     "one_of",
     "parse_budget_s",
+    "parse_expiry",
     "parse_granularity",
     "parse_shapes",
 ]
@@ -164,6 +166,33 @@ def parse_budget_s(text: str | None) -> float | None:
         return None if text is None else parse_duration_s(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--budget") from error
+
+
+def parse_expiry(text: str | None) -> "datetime | None":
+    """The moment of `--expires`: so long from now, or the beginning of a day (UTC).
+
+    Raises:
+        typer.BadParameter: It is neither, or lies in the past.
+    """
+    from datetime import UTC, datetime, timedelta
+
+    from costmodel.units import parse_duration_s
+
+    if text is None:
+        return None
+    now = datetime.now(UTC)
+    try:
+        if text.count("-") == 2:
+            expires = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+        else:
+            expires = now + timedelta(seconds=parse_duration_s(text))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"{text!r} is neither a duration such as 90d nor a day such as {now.year + 1}-01-31", param_hint="--expires"
+        ) from error
+    if expires <= now:
+        raise typer.BadParameter(f"{text} is over: a token would be worth nothing", param_hint="--expires")
+    return expires
 
 
 def parse_granularity(text: str) -> "Granularity":

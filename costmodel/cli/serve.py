@@ -1,16 +1,18 @@
-"""`costmodel serve` and `costmodel token`."""
+"""`costmodel serve`, `costmodel token` and `costmodel tokens`."""
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import JsonOption, StoreOption
-from costmodel.cli.output import note, print_json, say
+from costmodel.cli.options import JsonOption, StoreOption, parse_expiry
+from costmodel.cli.output import note, print_json, print_table, say
 
-__all__ = ["serve", "token"]
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["list_tokens", "serve", "token"]
 
 
 @app.command()
@@ -48,49 +50,78 @@ def serve(
     run(host, port, workers, settings, told)
 
 
+TokensOption = Annotated[
+    Path, typer.Option("--tokens", help="File with the hashes of tokens.", envvar="COSTMODEL_SERVE_TOKENS")
+]
+
+
 @app.command()
 def token(
     name: Annotated[str, typer.Argument(help="Whose it is.")],
-    tokens: Annotated[
-        Path, typer.Option(help="File that its hash is added to.", envvar="COSTMODEL_SERVE_TOKENS")
-    ] = Path("tokens.txt"),
-    scope: Annotated[
-        list[str] | None,
+    scopes: Annotated[
+        str,
         typer.Option(
-            help="What it may do: predict, observe, metrics or admin (all of them). May be repeated; by default "
-            "predict and observe.",
-            show_default=False,
+            metavar="SCOPE,...",
+            help="What it may do: predict (ask, and keep models), observe (report latencies), metrics, admin (all).",
+        ),
+    ] = "predict,observe",
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="90d|2027-01-31", show_default=False,
+            help="How long it is worth something, or the day (UTC) from which on it is not; by default it is for ever.",
         ),
     ] = None,
-    expires: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Day (UTC) from which on it is refused.", show_default=False),
-    ] = None,
+    tokens: TokensOption = Path("tokens.txt"),
     json: JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Make a token for the service, printed once.
 
     Only its hash is kept.
     """
-    from costmodel.serving.http.tokens import SCOPES, USUAL_SCOPES, add_token
+    from costmodel.serving.http.tokens import add_token
 
-    scopes = sorted(set(scope or USUAL_SCOPES))
-    unknown = [one for one in scopes if one not in SCOPES]
-    if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(SCOPES)}", param_hint="--scope")
-    until = None if expires is None else expires.replace(tzinfo=UTC)
-    made = add_token(tokens, name, scopes=scopes, expires=until)
+    until = parse_expiry(expires)
+    allowed = tuple(dict.fromkeys(filter(None, scopes.replace(" ", "").split(","))))
+    made = add_token(tokens, name, scopes=allowed, expires=until)
     if json:
-        print_json(
-            {
-                "name": name, "token": made, "file": str(tokens), "scopes": scopes,
-                "expires": None if until is None else until.isoformat(),
-            }
-        )  # fmt: skip
+        print_json({"name": name, "token": made, "file": str(tokens), "scopes": list(allowed), "expires": _text(until)})
         return
     say(made)
     note(f"its hash is in {tokens}: start the service with --tokens {tokens}")
     note(f"delete the line of {name} to revoke it: a running service sees that")
+
+
+@app.command("tokens")
+def list_tokens(tokens: TokensOption = Path("tokens.txt"), json: JsonOption = False) -> None:
+    """The service's tokens: what each may do, and until when."""
+    from datetime import UTC, datetime
+
+    from costmodel.serving.http.tokens import SCOPES, Tokens
+
+    found = Tokens.read(tokens).by_hash.values()
+    now = datetime.now(UTC)
+    rows = [
+        (one.name, [scope for scope in SCOPES if scope in one.scopes], _text(one.expires), _is_over(one.expires, now))
+        for one in found
+    ]
+    if json:
+        keys = ("name", "scopes", "expires", "expired")
+        print_json({"file": str(tokens), "tokens": [dict(zip(keys, row, strict=True)) for row in rows]})
+        return
+    shown = [
+        (name, ",".join(scopes), (expires or "never") + (" (over)" if over else ""))
+        for name, scopes, expires, over in rows
+    ]
+    print_table(("name", "scopes", "expires"), shown, left=3)
+
+
+def _is_over(moment: "datetime | None", now: "datetime") -> bool:
+    return moment is not None and moment <= now
+
+
+def _text(moment: "datetime | None") -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds")
 
 
 def _loopback(host: str) -> bool:

@@ -75,7 +75,6 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
         summary="What will this neural network cost on that machine, without running it there?",
         version="1",
         lifespan=lifespan,
-        root_path=settings.root_path,
         docs_url=None,  # those pages load from another host
         redoc_url=None,
         openapi_url="/openapi.json",

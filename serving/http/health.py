@@ -1,9 +1,11 @@
 """Whether the service lives and can answer, in the words of Kubernetes and Prometheus."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from costmodel.serving.http.openapi import PROBLEMS
+from costmodel.serving.http.openapi import problems
 from costmodel.serving.http.state import state_of
 from costmodel.serving.http.telemetry import METRICS_TYPE
 from costmodel.serving.wire.answers import Health
@@ -13,15 +15,22 @@ __all__ = ["router"]
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+# Open to everybody: no token is needed.
+_OPEN: dict[str, Any] = {"security": []}
+
+
+@router.get("/healthz", operation_id="getHealth", openapi_extra=_OPEN, responses=problems(closed=False))
 async def alive() -> Health:
     """Whether the process lives: it says nothing of what it can answer."""
     return Health(status="ok")
 
 
-@router.get("/readyz", responses={503: {"model": Health, "description": "The store cannot be read."}})
+@router.get(
+    "/readyz", operation_id="getReadiness", response_model=Health, openapi_extra=_OPEN,
+    responses={503: {"model": Health, "description": "The store cannot be read."}, **problems(closed=False)},
+)  # fmt: skip
 async def ready(request: Request) -> Response:
-    """Whether a question would be answered; with an empty store the answer is that nothing is known yet."""
+    """Whether questions are answered; with a store that holds nothing yet, the answer is that nothing is known."""
     state = state_of(request)
     systems = len(state.directory.snapshot.entries)
     warnings = []
@@ -36,9 +45,8 @@ async def ready(request: Request) -> Response:
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={
-        200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, 401: PROBLEMS[401], 403: PROBLEMS[403],
-    },
+    operation_id="getMetrics",
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
 )  # fmt: skip
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus; a token needs the scope `metrics`."""

@@ -63,6 +63,8 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        if self._settings.root_path:  # else what the server says
+            scope["root_path"] = self._settings.root_path
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
@@ -141,6 +143,9 @@ class RequestMiddleware:
                 told[fact.removesuffix("_seconds") + "_ms"] = round(1e3 * seconds, 2)
         if scope.get("remembered"):
             told["remembered"] = True
+        on_over = scope.get("on_over")  # traces, where they are wanted
+        if on_over is not None:
+            on_over(scope, told)
         log_request(told, began)
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from costmodel.serving.http.bodies import FILE_TYPES, media_type, uploaded
-from costmodel.serving.http.openapi import PROBLEMS, describes_file
+from costmodel.serving.http.openapi import FILE_BODY, IF_NONE_MATCH, NOT_MODIFIED, TAGGED, describes_file, problems
 from costmodel.serving.http.paging import Limit, page_of
 from costmodel.serving.http.queries import PredictOptions, _remembered, options_of
 from costmodel.serving.http.state import owner_of, state_of
@@ -17,12 +17,15 @@ from costmodel.serving.wire.problems import Problem
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/models", tags=["models"], responses=PROBLEMS)
+router = APIRouter(prefix="/v1/models", tags=["models"])
 
 _Digest = Annotated[Digest, Path(description="Content hash of a model, or of the file as it was sent.")]
 
 
-@router.post("", status_code=201, response_model=KeptAnswer, openapi_extra=describes_file())
+@router.post(
+    "", operation_id="sendModel", status_code=201, response_model=KeptAnswer, openapi_extra=describes_file(),
+    responses=problems(*FILE_BODY, 422, 503),
+)  # fmt: skip
 async def keep(request: Request) -> Response:
     """Send an ONNX file without asking anything about it yet; its weights are not kept."""
     if media_type(request) not in FILE_TYPES:
@@ -32,7 +35,7 @@ async def keep(request: Request) -> Response:
     return Response(reply.body, reply.status, media_type="application/json")
 
 
-@router.get("")
+@router.get("", operation_id="listModels", responses=problems(422))
 async def models(
     request: Request,
     limit: Limit = 100,
@@ -45,7 +48,7 @@ async def models(
     return ModelsAnswer(models=[ModelAnswer.of(model) for model in page], next=following)
 
 
-@router.get("/{digest}")
+@router.get("/{digest}", operation_id="getModel", responses=problems(404, 422))
 async def model(request: Request, digest: _Digest) -> ModelAnswer:
     """One model that you have sent."""
     state = state_of(request)
@@ -57,7 +60,11 @@ async def model(request: Request, digest: _Digest) -> ModelAnswer:
     raise _unknown(digest)
 
 
-@router.get("/{digest}/prediction", response_model=PredictAnswer, responses={304: {"description": "It is still true."}})
+@router.get(
+    "/{digest}/prediction", operation_id="getPrediction", response_model=PredictAnswer,
+    openapi_extra={"parameters": [IF_NONE_MATCH]},
+    responses={200: TAGGED, 304: NOT_MODIFIED, **problems(404, 422, 503)},
+)  # fmt: skip
 async def prediction(request: Request, digest: _Digest, options: Annotated[PredictOptions, Query()]) -> Response:
     """What a model that you have sent will cost; with If-None-Match, only where that has changed."""
     state = state_of(request)
@@ -66,7 +73,7 @@ async def prediction(request: Request, digest: _Digest, options: Annotated[Predi
     return await _remembered(state, request, "predict_model", asked, [])
 
 
-@router.delete("/{digest}", status_code=204)
+@router.delete("/{digest}", operation_id="deleteModel", status_code=204, responses=problems(404, 422))
 async def forget(request: Request, digest: _Digest) -> Response:
     """Delete a model that you have sent."""
     state = state_of(request)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from costmodel.drift import StoredObservation
 from costmodel.serving.http.bodies import json_body
-from costmodel.serving.http.openapi import PROBLEMS, describes_json
+from costmodel.serving.http.openapi import JSON_BODY, describes_json, problems
 from costmodel.serving.http.paging import Limit
 from costmodel.serving.http.state import owner_of, state_of
 from costmodel.serving.wire.answers import DeletedAnswer, ObservationAnswer, ObservationsAnswer
@@ -18,12 +18,15 @@ from costmodel.serving.wire.requests import ObservationRequest
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/observations", tags=["observations"], responses=PROBLEMS)
+router = APIRouter(prefix="/v1/observations", tags=["observations"])
 
 _Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
-@router.post("", response_model=ObservationAnswer, status_code=201, openapi_extra=describes_json(ObservationRequest))
+@router.post(
+    "", operation_id="createObservation", status_code=201, response_model=ObservationAnswer,
+    openapi_extra=describes_json(ObservationRequest), responses=problems(404, 409, *JSON_BODY, 422, 503),
+)  # fmt: skip
 async def observe(
     request: Request,
     idempotency_key: Annotated[
@@ -42,7 +45,7 @@ async def observe(
     return Response(reply.body, reply.status, media_type="application/json")
 
 
-@router.get("")
+@router.get("", operation_id="listObservations", responses=problems(422, 503))
 async def observations(
     request: Request,
     system: Annotated[SystemName | None, Query()] = None,
@@ -64,7 +67,7 @@ async def observations(
     )
 
 
-@router.delete("/{number}", status_code=204)
+@router.delete("/{number}", operation_id="deleteObservation", status_code=204, responses=problems(404, 422, 503))
 async def delete_one(request: Request, number: _Id) -> Response:
     """Delete one of your observations."""
     state = state_of(request)
@@ -73,7 +76,7 @@ async def delete_one(request: Request, number: _Id) -> Response:
     return Response(status_code=204)
 
 
-@router.delete("")
+@router.delete("", operation_id="deleteObservations", responses=problems(422, 503))
 async def delete_all(request: Request, system: Annotated[SystemName | None, Query()] = None) -> DeletedAnswer:
     """Delete all of your observations, or those of one system."""
     state = state_of(request)

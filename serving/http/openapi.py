@@ -10,33 +10,76 @@ from pydantic import BaseModel
 from costmodel.serving.wire.answers import ProblemAnswer
 from costmodel.serving.wire.problems import MEDIA_TYPE
 
-__all__ = ["EXAMPLE_GRAPH", "PROBLEMS", "describe", "describes_file", "describes_json", "describes_model"]
+__all__ = [
+    "EXAMPLE_GRAPH", "FILE_BODY", "IF_NONE_MATCH", "JSON_BODY", "NOT_MODIFIED", "TAGGED", "describe", "describes_file",
+    "describes_json", "describes_model", "problems",
+]  # fmt: skip
 
+_DESCRIPTION = (
+    "Every answer carries an `X-Request-Id`, under which the log of the service has the request. Errors are problem "
+    "details (RFC 9457). Lists come in pages: `next` is what to ask the next one for. What is answered with 429 or 503 "
+    "may be asked again after `Retry-After` seconds."
+)
 _SCHEMAS = "#/components/schemas/"
 _FILE_TYPE = "application/octet-stream"
 # Read by their routes themselves, so that FastAPI does not know of them.
 _BODIES: dict[str, type[BaseModel]] = {}
 
 
-def _problem(description: str) -> dict[str, Any]:
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}ProblemAnswer"}}}}
-
-
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: _problem("The request ended before its body did."),
-    401: _problem("A token is needed."),
-    403: _problem("The token may not do that."),
-    404: _problem("The model, the system or the regressor is not known here."),
-    409: _problem("The Idempotency-Key was used for another observation."),
-    411: _problem("The length of a file is not declared."),
-    421: _problem("The Host header names another service."),
-    429: _problem("Too many requests of one client are under way."),
-    408: _problem("The body did not arrive in time."),
-    413: _problem("The body is too large, or asks for too much at once."),
-    415: _problem("The body is of a type that is not understood."),
-    422: _problem("The request is not valid, or the model cannot be used."),
-    503: _problem("The service is busy, or its store cannot be used: ask again after Retry-After seconds."),
+_PROBLEMS = {
+    400: "The request ended before its body did.",
+    401: "A token is needed.",
+    403: "The token may not do that.",
+    404: "The model, the system, the regressor or the observation is not known here.",
+    408: "The body did not arrive in time.",
+    409: "The Idempotency-Key was used for another observation.",
+    411: "The length of a file is not declared.",
+    413: "The body is too large, or asks for too much at once.",
+    415: "The body is of a type or an encoding that is not understood.",
+    421: "The Host header names another service.",
+    422: "The request is not valid, or the model cannot be used.",
+    429: "Too many requests of one client are under way: ask again after Retry-After seconds.",
+    503: "The service is busy, or its store cannot be used: ask again after Retry-After seconds.",
 }
+_TEXT = {"type": "string"}
+_SECONDS = {"description": "Seconds after which to ask again.", "schema": {"type": "integer", "minimum": 1}}
+_HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"schema": _TEXT}},
+    403: {"WWW-Authenticate": {"schema": _TEXT}},
+    429: {"Retry-After": _SECONDS},
+    503: {"Retry-After": _SECONDS},
+}
+# How a request with a body in JSON may fail besides, and one with a file.
+JSON_BODY = (400, 408, 413, 415)
+FILE_BODY = (*JSON_BODY, 411)
+
+_ETAG = {"ETag": {"description": "Changes whenever the answer does.", "schema": _TEXT}}
+TAGGED: dict[str, Any] = {"headers": _ETAG}
+IF_NONE_MATCH: dict[str, Any] = {
+    "name": "If-None-Match", "in": "header", "required": False, "schema": _TEXT,
+    "description": "The ETag of an answer that one has: it is not sent again while it is true.",
+}  # fmt: skip
+NOT_MODIFIED: dict[str, Any] = {"description": "What the ETag stands for is still true.", "headers": _ETAG}
+
+
+def problems(*statuses: int, closed: bool = True) -> dict[int | str, dict[str, Any]]:
+    """The responses of an operation that are problems.
+
+    Args:
+        statuses: How it may fail besides what every operation has.
+        closed: Whether the host and the token are checked.
+    """
+    every = (401, 403, 421, 429) if closed else (429,)
+    return {status: _problem(status) for status in sorted({*every, *statuses})}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    found = {
+        "description": _PROBLEMS[status],
+        "content": {MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}ProblemAnswer"}}},
+    }
+    return found | ({"headers": _HEADERS[status]} if status in _HEADERS else {})
+
 
 # A convolution with its activation and a pooling, as ONNX Runtime executes them.
 EXAMPLE_GRAPH: dict[str, Any] = {
@@ -94,13 +137,19 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """The document of an application; made once, with examples for a system that it answers for."""
     if app.openapi_schema:
         return app.openapi_schema
-    document = copy.deepcopy(get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes))
+    found = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, description=_DESCRIPTION, routes=app.routes
+    )
+    document = copy.deepcopy(found)
     components = document["components"]["schemas"]
     bodies: list[type[BaseModel]] = [ProblemAnswer, *_BODIES.values()]
     for model in bodies:
         _add(components, model)
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}, {}]
+    for path, operations in document["paths"].items():
+        if path.startswith("/v1/") and "get" in operations:
+            operations["head"] = _head_of(operations["get"])
     state = getattr(app.state, "costmodel", None)
     systems = list(state.directory.snapshot.entries) if state is not None else []
     for path, example in _examples(systems[0] if systems else "c5.xlarge").items():
@@ -108,6 +157,16 @@ def describe(app: FastAPI) -> dict[str, Any]:
     if systems:  # before that the examples are of no system
         app.openapi_schema = document
     return document
+
+
+def _head_of(operation: dict[str, Any]) -> dict[str, Any]:
+    """The operation HEAD beside a GET: the same without bodies; `RequestMiddleware` answers it."""
+    head = copy.deepcopy(operation)
+    head["operationId"] += "Head"
+    head["summary"] += " (headers only)"
+    for response in head["responses"].values():
+        response.pop("content", None)
+    return head
 
 
 def _add(components: dict[str, Any], model: type[BaseModel]) -> None:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from costmodel.serving.http.answer import Answer
 from costmodel.serving.http.bodies import FILE_TYPES, json_body, media_type, uploaded
-from costmodel.serving.http.openapi import PROBLEMS, describes_json, describes_model
+from costmodel.serving.http.openapi import FILE_BODY, JSON_BODY, TAGGED, describes_json, describes_model, problems
 from costmodel.serving.http.state import AppState, key_of, owner_of, state_of
 from costmodel.serving.wire.answers import BulkAnswer, PredictAnswer, RankAnswer
 from costmodel.serving.wire.fields import Composition, Name, SystemName, Version
@@ -18,7 +18,7 @@ from costmodel.units import parse_shape
 
 __all__ = ["PredictOptions", "options_of", "router"]
 
-router = APIRouter(prefix="/v1", tags=["predictions"], responses=PROBLEMS)
+router = APIRouter(prefix="/v1", tags=["predictions"])
 
 # Questions that are so short are remembered by their words.
 _SHORT_BYTES = 16 << 10
@@ -73,7 +73,10 @@ def options_of(options: FileOptions) -> dict[str, Any]:
     return found
 
 
-@router.post("/predict", response_model=PredictAnswer, openapi_extra=describes_model(PredictRequest))
+@router.post(
+    "/predict", operation_id="predict", response_model=PredictAnswer, openapi_extra=describes_model(PredictRequest),
+    responses={200: TAGGED, **problems(404, *FILE_BODY, 422, 503)},
+)  # fmt: skip
 async def predict(request: Request, options: Annotated[PredictOptions, Query()]) -> Response:
     """What a model will cost on a system: an ONNX file, a graph of its layers, or a model that was sent before.
 
@@ -103,10 +106,14 @@ async def _remembered(
         answer = Answer.from_reply(await state.perform(request, operation, options, body))
         if short:
             state.remember(key, answer)
+    request.scope["system"] = answer.system
     return answer.response(request)
 
 
-@router.post("/predict/bulk", response_model=BulkAnswer, openapi_extra=describes_json(BulkRequest))
+@router.post(
+    "/predict/bulk", operation_id="predictBulk", response_model=BulkAnswer, openapi_extra=describes_json(BulkRequest),
+    responses=problems(404, *JSON_BODY, 422, 503),
+)  # fmt: skip
 async def predict_bulk(request: Request, version: Pinned = None) -> Response:
     """What many models will cost on one system; an item that has no answer says why, and the others have theirs.
 
@@ -118,7 +125,10 @@ async def predict_bulk(request: Request, version: Pinned = None) -> Response:
     return Response(reply.body, media_type="application/json")
 
 
-@router.post("/rank", response_model=RankAnswer, openapi_extra=describes_model(RankRequest))
+@router.post(
+    "/rank", operation_id="rank", response_model=RankAnswer, openapi_extra=describes_model(RankRequest),
+    responses=problems(404, *FILE_BODY, 422, 503),
+)  # fmt: skip
 async def rank_models(request: Request, options: Annotated[RankOptions, Query()]) -> Response:
     """Which system meets a latency objective for a model, and at what price; or which of several models does.
 

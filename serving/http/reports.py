@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 
 from costmodel.serving.directory import SystemEntry
-from costmodel.serving.http.openapi import PROBLEMS
+from costmodel.serving.http.openapi import problems
 from costmodel.serving.http.paging import Limit, page_of
 from costmodel.serving.http.state import AppState, state_of
 from costmodel.serving.wire.answers import RegressorsAnswer, SystemAnswer, SystemsAnswer
@@ -15,12 +15,12 @@ from costmodel.systems import catalogue
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1", tags=["systems"], responses=PROBLEMS)
+router = APIRouter(prefix="/v1", tags=["systems"])
 
 _After = Annotated[str | None, Query(max_length=256, description="The `next` of the page before.")]
 
 
-@router.get("/systems")
+@router.get("/systems", operation_id="listSystems", responses=problems(422))
 async def systems(request: Request, limit: Limit = 1000, after: _After = None) -> SystemsAnswer:
     """The systems that are answered for, and how well."""
     state = state_of(request)
@@ -30,7 +30,7 @@ async def systems(request: Request, limit: Limit = 1000, after: _After = None) -
     return SystemsAnswer(systems=[_system(state, entry) for entry in page], next=following)
 
 
-@router.get("/systems/{name}")
+@router.get("/systems/{name}", operation_id="getSystem", responses=problems(404, 422))
 async def system(request: Request, name: Annotated[SystemName, Path()]) -> SystemAnswer:
     """One system."""
     state = state_of(request)
@@ -55,7 +55,7 @@ def _system(state: AppState, entry: SystemEntry) -> SystemAnswer:
     )
 
 
-@router.get("/regressors")
+@router.get("/regressors", operation_id="listRegressors", responses=problems(422))
 async def regressors(
     request: Request,
     system: Annotated[SystemName | None, Query()] = None,

@@ -93,6 +93,7 @@ class AppState:
         """
         owner = owner_of(request)
         call = Call(operation, owner, options, body, request.scope.get("request_id", ""))
+        request.scope["queued_at_ns"] = time.time_ns()
         began = time.perf_counter()
         await self.admission.acquire(owner)
         queue_s = time.perf_counter() - began
@@ -108,6 +109,7 @@ class AppState:
         facts = {"queue_seconds": queue_s, **reply.facts}
         self.metrics.record(facts)
         request.scope.setdefault("facts", {}).update(facts)
+        request.scope["system"] = reply.system
         self.refused = reply.refused
         if reply.problem is not None:
             raise reply.problem

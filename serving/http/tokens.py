@@ -11,14 +11,14 @@ from pathlib import Path
 
 from costmodel.errors import CostModelError
 
-__all__ = ["SCOPES", "USUAL_SCOPES", "Token", "TokenFile", "Tokens", "add_token"]
+__all__ = ["SCOPES", "Token", "TokenFile", "Tokens", "add_token"]
 
 _LOG = logging.getLogger("costmodel.service")
 _PREFIX = "cm_"
 # What a token may do; `admin` includes all others.
 SCOPES = ("predict", "observe", "metrics", "admin")
 # What a token may do whose line does not say.
-USUAL_SCOPES = frozenset({"predict", "observe"})
+_USUAL = frozenset({"predict", "observe"})
 _HASH_DIGITS = 64
 
 
@@ -33,7 +33,7 @@ class Token:
     """
 
     name: str
-    scopes: frozenset[str] = USUAL_SCOPES
+    scopes: frozenset[str] = _USUAL
     expires: datetime | None = None
 
     def allows(self, scope: str) -> bool:
@@ -122,7 +122,7 @@ class TokenFile:
 
 
 def add_token(
-    path: Path, name: str, *, scopes: Sequence[str] = tuple(sorted(USUAL_SCOPES)), expires: datetime | None = None
+    path: Path, name: str, *, scopes: Sequence[str] = tuple(sorted(_USUAL)), expires: datetime | None = None
 ) -> str:
     """Make a token, add its hash to a file, and give it: it cannot be had again.
 
@@ -159,7 +159,7 @@ def add_token(
 
 
 def _token(name: str, options: Sequence[str]) -> Token:
-    scopes, expires = USUAL_SCOPES, None
+    scopes, expires = _USUAL, None
     for option in options:
         key, _, value = option.partition("=")
         if key == "scopes" and value and set(value.split(",")) <= set(SCOPES):

@@ -1,14 +1,17 @@
 """Fields that requests have in common, each with its limits."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from typing_extensions import TypeAliasType
 
 from costmodel.graph import ITEM_BYTES, OPAQUE
 
 __all__ = [
-    "Batch", "Composition", "DType", "Digest", "Dimension", "Granularity", "Microseconds", "Name", "Signature",
-    "Strict", "SystemName", "Text", "Version",
+    "Batch", "Composition", "DType", "Described", "Digest", "Dimension", "Granularity", "Microseconds", "Name",
+    "Signature", "Strict", "SystemName", "Text", "Version",
 ]  # fmt: skip
 
 # Text that every database and every terminal takes: no control characters, no halves of surrogate pairs.
@@ -38,7 +41,10 @@ def _known_type(dtype: str) -> str:
 
 
 _DTYPES = frozenset(ITEM_BYTES) | OPAQUE
-DType = Annotated[str, AfterValidator(_known_type), Field(json_schema_extra={"enum": sorted(_DTYPES)})]
+# An alias with a name has a class of its own in clients that are generated.
+DType = TypeAliasType(
+    "DType", Annotated[str, AfterValidator(_known_type), Field(json_schema_extra={"enum": sorted(_DTYPES)})]
+)
 Text = Annotated[str, Field(max_length=4096, pattern=_PRINTABLE)]
 
 
@@ -46,3 +52,22 @@ class Strict(BaseModel):
     """A part of a request: what is not known is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Described:
+    """Gives a field the JSON schema of another type, against which it is checked elsewhere.
+
+    Entries of a list can so be checked one by one, each with an error of its own.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        """Describe a field.
+
+        Args:
+            kind: The other type.
+        """
+        self._kind = kind
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema of the field, with the parts of the other type in place of its own."""
+        return handler(core_schema) | handler(TypeAdapter(self._kind).core_schema)

@@ -1,17 +1,49 @@
 """Graphs of layers and layer sequences as strangers send them: checked before anything is made of them."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Required, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator, with_config
+from typing_extensions import TypeAliasType, TypedDict
 
 from costmodel.graph import ITEM_BYTES, TensorType
 from costmodel.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.serving.wire.fields import Dimension, DType, Signature, Strict, Text
+from costmodel.serving.wire.fields import Described, Dimension, DType, Signature, Strict, Text
 from costmodel.shapes import MAX_TENSOR_BYTES
 
 __all__ = ["KnownSequence", "WireGraph", "WireSequence"]
 
 _MOST_LAYERS_IN_SEQUENCE = 1000
+
+Shape = Annotated[list[Dimension], Field(max_length=32)]
+# Aliases with names have classes of their own in clients that are generated.
+Role = TypeAliasType("Role", Literal["input", "constant", "internal"])
+
+
+@with_config(ConfigDict(extra="forbid"))
+class WireTensor(TypedDict, total=False):
+    """A tensor in an attribute; data only where it is small."""
+
+    dtype: Required[DType]
+    shape: Required[Shape]
+    data: list[Any] | None
+
+
+@with_config(ConfigDict(extra="forbid", json_schema_extra={"minProperties": 1, "maxProperties": 1}))
+class WireAttribute(TypedDict, total=False):
+    """An attribute of a layer, under its kind: exactly one of these."""
+
+    i: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+    f: float
+    s: str
+    ints: list[Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]]
+    floats: list[float]
+    strings: list[str]
+    t: WireTensor
+    g: Annotated[str, Field(description="A subgraph: base64 of a GraphProto.")]
+
+
+# What they may hold depends on the operator: see `costmodel.checking`.
+Attributes = Annotated[dict[str, dict[str, Any]], Described(dict[str, WireAttribute])]
 
 
 class WireLayer(Strict):
@@ -21,14 +53,14 @@ class WireLayer(Strict):
     op: Annotated[str, Field(min_length=1, max_length=128)]
     domain: Annotated[str, Field(max_length=128)] = ""
     since: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 1
-    attrs: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    attrs: Attributes = Field(default_factory=dict)
     inputs: Annotated[list[Text], Field(alias="in", max_length=10_000)]
     outputs: Annotated[list[Text], Field(alias="out", min_length=1, max_length=10_000)]
     captured: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 0
     sources: list[Text] = Field(default_factory=list)
 
 
-WireType = tuple[DType, Annotated[list[Dimension], Field(max_length=32)], Annotated[bool, Field(strict=True)]]
+WireType = tuple[DType, Shape, Annotated[bool, Field(strict=True)]]
 
 
 class WireGraph(Strict):
@@ -80,7 +112,7 @@ class WireSequenceLayer(Strict):
     op: Annotated[str, Field(min_length=1, max_length=128)]
     domain: Annotated[str, Field(max_length=128)] = ""
     since: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 1
-    attrs: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    attrs: Attributes = Field(default_factory=dict)
     inputs: Annotated[list[Annotated[int, Field(ge=-1, strict=True)]], Field(alias="in")]
     outputs: Annotated[list[Annotated[int, Field(ge=-1, strict=True)]], Field(alias="out", min_length=1)]
     captured: Annotated[int, Field(ge=0, strict=True)] = 0
@@ -92,8 +124,8 @@ class WireSequence(Strict):
     layers: Annotated[list[WireSequenceLayer], Field(min_length=1, max_length=_MOST_LAYERS_IN_SEQUENCE)]
     values: list[
         tuple[
-            DType, Annotated[list[Dimension], Field(max_length=32)], Literal[0, 1],
-            Literal["input", "constant", "internal"], list[Any] | None,
+            DType, Shape, Annotated[int, Field(ge=0, le=1, strict=True)],
+            Role, list[Any] | None,
         ]
     ]  # fmt: skip
     outputs: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)]

@@ -44,14 +44,17 @@ def test_formatting_keeps_the_order(one: float, other: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("10m", 600), ("1h", 3600), ("1.5m", 90), (" 2 h ", 7200), ("0", 0), ("0.5", 0.5)],
-)
+    [
+        ("90", 90), ("90s", 90), ("10m", 600), ("1h", 3600), ("30d", 2_592_000), ("1.5m", 90), (" 2 h ", 7200),
+        ("0", 0), ("0.5", 0.5),
+    ],
+)  # fmt: skip
 def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
     """Without a unit it is in seconds."""
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "-5s", "5 minutes", "1h30m", "1e3s", "nan", "inf", ".5", "5.", "5d"])
+@pytest.mark.parametrize("text", ["", "m", "-5s", "5 minutes", "1h30m", "1e3s", "nan", "inf", ".5", "5.", "5w"])
 def test_what_is_no_duration_is_named_with_one_that_is(text: str) -> None:
     """The error quotes what was given and shows how to write it."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a duration") + ".*10m"):

@@ -45,7 +45,9 @@ def test_a_model_is_forgotten_by_its_owner_only(store: UploadedModelStore) -> No
     assert not store.remove("one", digest)
 
 
-@pytest.mark.parametrize("digest", ["", "sha256:", "sha256:../../etc/passwd", "sha256:" + "0" * 63, "SHA256:" + "0" * 64])
+@pytest.mark.parametrize(
+    "digest", ["", "sha256:", "sha256:../../etc/passwd", "sha256:" + "0" * 63, "SHA256:" + "0" * 64]
+)
 def test_what_is_no_content_hash_is_no_path(store: UploadedModelStore, digest: str) -> None:
     """Whatever is made of slashes and dots."""
     with pytest.raises(ModelReadError, match="64 hexadecimal digits"):

@@ -14,6 +14,7 @@ README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
     "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour", "export",
     "import", "reproduce", "rank", "lower", "drift", "serve", "token",
+    "tokens",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # of commands
 
@@ -110,7 +111,7 @@ def test_wrong_usage_says_what_is_right(run: Run, tmp_path: Path) -> None:
     for arguments, hint in (
         (["predict", "light", "--compose", "fastest"], "sequential, parallel"),
         (["decompose", "light", "--level", "extreme"], "none, basic, extended, all"),
-        (["bench", "--budget", "soon"], "90s, 10m or 1h"),
+        (["bench", "--budget", "soon"], "90s, 10m, 1h or 30d"),
         (["predict", "light", "--shape", "data"], "input=1,3,224,224"),
         (["decompose", "light", "--decoys", "3"], "--out"),
         (["compare", "nearest", "guess"], "operator_count"),

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from openapi_spec_validator import validate
 from starlette.testclient import TestClient
+
+from tests.served import Serve
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +27,12 @@ def _references(part: Any) -> Iterator[str]:
     elif isinstance(part, list):
         for value in part:
             yield from _references(value)
+
+
+def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            yield method, path, operation
 
 
 def test_every_reference_leads_somewhere(document: Mapping[str, Any]) -> None:
@@ -51,9 +60,53 @@ def test_every_example_is_answered(client: TestClient, document: Mapping[str, An
 
 def test_every_operation_says_how_it_fails(document: Mapping[str, Any]) -> None:
     """With problem details, and a sentence on what it does."""
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            assert operation["description"], path
-            if path.startswith("/v1"):
-                for status in ("401", "422", "503"):
-                    assert "application/problem+json" in operation["responses"][status]["content"]
+    for method, path, operation in _operations(document):
+        assert operation["description"], path
+        statuses = {int(status) for status in operation["responses"] if int(status) >= 400}
+        expected = {429} if path in ("/healthz", "/readyz") else {401, 403, 421, 429}
+        if "requestBody" in operation:
+            expected |= {400, 408, 413, 415, 422, 503}
+        if "application/octet-stream" in operation.get("requestBody", {}).get("content", {}):
+            expected |= {411}
+        if "{" in path:
+            expected |= {404, 422}
+        assert expected <= statuses, (method, path)
+        if "requestBody" not in operation:
+            assert not statuses & {400, 408, 409, 411, 413, 415}, (method, path)
+        for status in statuses - ({503} if path == "/readyz" else set()):
+            response = operation["responses"][str(status)]
+            assert method == "head" or "application/problem+json" in response["content"]
+            assert ("Retry-After" in response.get("headers", {})) == (status in (429, 503))
+
+
+def test_it_is_valid(document: dict[str, Any]) -> None:
+    """As OpenAPI says; its examples are beside their schemas."""
+    validate(document)
+
+
+def test_operations_have_names_that_stay(document: Mapping[str, Any]) -> None:
+    """Clients that are generated call their functions so: a name that changes breaks them."""
+    assert {operation["operationId"] for method, _, operation in _operations(document) if method != "head"} == {
+        "predict", "predictBulk", "rank", "sendModel", "listModels", "getModel", "getPrediction", "deleteModel",
+        "createObservation", "listObservations", "deleteObservation", "deleteObservations", "listSystems", "getSystem",
+        "listRegressors", "getHealth", "getReadiness", "getMetrics",
+    }  # fmt: skip
+
+
+def test_heads_are_offered_beside_what_is_read(client: TestClient, document: Mapping[str, Any]) -> None:
+    """With the headers of a GET, and no body."""
+    heads = {path for method, path, _ in _operations(document) if method == "head"}
+    assert heads == {path for method, path, _ in _operations(document) if method == "get" and path.startswith("/v1/")}
+    for path in heads:
+        if "{" not in path:
+            head, get = client.head(path), client.get(path)
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-length"] == get.headers["content-length"]
+
+
+def test_it_says_where_the_service_is(serve: Serve) -> None:
+    """Behind a proxy that offers it under a path."""
+    client = serve(root_path="/costmodel")
+    for prefix in ("", "/costmodel"):  # some proxies take it off
+        assert client.get(f"{prefix}/openapi.json").json()["servers"] == [{"url": "/costmodel"}]
+        assert client.get(f"{prefix}/v1/systems").status_code == 200

@@ -1,0 +1,126 @@
+"""Traces for OpenTelemetry: a span for each request, with spans for the queue, the engine and the reader within it.
+
+They go where the standard variables say (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, ...).
+The instrumentation library for ASGI is not used: it puts queries into spans, and fails on headers that are no UTF-8.
+"""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from costmodel.errors import MissingExtraError
+
+try:
+    from opentelemetry import propagate
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+except ImportError as error:
+    raise MissingExtraError("sending traces", "otel") from error
+
+__all__ = ["trace"]
+
+# They are asked every few seconds, by machines, and answered from memory.
+_UNTRACED = ("/healthz", "/readyz", "/metrics")
+_NS = 1_000_000_000
+
+
+def trace(app: FastAPI, provider: TracerProvider | None = None) -> None:
+    """Record a span for each request to an application but those about its health.
+
+    The trace that a client began is continued (W3C `traceparent`). Bodies, queries and credentials are in no span.
+
+    Args:
+        app: The application, before it has answered a request.
+        provider: Where spans go; by default to the collector that the environment names.
+    """
+    app.add_middleware(_TracingMiddleware, provider=provider or _exporting_provider())
+
+
+def _exporting_provider() -> TracerProvider:
+    """A provider that sends spans to a collector in batches, and the last ones when the process ends."""
+    ours = Resource({"service.name": "costmodel", "service.version": version("costmodel")})
+    provider = TracerProvider(resource=Resource.create(ours.merge(OTELResourceDetector().detect()).attributes))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+class _TracingMiddleware:
+    """Opens a span for each request; `RequestMiddleware` tells it when the request is over."""
+
+    def __init__(self, app: ASGIApp, *, provider: TracerProvider) -> None:
+        self._app = app
+        self._tracer = provider.get_tracer("costmodel.serving", version("costmodel"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].endswith(_UNTRACED):  # with or without a proxy's prefix
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        fields = propagate.get_global_textmap().fields
+        context = propagate.extract({field: headers[field] for field in fields if field in headers})
+        with self._tracer.start_as_current_span(
+            "HTTP", context, SpanKind.SERVER,
+            record_exception=False, set_status_on_exception=False,  # exceptions may quote what a client sent
+        ) as span:  # fmt: skip
+
+            def over(scope: Scope, told: Mapping[str, Any]) -> None:
+                _describe(self._tracer, span, scope, told)
+
+            scope["on_over"] = over
+            await self._app(scope, receive, send)
+
+
+def _describe(tracer: Tracer, span: Span, scope: Scope, told: Mapping[str, Any]) -> None:
+    """Put what is known of a request that is over into its span.
+
+    Args:
+        tracer: Makes the spans within it.
+        span: The request's span.
+        scope: The request.
+        told: What the log says of it.
+    """
+    if not span.is_recording():
+        return
+    route = getattr(scope.get("route"), "path", None)
+    span.update_name(told["method"] if route is None else f"{told['method']} {route}")
+    attributes = {
+        "http.request.method": told["method"],
+        "http.response.status_code": told["status"],
+        "http.route": route,
+        "url.path": told["path"],
+        "url.scheme": scope.get("scheme"),
+        "client.address": told["client"],
+        "costmodel.request_id": told["request_id"],
+        "costmodel.token": told.get("token"),
+        "costmodel.system": scope.get("system"),
+        "costmodel.remembered": told.get("remembered", False),
+    }
+    span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+    if told["status"] >= 500:
+        span.set_status(Status(StatusCode.ERROR))
+    facts: Mapping[str, float] = scope.get("facts", {})
+    began_ns: int | None = scope.get("queued_at_ns")
+    if began_ns is not None and "queue_seconds" in facts:
+        taken_ns = began_ns + _ns(facts["queue_seconds"])
+        _add_span(tracer, span, "queue", began_ns, taken_ns)
+        engine = _add_span(tracer, span, "engine", taken_ns, taken_ns + _ns(facts.get("engine_seconds", 0.0)))
+        if facts.get("reader_seconds"):  # the engine reads a model before it does anything else with it
+            _add_span(tracer, engine, "reader", taken_ns, taken_ns + _ns(facts["reader_seconds"]))
+
+
+def _add_span(tracer: Tracer, parent: Span, name: str, began_ns: int, ended_ns: int) -> Span:
+    """Record a span that is over already."""
+    span = tracer.start_span(name, set_span_in_context(parent), start_time=began_ns)
+    span.end(ended_ns)
+    return span
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * _NS)
