@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from costmodel.drift import Drift
-from costmodel.errors import ArtefactError, UnknownSystemError, UnknownVersionError
+from costmodel.errors import ArtefactError, StoreError, UnknownSystemError, UnknownVersionError
 from costmodel.observations import Observations
 from costmodel.store import Store
 from costmodel.systems import System
@@ -89,11 +89,7 @@ class Snapshot:
 
 
 class Directory:
-    """The newest snapshot of a store and a folder of regressors; threads may share it.
-
-    Attributes:
-        snapshot: What was known when it was refreshed last.
-    """
+    """The newest snapshot of a store and a folder of regressors; threads may share it."""
 
     def __init__(self, store: Store, observations: Observations, bundles: Path) -> None:
         """Know nothing until the first refresh.
@@ -103,11 +99,27 @@ class Directory:
             observations: Latencies that users saw.
             bundles: Folder of trained regressors.
         """
-        self.snapshot = Snapshot()
+        self._snapshot: Snapshot | None = None
         self._store = store
         self._observations = observations
         self._bundles = bundles
         self._lock = Lock()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What was known when it was refreshed last.
+
+        Raises:
+            StoreError: The store could not be read yet.
+        """
+        if self._snapshot is None:
+            raise StoreError("the results store could not be read yet: check that it runs, and its URL")
+        return self._snapshot
+
+    @property
+    def entries(self) -> Mapping[str, SystemEntry]:
+        """The systems of the newest snapshot; none before there is one."""
+        return {} if self._snapshot is None else self._snapshot.entries
 
     def refresh(self) -> Snapshot:
         """Look again.
@@ -121,8 +133,8 @@ class Directory:
                 name: self._entry(system, [one for one in regressors if one.system == name])
                 for name, system in self._store.systems().items()
             }
-            self.snapshot = Snapshot(entries, regressors)
-            return self.snapshot
+            self._snapshot = Snapshot(entries, regressors)
+            return self._snapshot
 
     def _entry(self, system: System, regressors: list[TrainedRegressor]) -> SystemEntry:
         return SystemEntry(

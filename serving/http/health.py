@@ -32,7 +32,7 @@ async def alive() -> Health:
 async def ready(request: Request) -> Response:
     """Whether questions are answered; with a store that holds nothing yet, the answer is that nothing is known."""
     state = state_of(request)
-    systems = len(state.directory.snapshot.entries)
+    systems = len(state.directory.entries)
     warnings = []
     if state.reachable and not systems:
         warnings.append("nothing is measured yet: import results or run `costmodel bench` on this store")

@@ -151,7 +151,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         if path.startswith("/v1/") and "get" in operations:
             operations["head"] = _head_of(operations["get"])
     state = getattr(app.state, "costmodel", None)
-    systems = list(state.directory.snapshot.entries) if state is not None else []
+    systems = list(state.directory.entries) if state is not None else []
     for path, example in _examples(systems[0] if systems else "c5.xlarge").items():
         document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"] = example
     if systems:  # before that the examples are of no system

@@ -122,7 +122,7 @@ class AppState:
     def remembered(self, key: bytes) -> Answer | None:
         """The answer to a question that was asked before in the same words, while it is true."""
         answer = self._answers.get(key)
-        entry = None if answer is None else self.directory.snapshot.entries.get(answer.system)
+        entry = None if answer is None else self.directory.entries.get(answer.system)
         if answer is None or entry is None or entry.identity != answer.identity:
             return None
         self.metrics.remembered.inc()
@@ -144,7 +144,7 @@ class AppState:
             StoreError: The store cannot be read.
         """
         try:
-            before = self.directory.snapshot.entries
+            before = self.directory.entries
             entries = self.directory.refresh().entries
         except StoreError:
             self.reachable = False

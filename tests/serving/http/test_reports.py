@@ -149,6 +149,8 @@ def test_a_store_that_is_down_at_the_start_is_waited_for(serve: Serve, trained: 
     refused = client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH})
     assert (refused.status_code, refused.json()["type"]) == (503, "urn:costmodel:problem:store-unavailable")
     assert refused.headers["retry-after"]
+    assert client.post("/v1/predict", content=b"a file", headers=FILE).status_code == 503
+    assert client.get("/v1/systems").status_code == 503
     store.rmdir()
     away.rename(store)
     client.app.state.costmodel.refresh()  # type: ignore[attr-defined]
