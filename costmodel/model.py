@@ -1,6 +1,7 @@
 """Models: ONNX files and in-memory protos, read without their weights and with every input shape fixed."""
 
 import hashlib
+import math
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,14 @@ from costmodel.errors import ModelReadError
 from costmodel.external import External, all_tensors, settle_external
 from costmodel.graph import TensorType
 from costmodel.shapes import check_shape, fix_inputs
-from costmodel.skim import skim
+from costmodel.skim import TooLongError, skim
 from costmodel.sparse import make_dense
 
 __all__ = ["Model", "read_file", "read_model", "without_weights"]
+
+
+# Fields of a model's file that are looked at for each layer: nodes, types, and the parts of constants.
+_FIELDS_PER_LAYER = 15
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ def read_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     name: str | None = None,
     external: External = "beside",
+    most_layers: int | None = None,
 ) -> Model:
     """Read a model and fix its input shapes.
 
@@ -74,6 +80,7 @@ def read_model(
         name: What to call the model; by default the file's stem or the graph's name.
         external: "beside" looks for external data in the folder of the file. "absent" opens no other file, whatever
             the model names: for a file from somebody else, whose folder holds what is not his.
+        most_layers: The most layers that a model in a file may have; None for as many as it has.
 
     Raises:
         ModelReadError: The file is missing, a directory, empty, truncated or not ONNX; a weight file lies outside
@@ -86,7 +93,7 @@ def read_model(
         title = name or proto.graph.name or "model"
     else:
         path = Path(source)
-        proto = read_file(path)
+        proto = read_file(path, most_layers)
         title = name or path.stem
     _check_names(proto.graph, title)
     if not proto.graph.node:
@@ -118,18 +125,19 @@ def read_model(
     )
 
 
-def without_weights(path: Path, *, external: External = "beside") -> bytes:
+def without_weights(path: Path, *, external: External = "beside", most_layers: int | None = None) -> bytes:
     """The model in a file as it stands there, its weights left out wherever they lie: enough to price it anywhere.
 
     Args:
         path: An ONNX file.
         external: As in `read_model`.
+        most_layers: As in `read_model`.
 
     Raises:
         ModelReadError: As `read_model`.
         ShapeError: A tensor is negative or absurd.
     """
-    proto = read_file(path)
+    proto = read_file(path, most_layers)
     _settle_tensors(proto, path.stem, path, external)
     return bytes(proto.SerializeToString(deterministic=True))
 
@@ -161,12 +169,17 @@ def _read_proto(source: ModelProto) -> ModelProto:
         ) from error
 
 
-def read_file(path: Path) -> ModelProto:
+def read_file(path: Path, most_layers: int | None = None) -> ModelProto:
     """The model in a file as it stands there, without the values of its large tensors.
 
+    Args:
+        path: An ONNX file.
+        most_layers: As in `read_model`.
+
     Raises:
-        ModelReadError: The file is missing, a directory, empty, truncated or not ONNX.
+        ModelReadError: The file is missing, a directory, empty, truncated, not ONNX, or has too many layers.
     """
+    most_fields = math.inf if most_layers is None else _FIELDS_PER_LAYER * most_layers
     try:
         if path.is_dir():
             raise ModelReadError(f"{path} is a directory: give the path of one .onnx file in it")
@@ -179,13 +192,22 @@ def read_file(path: Path) -> ModelProto:
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
             memoryview(mapped) as view,
         ):
-            return _parse(skim(view), str(path))
+            proto = _parse(skim(view, most_fields), str(path))
+    except TooLongError as error:
+        raise _too_many(path, most_layers) from error
     except FileNotFoundError as error:
         raise ModelReadError(f"{path} does not exist: check the path") from error
     except OSError as error:
         raise ModelReadError(f"{path} cannot be read ({error.strerror}): check its permissions") from error
     except ValueError as error:
         raise ModelReadError(f"{path} is not an ONNX file or is truncated ({error}): copy it again") from error
+    if most_layers is not None and len(proto.graph.node) > most_layers:
+        raise _too_many(path, most_layers)
+    return proto
+
+
+def _too_many(path: Path, most_layers: int | None) -> ModelReadError:
+    return ModelReadError(f"{path} has more layers or constants than are accepted ({most_layers}): send parts of it")
 
 
 def _parse(data: bytes, what: str) -> ModelProto:

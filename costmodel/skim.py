@@ -4,12 +4,13 @@ Weights do not matter to a cost, and they are nearly all of a file. This walks t
 memory map, copies everything else, and never touches the pages that hold large tensors.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onnx import TensorProto
 
-__all__ = ["OMITTED", "SkimError", "carries_values", "skim"]
+__all__ = ["OMITTED", "SkimError", "TooLongError", "carries_values", "skim"]
 
 # Location written into a tensor whose values were left out.
 OMITTED = "costmodel:omitted"
@@ -46,39 +47,59 @@ def carries_values(data_type: int, nbytes: int) -> bool:
     return nbytes <= (INTEGER_BYTES if data_type in _INTEGERS else FLOAT_BYTES)
 
 
-def skim(data: memoryview) -> bytes:
+class TooLongError(ValueError):
+    """The message has more fields than are accepted."""
+
+
+class _View:
+    """What is walked, and how many fields of it may still be looked at."""
+
+    __slots__ = ("data", "fields_left")
+
+    def __init__(self, data: memoryview, most_fields: float) -> None:
+        self.data = data
+        self.fields_left = most_fields
+
+
+def skim(data: memoryview, most_fields: float = math.inf) -> bytes:
     """The serialised model in `data` without the values of its large tensors.
 
     A tensor whose values are left out says so: it is external, at the location `OMITTED`.
 
+    Args:
+        data: The model.
+        most_fields: The most protobuf fields that are looked at, of strangers' models: each takes a microsecond.
+
     Raises:
         SkimError: `data` is truncated or is not protobuf.
+        TooLongError: It has too many fields.
     """
-    return b"".join(_walk(data, 0, len(data), _MODEL, 0))
+    return b"".join(_walk(_View(data, most_fields), 0, len(data), _MODEL, 0))
 
 
-# What follows passes the whole view and a range of it: a slice that an exception's traceback kept alive would
+# What follows passes the whole data and a range of it: a slice that an exception's traceback kept alive would
 # hold the memory map open.
 
 
-def _walk(data: memoryview, begin: int, stop: int, fields: _Fields, depth: int) -> Iterator[bytes]:
+def _walk(view: _View, begin: int, stop: int, fields: _Fields, depth: int) -> Iterator[bytes]:
     if depth > _MAX_DEPTH:
         raise SkimError("subgraphs are nested too deeply")
-    for number, start, body, end in _parts(data, begin, stop):
+    data = view.data
+    for number, start, body, end in _parts(view, begin, stop):
         inner = fields.get(number)
         if inner is None or body is None or end - body <= FLOAT_BYTES:
             yield bytes(data[start:end])
             continue
-        walked = [_tensor(data, body, end)] if inner is _TENSOR else _walk(data, body, end, inner, depth + 1)
+        walked = [_tensor(view, body, end)] if inner is _TENSOR else _walk(view, body, end, inner, depth + 1)
         short = b"".join(walked)
         yield _varint(number << 3 | 2) + _varint(len(short)) + short
 
 
-def _tensor(data: memoryview, begin: int, stop: int) -> bytes:
+def _tensor(view: _View, begin: int, stop: int) -> bytes:
     """One tensor, without its values when they are large."""
-    data_type, payload = 0, 0
+    data, data_type, payload = view.data, 0, 0
     kept = []
-    for number, start, body, end in _parts(data, begin, stop):
+    for number, start, body, end in _parts(view, begin, stop):
         if number == _DATA_TYPE and body is None:
             data_type = _read_varint(data, start + 1, end)[0]
         if number in _PAYLOADS and body is not None:
@@ -93,9 +114,13 @@ def _tensor(data: memoryview, begin: int, stop: int) -> bytes:
     return b"".join(kept)
 
 
-def _parts(data: memoryview, position: int, stop: int) -> Iterator[tuple[int, int, int | None, int]]:
+def _parts(view: _View, position: int, stop: int) -> Iterator[tuple[int, int, int | None, int]]:
     """(number, start of tag, start of content or None for a scalar, end) of every field."""
+    data = view.data
     while position < stop:
+        view.fields_left -= 1
+        if view.fields_left < 0:
+            raise TooLongError
         start = position
         tag, position = _read_varint(data, position, stop)
         number, wire = tag >> 3, tag & 7

@@ -12,6 +12,7 @@ from costmodel.anonymise import anonymise
 from costmodel.decomposition import Decomposition, decompose
 from costmodel.errors import CostModelError, LoweringError, ModelReadError
 from costmodel.graph import LayerGraph
+from costmodel.isolation.folding import check_folding
 from costmodel.isolation.limits import Limits
 from costmodel.isolation.names import clean_name, clean_sentence, is_clean
 from costmodel.isolation.wire import decomposition_to_dict
@@ -60,8 +61,9 @@ def _lowered(name: str, task: Mapping[str, Any], runtimes: Runtimes, limits: Lim
     if "graph" in task:
         graph = LayerGraph.from_dict(task["graph"])
     else:
-        model = _model_of(name, task)
+        model = _model_of(name, task, limits.layers)
         _check_count(name, len(model.proto.graph.node), limits)
+        check_folding(name, model.proto)
         warnings = model.warnings
         graph = _runtime(task["runtime"], runtimes).lower(model, task["level"])
     _check_layers(name, graph, limits)
@@ -70,9 +72,11 @@ def _lowered(name: str, task: Mapping[str, Any], runtimes: Runtimes, limits: Lim
     return _with_clean_names(decomposition_to_dict(cut)) | {"warnings": [clean_sentence(one) for one in warnings]}
 
 
-def _model_of(name: str, task: Mapping[str, Any]) -> Model:
+def _model_of(name: str, task: Mapping[str, Any], most: int) -> Model:
     shapes = {port: tuple(shape) for port, shape in (task.get("shapes") or {}).items()}
-    return read_model(task["path"], batch=task.get("batch"), shapes=shapes, name=name, external="absent")
+    return read_model(
+        task["path"], batch=task.get("batch"), shapes=shapes, name=name, external="absent", most_layers=most
+    )
 
 
 def _runtime(name: str, runtimes: Runtimes) -> Runtime:
@@ -83,7 +87,7 @@ def _runtime(name: str, runtimes: Runtimes) -> Runtime:
 
 def _kept(name: str, path: Path, kept: Path, limits: Limits) -> dict[str, Any]:
     """Leave a model without its weights, and without the name of any other file, in `kept`."""
-    content = without_weights(path, external="absent")
+    content = without_weights(path, external="absent", most_layers=limits.layers)
     if len(content) > limits.kept_bytes:
         raise ModelReadError(
             f"{name} has {len(content) >> 20} MiB besides its weights, and {limits.kept_bytes >> 20} MiB are accepted: "

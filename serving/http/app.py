@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -77,7 +78,7 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
         lifespan=lifespan,
         docs_url=None,  # those pages load from another host
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,  # ours is rendered once
     )
     for module in (queries, models, observations, reports, health, page):
         app.include_router(module.router)
@@ -90,6 +91,7 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
         trace(app)
     _answer_errors(app, metrics)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    _offer_document(app, settings.root_path)
     return app
 
 
@@ -162,6 +164,20 @@ async def _watch(state: AppState, tokens: TokenFile | None) -> None:
             _LOG.warning("the store cannot be read", extra={"told": {"error": str(error)}})
         except Exception:  # noqa: BLE001  # whatever it is: what answers goes on answering, and looks again
             _LOG.exception("looking for changes failed")
+
+
+def _offer_document(app: FastAPI, root_path: str) -> None:
+    rendered: dict[int, bytes] = {}
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def document() -> Response:
+        """What can be asked, as an OpenAPI document."""
+        described = app.openapi()
+        if id(described) not in rendered:  # it changes once, when the first system is known
+            rendered.clear()
+            servers = {"servers": [{"url": root_path}]} if root_path else {}
+            rendered[id(described)] = json.dumps(described | servers, allow_nan=False).encode()
+        return Response(rendered[id(described)], media_type="application/json")
 
 
 def _answer_errors(app: FastAPI, metrics: Metrics) -> None:

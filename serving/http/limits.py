@@ -11,6 +11,7 @@ class ConnectionLimits:
     Attributes:
         refused: How many connections were closed because there were too many.
         late: How many were closed because the head of a request did not arrive in time, or was too large.
+        held: How many are refused and not closed yet: who is refused at once asks again at once.
     """
 
     def __init__(self, connections: int, per_address: int, header_s: float) -> None:
@@ -27,6 +28,7 @@ class ConnectionLimits:
         self.open: Counter[str] = Counter()
         self.refused = 0
         self.late = 0
+        self.held = 0
 
     def admit(self, address: str) -> bool:
         """Whether one more connection of an address may be opened; it is counted then."""

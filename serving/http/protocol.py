@@ -37,18 +37,35 @@ class LimitedProtocol(HttpToolsProtocol):
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "local"
         if not self.shared.admit(address):
-            transport.abort()
-            self.transport = transport
+            self._hold(transport)
             return
         self._address = address
         super().connection_made(transport)
         self._expect_head()
 
+    def _hold(self, transport: asyncio.Transport) -> None:
+        """Close a connection that is refused, but not at once, and read nothing from it until then."""
+        self.transport = transport
+        if self.shared.held >= self.shared.connections:
+            transport.abort()
+            return
+        self.shared.held += 1
+        transport.pause_reading()
+        self._late = self.loop.call_later(self.shared.header_s / 2, self._release)
+
+    def _release(self) -> None:
+        self.shared.held -= 1
+        self._late = None
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Count it no more."""
-        self._cancel()
         if self._address is None:
+            if self._late is not None:
+                self.shared.held -= 1
+            self._cancel()
             return
+        self._cancel()
         self.shared.leave(self._address)
         self._address = None
         super().connection_lost(exc)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
 
 from costmodel.serving.directory import SystemEntry
 from costmodel.serving.http.openapi import problems
@@ -20,21 +21,25 @@ router = APIRouter(prefix="/v1", tags=["systems"])
 _After = Annotated[str | None, Query(max_length=256, description="The `next` of the page before.")]
 
 
-@router.get("/systems", operation_id="listSystems", responses=problems(422))
-async def systems(request: Request, limit: Limit = 1000, after: _After = None) -> SystemsAnswer:
+@router.get("/systems", operation_id="listSystems", response_model=SystemsAnswer, responses=problems(422))
+async def systems(request: Request, limit: Limit = 1000, after: _After = None) -> Response:
     """The systems that are answered for, and how well."""
     state = state_of(request)
-    page, following = page_of(
-        list(state.directory.snapshot.entries.values()), lambda entry: entry.system.name, limit, after
-    )
-    return SystemsAnswer(systems=[_system(state, entry) for entry in page], next=following)
+
+    def make() -> SystemsAnswer:
+        entries = list(state.directory.snapshot.entries.values())
+        page, following = page_of(entries, lambda entry: entry.system.name, limit, after)
+        return SystemsAnswer(systems=[_system(state, entry) for entry in page], next=following)
+
+    return state.rendered(("systems", limit, after), make)
 
 
-@router.get("/systems/{name}", operation_id="getSystem", responses=problems(404, 422))
-async def system(request: Request, name: Annotated[SystemName, Path()]) -> SystemAnswer:
+@router.get("/systems/{name}", operation_id="getSystem", response_model=SystemAnswer, responses=problems(404, 422))
+async def system(request: Request, name: Annotated[SystemName, Path()]) -> Response:
     """One system."""
     state = state_of(request)
-    return _system(state, state.directory.snapshot.entry(name))
+    entry = state.directory.snapshot.entry(name)
+    return state.rendered(("system", name), lambda: _system(state, entry))
 
 
 def _system(state: AppState, entry: SystemEntry) -> SystemAnswer:
@@ -55,21 +60,26 @@ def _system(state: AppState, entry: SystemEntry) -> SystemAnswer:
     )
 
 
-@router.get("/regressors", operation_id="listRegressors", responses=problems(422))
+@router.get("/regressors", operation_id="listRegressors", response_model=RegressorsAnswer, responses=problems(422))
 async def regressors(
     request: Request,
     system: Annotated[SystemName | None, Query()] = None,
     limit: Limit = 100,
     after: _After = None,
-) -> RegressorsAnswer:
+) -> Response:
     """The regressors that were trained: which one answers for a system, how accurate it is, how old."""
-    found = [one for one in state_of(request).directory.snapshot.regressors if system in (None, one.system)]
-    now = datetime.now(UTC)
-    in_order = sorted(found, key=lambda one: (one.system, one.version))
-    page, following = page_of(in_order, lambda one: f"{one.system} {one.version}", limit, after)
-    return RegressorsAnswer.model_validate(
-        {"regressors": [one.to_dict() | {"age_s": _age_s(one.trained_at, now)} for one in page], "next": following}
-    )
+    state = state_of(request)
+
+    def make() -> RegressorsAnswer:
+        found = [one for one in state.directory.snapshot.regressors if system in (None, one.system)]
+        now = datetime.now(UTC)
+        in_order = sorted(found, key=lambda one: (one.system, one.version))
+        page, following = page_of(in_order, lambda one: f"{one.system} {one.version}", limit, after)
+        return RegressorsAnswer.model_validate(
+            {"regressors": [one.to_dict() | {"age_s": _age_s(one.trained_at, now)} for one in page], "next": following}
+        )
+
+    return state.rendered(("regressors", system, limit, after), make)
 
 
 def _age_s(trained_at: str | None, now: datetime) -> float | None:

@@ -1,6 +1,7 @@
 """Running the service with uvicorn: the one file that knows it."""
 
 import os
+import resource
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> Non
     from costmodel.serving.logs import set_up_logging
 
     create_app()
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # a connection is a file
     config = uvicorn.Config(
         "costmodel.serving.http.run:application",
         factory=True,

@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     queue_seconds: float = Field(default=5.0, gt=0, description="Time that a request waits for an engine at most.")
     upload_seconds: float = Field(default=120.0, gt=0, description="Time that a body may take to arrive.")
     send_seconds: float = Field(default=30.0, gt=0, description="Time that a client may take to read an answer.")
-    requests_per_second: float = Field(default=1000.0, gt=0, description="Requests of one token; faster ones wait.")
+    requests_per_second: float = Field(default=300.0, gt=0, description="Requests of one token; faster ones wait.")
     mib_per_second: float = Field(
         default=64.0, gt=0, description="Megabytes that one token may send and be sent; faster ones wait."
     )

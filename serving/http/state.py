@@ -3,17 +3,19 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from cachetools import LRUCache
 from fastapi import Request
+from pydantic import BaseModel
+from starlette.responses import Response
 
 from costmodel.errors import StoreError
 from costmodel.observations import Observations
-from costmodel.serving.directory import Directory
+from costmodel.serving.directory import Directory, Snapshot
 from costmodel.serving.engine import Call, Reply
 from costmodel.serving.engine.pool import Engines
 from costmodel.serving.http.admission import AdmissionController, ByteBudget, Pacer
@@ -26,6 +28,7 @@ from costmodel.serving.uploads import UploadedModelStore
 __all__ = ["AppState", "key_of", "owner_of", "state_of"]
 
 _MIB = 1 << 20
+_MOST_RENDERED_BYTES = 4 * _MIB
 
 
 @dataclass
@@ -59,6 +62,8 @@ class AppState:
     byte_pacer: Pacer = field(init=False)
     connection_limits: ConnectionLimits = field(init=False)
     _answers: LRUCache[bytes, Answer] = field(init=False)
+    _rendered: LRUCache[Hashable, bytes] = field(default_factory=lambda: LRUCache(_MOST_RENDERED_BYTES, len))
+    _rendered_of: Snapshot | None = None
     _engine_threads: ThreadPoolExecutor = field(init=False)
     _read_threads: ThreadPoolExecutor = field(init=False)
 
@@ -110,7 +115,9 @@ class AppState:
         self.metrics.record(facts)
         request.scope.setdefault("facts", {}).update(facts)
         request.scope["system"] = reply.system
-        self.refused = reply.refused
+        if reply.refused != self.refused:
+            self.refused = reply.refused
+            self._rendered.clear()
         if reply.problem is not None:
             raise reply.problem
         return reply
@@ -132,6 +139,22 @@ class AppState:
         """Store an answer under its cache key."""
         if answer.nbytes <= self._answers.maxsize // 8:
             self._answers[key] = answer
+
+    def rendered(self, key: Hashable, make: Callable[[], BaseModel]) -> Response:
+        """A document made of the newest snapshot: made once for each snapshot, however often it is asked for.
+
+        Args:
+            key: What is asked for.
+            make: Makes the document.
+        """
+        snapshot = self.directory.snapshot
+        if self._rendered_of is not snapshot:
+            self._rendered_of = snapshot
+            self._rendered.clear()
+        body = self._rendered.get(key)
+        if body is None:
+            body = self._rendered[key] = make().model_dump_json().encode()
+        return Response(body, media_type="application/json")
 
     def forget_answers(self) -> None:
         """Remember nothing any more: a model was deleted."""
