@@ -9,13 +9,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
+from costmodel.decomposition import decompose
 from costmodel.isolation import Limits
-from costmodel.isolation.files import python_files
+from costmodel.isolation.files import left_open, python_files
+from costmodel.isolation.wire import decomposition_to_dict
 from costmodel.model import read_model
 from costmodel.runtimes.ort import OnnxRuntime
 from tests.costmodel.isolation.readers import Reader, started
+from tests.zoo import ZOO
 
 LIMITS = Limits(memory_bytes=1 << 30, cpu_s=30, wall_s=60.0, file_bytes=1 << 26)
 
@@ -171,6 +176,15 @@ class TestReading:
                 again = reader.lower(model, name=name)
                 assert again["sequences"] == found["sequences"]
 
+    def test_every_operator_is_lowered_as_without_a_reader(self, tmp_path: Path, runtime: OnnxRuntime) -> None:
+        """Nothing that ONNX Runtime does for any operator needs what a reader has given up."""
+        with started(tmp_path / "reader", LIMITS) as reader:
+            for kind, specimen in ZOO.items():
+                model = reader.models / "model.onnx"
+                model.write_bytes(specimen.model().SerializeToString())
+                cut = decompose("mine", runtime.lower(read_model(model, name="mine"), "all"))
+                assert reader.lower(model).get("sequences") == decomposition_to_dict(cut)["sequences"], kind
+
     def test_a_model_elsewhere_is_not_opened(self, tmp_path: Path, light_models: dict[str, Path]) -> None:
         """A task that names a file outside the folder of models is refused in a sentence without the path."""
         elsewhere = tmp_path / "elsewhere.onnx"
@@ -212,10 +226,8 @@ class TestElsewhere:
         finally:
             reader.end()
 
-    def test_an_older_kernel_says_what_it_lacks(self, tmp_path: Path) -> None:
+    def test_an_older_kernel_says_what_it_lacks(self) -> None:
         """Each version of Landlock that knows less is told apart; with a filter of system calls less is missing."""
-        from costmodel.isolation.files import left_open
-
         alone = [len(left_open(version, sockets_refused=False)) for version in (1, 3, 4, 6)]
         assert alone == sorted(alone, reverse=True)
         assert len(set(alone)) == 4
@@ -233,9 +245,6 @@ class TestElsewhere:
 
 def test_limits_are_sent_as_the_service_sends_them(tmp_path: Path) -> None:
     """A smaller limit on files than a model's largest constant is a sentence, not a death."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-
     weight = numpy_helper.from_array(np.zeros((600, 600), np.float32), "w")
     ports = [helper.make_tensor_value_info(name, 1, [1, 600]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ports[:1], ports[1:], [weight])
