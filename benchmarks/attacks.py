@@ -23,7 +23,7 @@ JSON, FILE = "application/json", "application/octet-stream"
 MIB = 1 << 20
 # The limits that the service states (costmodel/serving/http/settings.py).
 MAX_JSON, MAX_FILE, MAX_ITEMS, MAX_LISTED, MAX_REFERENCES, MAX_LAYERS = (
-    16 * MIB, 1024 * MIB, 10_000, 5_000, 1_000_000, 20_000,
+    16 * MIB, 256 * MIB, 10_000, 3_000, 500_000, 10_000,
 )  # fmt: skip
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -286,14 +286,14 @@ ATTACKS: dict[str, Attack] = {
         Attack("NaN and 1e308", body=no_number),
         Attack("an integer of 16 MiB", body=digits),
         Attack("nested brackets", body=nesting),
-        Attack("20,000 layers alike", body=many_layers, expected=("200", "422", "429", "503")),
+        Attack("10,000 layers alike", body=many_layers, expected=("200", "422", "429", "503")),
         Attack("rank 100 graphs", "/v1/rank", rank_many, expected=("200", "422", "429", "503")),
         Attack("ONNX: a million nodes", body=million_nodes, kind=FILE),
         Attack("ONNX: terabytes of constants", body=expanding, kind=FILE, expected=("200", "422", "429", "503")),
         Attack("ONNX: an endless loop", body=endless, kind=FILE, expected=("200", "422", "429", "503")),
         Attack("ONNX: another tenant's data", body=foreign_data, kind=FILE, expected=("200", "422", "429", "503")),
         Attack("ONNX: names of a megabyte", body=long_names, kind=FILE, expected=("200", "422", "429", "503")),
-        Attack("a file of 1 GiB", body=largest_file, kind=FILE, connections=2),
+        Attack("a file of 256 MiB", body=largest_file, kind=FILE, connections=2),
         Attack("uploads that do not come", misuse=held_upload, connections=64, expected=("408", "503")),
         Attack("heads a byte at a time", misuse=slow_head, connections=2000, expected=("closed",)),
         Attack("heads without an end", misuse=endless_head, connections=16, expected=("closed",)),

@@ -40,12 +40,12 @@ class EngineSettings:
     refresh_s: float = 2.0
     request_s: float = 30.0
     max_items: int = 10_000
-    max_layers: int = 20_000
-    max_listed_layers: int = 5_000
-    max_references: int = 1_000_000
+    max_layers: int = 10_000
+    max_listed_layers: int = 3_000
+    max_references: int = 500_000
     max_observations: int = 100_000
     observation_days: float = 90.0
-    memory_bytes: int = 2 << 30
+    memory_bytes: int = 1 << 30
     reader_memory_bytes: int = 2 << 30
     reader_s: float = 30.0
     reader_tasks: int = 500

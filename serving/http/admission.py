@@ -10,7 +10,11 @@ from cachetools import LRUCache
 
 from costmodel.serving.wire.problems import Problem
 
-__all__ = ["AdmissionController", "ByteBudget", "Pacer"]
+__all__ = ["BYTE_BURST_S", "REQUEST_BURST_S", "AdmissionController", "ByteBudget", "Pacer"]
+
+# How much one owner may use at once: some 20 ms of the server's time.
+REQUEST_BURST_S = 0.1
+BYTE_BURST_S = 0.02
 
 
 class AdmissionController:
@@ -142,22 +146,24 @@ class Pacer:
 
     _MOST_OWNERS = 10_000
 
-    def __init__(self, per_second: float) -> None:
+    def __init__(self, per_second: float, burst_s: float) -> None:
         """Nobody has used anything.
 
         Args:
-            per_second: Units for each owner; a second's worth may come at once.
+            per_second: Units for each owner.
+            burst_s: So many seconds' worth may come at once; while they come, everybody else waits.
         """
-        self._per_second = per_second
+        self._burst = per_second * burst_s
+        self._burst_s = burst_s
         self._limiters: LRUCache[str, AsyncLimiter] = LRUCache(self._MOST_OWNERS)
 
     async def spend(self, owner: str, units: float = 1.0) -> None:
         """Wait until the owner may use so many units."""
         limiter = self._limiters.get(owner)
         if limiter is None:
-            limiter = self._limiters[owner] = AsyncLimiter(self._per_second, 1.0)
+            limiter = self._limiters[owner] = AsyncLimiter(self._burst, self._burst_s)
         while units > 0:
-            portion = min(units, self._per_second)
+            portion = min(units, self._burst)
             await limiter.acquire(portion)
             units -= portion
 

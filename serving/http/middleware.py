@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from costmodel.serving.http.access import OPEN_PREFIX, Access
-from costmodel.serving.http.admission import Pacer
+from costmodel.serving.http.admission import BYTE_BURST_S, REQUEST_BURST_S, Pacer
 from costmodel.serving.http.responses import problem_response
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.telemetry import Metrics, log_request
@@ -53,8 +53,8 @@ class RequestMiddleware:
         self._access = access
         self._settings = settings
         self._metrics = metrics
-        self._pacer = Pacer(settings.requests_per_second)
-        self._answer_pacer = Pacer(settings.mib_per_second)
+        self._pacer = Pacer(settings.requests_per_second, REQUEST_BURST_S)
+        self._answer_pacer = Pacer(settings.mib_per_second, BYTE_BURST_S)
         self._in_flight: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,7 +116,7 @@ class RequestMiddleware:
         if sender.started:
             raise problem
         if problem.status == 401:  # guessing tokens, or asking without, costs its address time
-            await self._pacer.spend(owner, min(self._settings.requests_per_second, 10.0))
+            await self._pacer.spend(owner, 10.0)
         if problem.status in (429, 503):
             self._metrics.turned_away.inc()
         await problem_response(Request(scope), problem)(scope, receive, sender)

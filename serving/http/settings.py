@@ -41,7 +41,7 @@ class Settings(BaseSettings):
     # Processes
     engines: int = Field(default=2, ge=1, description="Processes of each worker that answer what is not remembered.")
     engine_memory_mib: int = Field(
-        default=2048, ge=512, description="Memory of each engine beyond what it starts with."
+        default=1024, ge=512, description="Memory of each engine beyond what it starts with."
     )
     reader_memory_mib: int = Field(default=2048, ge=256, description="The same for the process that reads models.")
     reader_seconds: float = Field(default=30.0, gt=0, description="Processor and clock time for reading one model.")
@@ -53,15 +53,15 @@ class Settings(BaseSettings):
     refresh_seconds: float = Field(default=2.0, gt=0, description="Time between looks for what is new in the store.")
 
     # How much is accepted
-    max_body_mib: int = Field(default=1024, ge=1, description="Size of a model's file.")
+    max_body_mib: int = Field(default=256, ge=1, description="Size of a model's file.")
     max_json_mib: int = Field(default=16, ge=1, description="Size of a request in JSON, which is held in memory.")
     max_items: int = Field(default=10_000, ge=1, description="Models in one bulk request.")
-    max_listed_layers: int = Field(default=5_000, ge=1, description="Layers that a bulk request may list.")
-    max_references: int = Field(default=1_000_000, ge=1, description="References to layers in one bulk request.")
-    max_layers: int = Field(default=20_000, ge=1, description="Layers of a model.")
+    max_listed_layers: int = Field(default=3_000, ge=1, description="Layers that a bulk request may list.")
+    max_references: int = Field(default=500_000, ge=1, description="References to layers in one bulk request.")
+    max_layers: int = Field(default=10_000, ge=1, description="Layers of a model.")
     max_observations: int = Field(default=100_000, ge=1, description="Observations that are kept for one token.")
     observation_days: float = Field(default=90.0, gt=0, description="Days after which observations are deleted.")
-    scratch_mib: int = Field(default=4096, ge=1, description="Uploads of each worker that are on their way, together.")
+    scratch_mib: int = Field(default=2048, ge=1, description="Uploads of each worker that are on their way, together.")
     json_mib: int = Field(default=64, ge=1, description="Requests in JSON of each worker that are held, together.")
 
     # How fast, for each worker

@@ -18,7 +18,7 @@ from costmodel.observations import Observations
 from costmodel.serving.directory import Directory, Snapshot
 from costmodel.serving.engine import Call, Reply
 from costmodel.serving.engine.pool import Engines
-from costmodel.serving.http.admission import AdmissionController, ByteBudget, Pacer
+from costmodel.serving.http.admission import BYTE_BURST_S, AdmissionController, ByteBudget, Pacer
 from costmodel.serving.http.answer import Answer
 from costmodel.serving.http.limits import ConnectionLimits
 from costmodel.serving.http.settings import Settings
@@ -74,7 +74,7 @@ class AppState:
         self.admission = AdmissionController(settings.engines, share, settings.queue, settings.queue_seconds)
         self.scratch_budget = ByteBudget(settings.scratch_mib * _MIB)
         self.json_budget = ByteBudget(settings.json_mib * _MIB)
-        self.byte_pacer = Pacer(settings.mib_per_second)
+        self.byte_pacer = Pacer(settings.mib_per_second, BYTE_BURST_S)
         self.connection_limits = ConnectionLimits(
             settings.connections, settings.connections_per_address, settings.header_seconds
         )
