@@ -70,7 +70,7 @@ class Child:
         self._answer_bytes = answer_bytes
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=dict(environment), cwd=folder,
-            start_new_session=True, bufsize=0,
+            process_group=0, bufsize=0,
         )  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None

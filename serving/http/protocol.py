@@ -12,6 +12,7 @@ from costmodel.serving.http.limits import ConnectionLimits
 __all__ = ["LimitedProtocol"]
 
 _MOST_HEAD_BYTES = 64 << 10
+_DRAINED_BYTES_PER_S = 8 << 20
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -87,6 +88,17 @@ class LimitedProtocol(HttpToolsProtocol):
         self._cancel()
         self._in_head, self._head_bytes = False, 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body; one that was answered already, with a refusal, is read to its end slowly."""
+        super().on_body(body)
+        if self.cycle.response_complete:  # closing the connection would take the refusal from a client that still sends
+            self.flow.pause_reading()
+            self.loop.call_later(len(body) / _DRAINED_BYTES_PER_S, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
         """Expect the head of the next request."""
