@@ -16,11 +16,11 @@ __all__ = [
     "forget_shapes",
 ]  # fmt: skip
 
-# Beyond these a size is a mistake or an attack, not a network: no tensor of a deployed model comes near them.
+# Beyond these a size is a mistake or an attack, not a network: no tensor of a deployed model comes near them. A product
+# of thousands of dimensions takes time that grows with its square.
 MAX_RANK = 32
 MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 2**37
-MAX_RANK = 64  # numpy's; the product of thousands of dimensions also takes time that grows with its square
 
 BATCH_NAME = re.compile(r"^(n|b|bs|batch.*|.*batch|.*batch_size)$", re.IGNORECASE)
 

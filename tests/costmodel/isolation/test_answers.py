@@ -66,7 +66,7 @@ def test_more_than_an_answer_may_be_is_refused(tmp_path: Path) -> None:
 
 def test_a_layer_with_long_attributes_is_refused(reader: Reader) -> None:
     """A tree ensemble of a million nodes is data, not a layer's attributes: its size and the limit are named."""
-    count = 60_000
+    count = 25_000
     node = helper.make_node(
         "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1,
         nodes_treeids=list(range(count)), nodes_nodeids=[0] * count, nodes_featureids=[0] * count,

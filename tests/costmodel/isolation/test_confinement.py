@@ -171,7 +171,7 @@ class TestReading:
                     runtime.lower(read_model(path), "all").layers
                 )
                 kept = reader.scratch / "kept.onnx"
-                assert reader.ask(name=name, path=str(model), keep=str(kept)) == {}
+                assert reader.ask(name=name, path=str(model), keep=str(kept)).keys() == {"digest"}
                 model.write_bytes(kept.read_bytes())
                 again = reader.lower(model, name=name)
                 assert again["sequences"] == found["sequences"]
