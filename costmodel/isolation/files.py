@@ -72,9 +72,10 @@ def _package_files() -> Iterator[Path]:
     """The folder of each loaded package, and the file of each loaded module that is in none."""
     for name, module in list(sys.modules.items()):
         # Some modules make up whatever attribute they are asked for, torch's namespaces among them.
-        specification = module.__dict__.get("__spec__")
+        known = getattr(module, "__dict__", {})
+        specification = known.get("__spec__")
         paths = list(getattr(specification, "submodule_search_locations", None) or ())
-        file = module.__dict__.get("__file__")
+        file = known.get("__file__")
         if paths:
             yield from map(Path, paths)
         elif file and "." not in name:
