@@ -13,6 +13,7 @@ __all__ = ["LimitedProtocol"]
 
 _MOST_HEAD_BYTES = 64 << 10
 _DRAINED_BYTES_PER_S = 8 << 20
+_STEPS = 97
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -52,7 +53,9 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self.shared.held += 1
         transport.pause_reading()
-        self._late = self.loop.call_later(self.shared.header_s / 2, self._release)
+        # Not all at the same moment, or they would all come back at the same moment.
+        spread = 0.5 + (self.shared.refused % _STEPS) / _STEPS
+        self._late = self.loop.call_later(spread * self.shared.header_s / 2, self._release)
 
     def _release(self) -> None:
         self.shared.held -= 1
