@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import compile_path, get_route_path
 
 from costmodel.errors import CostModelError, StoreError
 from costmodel.home import find_home
@@ -166,6 +167,17 @@ async def _watch(state: AppState, tokens: TokenFile | None) -> None:
             _LOG.exception("looking for changes failed")
 
 
+def _methods(request: Request) -> set[str]:
+    """All methods that the document offers at the path of a request."""
+    path = get_route_path(request.scope)
+    return {
+        method.upper()
+        for template, operations in request.app.openapi()["paths"].items()
+        if compile_path(template)[0].match(path)
+        for method in operations
+    }
+
+
 def _offer_document(app: FastAPI, root_path: str) -> None:
     rendered: dict[int, bytes] = {}
 
@@ -208,4 +220,7 @@ def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
     async def plain(request: Request, error: HTTPException) -> Response:
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
         detail = f"{request.method} {request.url.path[:200]} is not offered: /openapi.json lists what is"
-        return problem_response(request, Problem(error.status_code, kind, detail, headers=dict(error.headers or {})))
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # the router names those of one route only
+            headers["Allow"] = ", ".join(sorted(_methods(request))) or headers.get("Allow", "")
+        return problem_response(request, Problem(error.status_code, kind, detail, headers=headers))

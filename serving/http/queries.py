@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from costmodel.serving.http.answer import Answer
@@ -32,7 +32,9 @@ class FileOptions(BaseModel):
     system: SystemName | None = None
     name: Name = "model"
     batch: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
-    shape: Annotated[tuple[str, ...], Query(description="INPUT=1,3,224,224", max_length=1000)] = ()
+    shape: Annotated[
+        tuple[Annotated[str, Field(max_length=300)], ...], Query(description="INPUT=1,3,224,224", max_length=64)
+    ] = ()
     granularity: Annotated[int, Query(ge=1, le=1000)] = 1
     composition: Composition = "sequential"
     measured: bool = True

@@ -101,11 +101,14 @@ class BulkRequest(Strict):
     measured: Annotated[bool, Field(strict=True)] = True
 
 
-def _a_date(text: str | None) -> str | None:
+def _a_date(text: str) -> str:
     """A date that the calendar has, not in the future."""
-    if text is not None and datetime.fromisoformat(text) > datetime.now(UTC) + timedelta(minutes=5):
+    if datetime.fromisoformat(text) > datetime.now(UTC) + timedelta(minutes=5):
         raise ValueError("it lies in the future: give the time when the latency was seen")
     return text
+
+
+_Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|\+00:00)$"), AfterValidator(_a_date)]
 
 
 class ObservationRequest(_Source, _Options):
@@ -116,10 +119,4 @@ class ObservationRequest(_Source, _Options):
     runs: Annotated[
         int | None, Field(ge=1, le=2**53, strict=True, description="How many runs the latency is the average of.")
     ] = None
-    observed_at: Annotated[
-        str | None,
-        AfterValidator(_a_date),
-        Field(
-            pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|\+00:00)$", description="ISO 8601 in UTC; now, by default."
-        ),
-    ] = None
+    observed_at: Annotated[_Moment | None, Field(description="ISO 8601 in UTC; now, by default.")] = None

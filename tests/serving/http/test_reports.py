@@ -100,6 +100,9 @@ def test_a_new_measurement_changes_no_observation(serve: Serve) -> None:
     told = client.post("/v1/observations", json=asked).json()
     assert told["observed_at"] == "2026-01-01T00:00:00Z"
     assert told["version"] != "none"
+    assert client.post("/v1/observations", json=asked | {"observed_at": None}).status_code == 201
+    for moment in ("2026-02-30T00:00:00Z", "9999-01-01T00:00:00Z", "2026-01-01", "\u0000", 5):
+        assert client.post("/v1/observations", json=asked | {"observed_at": moment}).status_code == 422
 
 
 def test_systems_and_regressors_are_listed(client: TestClient, system: str) -> None:
@@ -183,6 +186,7 @@ def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
     assert client.get("/v1/nothing").json()["detail"].endswith("/openapi.json lists what is")
     response = client.get("/v1/predict")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    assert client.put("/v1/models").headers["allow"] == "GET, HEAD, POST"
 
 
 def test_what_is_compared_is_priced_as_a_whole(client: TestClient) -> None:
