@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import compile_path, get_route_path
+from starlette.routing import compile_path
 
 from costmodel.errors import CostModelError, StoreError
 from costmodel.home import find_home
@@ -169,7 +169,7 @@ async def _watch(state: AppState, tokens: TokenFile | None) -> None:
 
 def _methods(request: Request) -> set[str]:
     """All methods that the document offers at the path of a request."""
-    path = get_route_path(request.scope)
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return {
         method.upper()
         for template, operations in request.app.openapi()["paths"].items()
