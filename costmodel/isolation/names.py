@@ -1,8 +1,12 @@
 """Text from strangers' models, made fit for answers, logs and terminals."""
 
 import hashlib
+import re
 
 __all__ = ["clean_name", "clean_sentence", "is_clean"]
+
+# Files and functions of a library, which its own complaints name.
+_SOURCE = re.compile(r"/\S*(?:onnxruntime_src|site-packages)/\S*(?: virtual)?(?: \S*::\S*)*")
 
 NAME_LENGTH = 200
 SENTENCE_LENGTH = 1000
@@ -26,7 +30,8 @@ def clean_name(name: str) -> str:
 
 
 def clean_sentence(sentence: str) -> str:
-    """`sentence` without what is not printable, and cut where nobody reads on."""
+    """`sentence` without what is not printable or a library's source, and cut where nobody reads on."""
+    sentence = _SOURCE.sub("its source", sentence)
     if is_clean(sentence, SENTENCE_LENGTH):
         return sentence
     cut = sentence if len(sentence) <= SENTENCE_LENGTH else f"{sentence[: SENTENCE_LENGTH - 3]}..."

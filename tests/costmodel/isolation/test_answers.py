@@ -179,3 +179,10 @@ def test_clean_sentences_are_sentences(text: str) -> None:
     assert sentence.isprintable()
     assert len(sentence) <= SENTENCE_LENGTH
     assert clean_sentence(sentence) == sentence
+
+
+def test_a_library_s_source_is_no_part_of_an_answer() -> None:
+    """Where it was built and what its functions are called is nobody's business; names of layers stay."""
+    source = "/onnxruntime_src/onnxruntime/core/reshape.h:23 virtual onnxruntime::common::Status)"
+    said = f"m: Reshape failed ({source} in /features/0/conv"
+    assert clean_sentence(said) == "m: Reshape failed (its source in /features/0/conv"
