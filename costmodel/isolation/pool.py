@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from costmodel import errors
 from costmodel.decomposition import Decomposition
-from costmodel.errors import BusyError, CostModelError, ModelError, ModelReadError
+from costmodel.errors import BusyError, ModelError, ModelReadError
 from costmodel.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.isolation.digest import DIGEST
 from costmodel.isolation.limits import Limits
@@ -185,7 +185,7 @@ class Pool:
 
     def _new(self) -> Child:
         if self._closed.is_set():
-            raise CostModelError("the service is shutting down: ask again")
+            raise BusyError("the service is shutting down: ask again")
         with self._lock:
             self._started += 1
             folder = self._folder / str(self._started)
@@ -208,7 +208,7 @@ class Pool:
                 answer_bytes=self.limits.answer_bytes + _HEADER_BYTES,
             )
         except ChildError as error:
-            raise CostModelError(
+            raise BusyError(
                 "a process to read models in does not start: see the log of the service, and the memory that is free"
             ) from error
         self.confinement = reader.greeting.get("confinement") or {}
@@ -216,7 +216,7 @@ class Pool:
             self._alive[reader] = folder
         if self._closed.is_set():
             reader.kill()
-            raise CostModelError("the service is shutting down: ask again")
+            raise BusyError("the service is shutting down: ask again")
         return reader
 
     def _ask(self, name: str, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:

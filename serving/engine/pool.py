@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import LifoQueue
 from typing import Any, Protocol
 
-from costmodel.errors import CostModelError
+from costmodel.errors import BusyError
 from costmodel.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.engine.settings import EngineSettings
@@ -87,7 +87,7 @@ class EnginePool:
         """The answer to a call; a call that brings down two engines is refused.
 
         Raises:
-            CostModelError: No engine can be started.
+            BusyError: No engine can be started now.
         """
         try:
             return self._perform(call)
@@ -131,7 +131,7 @@ class EnginePool:
         }
         with self._lock:
             if self._closed:
-                raise CostModelError("the service is shutting down: ask again")
+                raise BusyError("the service is shutting down: ask again")
         try:
             engine = Child(
                 [sys.executable, "-P", "-m", "costmodel.serving.engine.program", json.dumps(settings)],
@@ -141,15 +141,13 @@ class EnginePool:
                 answer_bytes=_ANSWER_BYTES,
             )
         except ChildError as error:
-            raise CostModelError(
-                f"an engine does not start ({error}): see the log above, and the free memory"
-            ) from error
+            raise BusyError(f"an engine does not start ({error}): see the log above, and the free memory") from error
         with self._lock:
             self._alive.add(engine)
             closed = self._closed
         if closed:
             engine.kill()
-            raise CostModelError("the service is shutting down: ask again")
+            raise BusyError("the service is shutting down: ask again")
         self.confinement = engine.greeting.get("confinement") or {}
         return engine
 
