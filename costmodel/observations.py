@@ -131,12 +131,6 @@ class Observations:
         with self._database.reading() as connection:
             return int(connection.scalar(query) or 0)
 
-    def count_by_owner(self) -> dict[str, int]:
-        """How many observations each owner has, by name."""
-        query = select(table.c.owner, func.count()).group_by(table.c.owner).order_by(table.c.owner)
-        with self._database.reading() as connection:
-            return {row.owner: row[1] for row in connection.execute(query)}
-
     def recent(self, system: str) -> list[StoredObservation]:
         """The observations of a system that count for its drift, the newest first.
 

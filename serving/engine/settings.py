@@ -24,7 +24,6 @@ class EngineSettings:
         max_listed_layers: Layers that a bulk request may list.
         max_references: References from models to layers in a bulk request.
         max_observations: Observations that are kept for one owner.
-        observation_days: Days after which observations are deleted.
         memory_bytes: Address space beyond what an engine has when it starts.
         reader_memory_bytes: The same for the process that reads models.
         reader_s: Seconds for reading one model.
@@ -44,7 +43,6 @@ class EngineSettings:
     max_listed_layers: int = 3_000
     max_references: int = 500_000
     max_observations: int = 100_000
-    observation_days: float = 90.0
     memory_bytes: int = 1 << 30
     reader_memory_bytes: int = 2 << 30
     reader_s: float = 30.0

@@ -113,7 +113,6 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         max_listed_layers=settings.max_listed_layers,
         max_references=settings.max_references,
         max_observations=settings.max_observations,
-        observation_days=settings.observation_days,
         memory_bytes=settings.engine_memory_mib * _MIB,
         reader_memory_bytes=settings.reader_memory_mib * _MIB,
         reader_s=settings.reader_seconds,

@@ -10,7 +10,6 @@ class ConnectionLimits:
 
     Attributes:
         refused: How many connections were closed because there were too many.
-        late: How many were closed because the head of a request did not arrive in time, or was too large.
         held: How many are refused and not closed yet: who is refused at once asks again at once.
     """
 
@@ -27,7 +26,6 @@ class ConnectionLimits:
         self.header_s = header_s
         self.open: Counter[str] = Counter()
         self.refused = 0
-        self.late = 0
         self.held = 0
 
     def admit(self, address: str) -> bool:

@@ -114,7 +114,6 @@ class LimitedProtocol(HttpToolsProtocol):
     def _end(self) -> None:
         self._cancel()
         if self._in_head and not self.transport.is_closing():
-            self.shared.late += 1
             self.transport.abort()
 
     def _cancel(self) -> None:
