@@ -8,7 +8,8 @@ brings a hostile file, and the second tenant runs the attacks of `attacks.py`, o
 
 * no answer told two ways: those to one question that name one regressor are equal to the last digit;
 * no lost observation and none twice: each that was answered with 201 is in the store once;
-* no error but those of hostile files, and connections that ended because their worker was killed, which ask again;
+* no error but those of hostile files; who is answered 503 because an engine was killed, or whose connection ended
+  because its worker was, asks again, as `costmodel.client` does, and is answered;
 * memory is flat: the service's processes together, from the second minute to the last.
 """
 
@@ -40,6 +41,7 @@ from costmodel.training.corpus import corpus_models
 
 CONNECTIONS = 32
 EXCHANGE_S, READER_KILL_S, ENGINE_KILL_S, WORKER_KILL_S, ATTACK_S = 5.0, 7.0, 13.0, 60.0, 10.0
+AGAIN_S = 0.5
 HOSTILE = (
     b"", b"\x00" * 100, b"\x08\x09" + b"\x3a\xff\xff\xff\xff\x0f" + b"x" * 50,
     b"\x08\x09\x3a\x50" + b"\x0a\x4e" * 40, os.urandom(4096),
@@ -54,6 +56,7 @@ class Seen:
     answers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     observed: int = 0
     cut_off: int = 0
+    told_to_wait: int = 0
     attacks: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     memory_mb: list[tuple[float, float]] = field(default_factory=list)
@@ -80,7 +83,10 @@ async def ask(host: str, port: int, seen: Seen, due: "asyncio.Queue[tuple[str, b
             try:
                 stream = stream or await asyncio.open_connection(host, port, limit=1 << 24)
                 status, body = await exchange(*stream, asked)
-                break
+                if status != 503:
+                    break
+                seen.told_to_wait += 1
+                await asyncio.sleep(AGAIN_S)
             except (OSError, asyncio.IncompleteReadError):
                 # The worker at the other end was killed: nothing came back, so it is asked again.
                 if stream is not None:
@@ -89,7 +95,7 @@ async def ask(host: str, port: int, seen: Seen, due: "asyncio.Queue[tuple[str, b
                 seen.cut_off += 1
                 await asyncio.sleep(0.05)
         else:
-            seen.statuses[f"{kind} no answer"] += 1
+            seen.statuses[f"{kind} not answered"] += 1
             continue
         seen.statuses[f"{kind} {status}"] += 1
         if status == 200 and kind.startswith("model"):
@@ -260,7 +266,7 @@ def main() -> None:
     print(f"answers by versions {sorted({version for _, version in seen.answers})}; told two ways: {mixed or 'none'}")
     print(f"observations: {seen.observed} answered with 201, {stored} in the store")
     print(f"attacks: {dict(seen.attacks)}; wrong: {seen.wrong or 'none'}")
-    print(f"unexpected: {unexpected or 'none'}; cut off by a killed worker, and asked again: {seen.cut_off}")
+    print(f"unexpected: {unexpected or 'none'}; asked again: {seen.cut_off} cut off, {seen.told_to_wait} told to")
     print(f"memory: median {early:,.0f} MB in the first half, {late:,.0f} MB in the second ({late / early - 1:+.1%})")
     # What was sent again because its answer was cut off is stored once, by its key.
     lost = seen.observed != stored

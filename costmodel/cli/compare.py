@@ -8,7 +8,7 @@ import typer
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption, one_of
 from costmodel.cli.output import print_json, print_table, progress_bars, say
-from costmodel.cli.train import JOBS
+from costmodel.host import usable_cpus
 
 __all__ = ["compare"]
 
@@ -55,7 +55,14 @@ def compare(
     dataset = load_dataset(context.store, context.system_name(system, threads))
     with progress_bars() as stage:
         found = compare_predictors(
-            dataset, one, other, runs=splits, metric=metric, worth=worth, jobs=JOBS, progress=stage("comparing")
+            dataset,
+            one,
+            other,
+            runs=splits,
+            metric=metric,
+            worth=worth,
+            jobs=usable_cpus(),
+            progress=stage("comparing"),
         )
     if json:
         print_json(found.to_dict())

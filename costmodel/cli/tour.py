@@ -16,7 +16,8 @@ from costmodel.cli.options import (
 )
 from costmodel.cli.output import note, print_json, progress_bars, say
 from costmodel.cli.predict import print_estimate
-from costmodel.cli.train import JOBS, print_evaluation
+from costmodel.cli.train import print_evaluation
+from costmodel.host import usable_cpus
 
 __all__ = ["tour"]
 
@@ -63,7 +64,7 @@ def tour(
     step("2. Train, judged on families left out")
     with progress_bars() as stage:
         trained = train(
-            context.store, here.name, context.bundles, tracking=context.home.tracking, jobs=JOBS,
+            context.store, here.name, context.bundles, tracking=context.home.tracking, jobs=usable_cpus(),
             progress=stage("evaluating"),
         )  # fmt: skip
     if not json:

@@ -8,11 +8,11 @@ import typer
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say, terminal_columns
+from costmodel.host import usable_cpus
 
-__all__ = ["JOBS", "evaluate", "print_evaluation", "train"]
+__all__ = ["evaluate", "print_evaluation", "train"]
 
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds to average over.")]
-JOBS = 2
 # What a terminal needs for one table of predictors; a narrower one gets two.
 _ALL_COLUMNS = 110
 _HEADS = {"within_5pct": "in 5%", "within_10pct": "in 10%", "kendall_tau": "tau", "interval_coverage": "covered"}
@@ -50,7 +50,7 @@ def train(
             context.bundles,
             tracking=context.home.tracking if tracking else None,
             seeds=range(seeds),
-            jobs=JOBS,
+            jobs=usable_cpus(),
             trials=search,
             searching=stage("searching"),
             progress=stage("evaluating"),
@@ -115,12 +115,14 @@ def evaluate(
     context = Context(store, reads=True)
     dataset = load_dataset(context.store, context.system_name(system, threads))
     with progress_bars() as stage:
-        evaluation = evaluate_dataset(dataset, seeds=range(seeds), folds=folds, jobs=JOBS, progress=stage("evaluating"))
+        evaluation = evaluate_dataset(
+            dataset, seeds=range(seeds), folds=folds, jobs=usable_cpus(), progress=stage("evaluating")
+        )
         report = evaluation.report
         if out is not None:
             from costmodel.training.report import full_report, write_report
 
-            report = full_report(evaluation, jobs=JOBS, progress=stage("learning curve"))
+            report = full_report(evaluation, jobs=usable_cpus(), progress=stage("learning curve"))
             write_report(out, report)
     if json:
         print_json(report)

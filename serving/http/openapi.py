@@ -39,6 +39,7 @@ _PROBLEMS = {
     421: "The Host header names another service.",
     422: "The request is not valid, or the model cannot be used.",
     429: "Too many requests of one client are under way: ask again after Retry-After seconds.",
+    431: "The address and the headers of the request take more than 64 KiB.",
     503: "The service is busy, or its store cannot be used: ask again after Retry-After seconds.",
 }
 _TEXT = {"type": "string"}
@@ -69,7 +70,7 @@ def problems(*statuses: int, closed: bool = True) -> dict[int | str, dict[str, A
         statuses: How it may fail besides what every operation has.
         closed: Whether the host and the token are checked.
     """
-    every = (401, 403, 421, 429) if closed else (429,)
+    every = (401, 403, 421, 429, 431) if closed else (429, 431)
     return {status: _problem(status) for status in sorted({*every, *statuses})}
 
 

@@ -1,6 +1,8 @@
-"""HTTP connections with limits that uvicorn does not have: how many there are, and how long a head may take."""
+"""HTTP connections with limits that uvicorn does not have: how many there are, and how long and large a head may be."""
 
 import asyncio
+import json
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn import Config
@@ -8,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from costmodel.serving.http.limits import ConnectionLimits
+from costmodel.serving.wire.problems import MEDIA_TYPE, Problem
 
 __all__ = ["LimitedProtocol"]
 
@@ -83,14 +86,42 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._late is None:  # the first bytes of another request on a connection that was idle
                 self._expect_head()
         super().data_received(data)
-        if self._in_head and self._head_bytes > _MOST_HEAD_BYTES:
-            self._end()
+        if self._in_head and self._head_bytes > _MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("")
 
     def on_headers_complete(self) -> None:
-        """Stop waiting for the head."""
+        """Stop waiting for the head.
+
+        Raises:
+            ValueError: The head is too large; the parser ends with it and `send_400_response` answers.
+        """
+        self._head_bytes = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if self._head_bytes > _MOST_HEAD_BYTES:
+            raise ValueError
         self._cancel()
         self._in_head, self._head_bytes = False, 0
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, or has too large a head, with a problem document, and close the connection.
+
+        Args:
+            msg: What uvicorn would say; it is in its log.
+        """
+        self._cancel()
+        if self._head_bytes > _MOST_HEAD_BYTES:
+            detail = f"the address and the headers take more than {_MOST_HEAD_BYTES >> 10} KiB: put less into them"
+            problem = Problem(431, "head-too-large", detail)
+        else:
+            detail = "that is not a request of HTTP/1.1: /openapi.json says what can be asked"
+            problem = Problem(400, "invalid-request", detail)
+        body = json.dumps(problem.to_dict()).encode()
+        head = (
+            f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body; one that was answered already, with a refusal, is read to its end slowly."""

@@ -54,6 +54,7 @@ _TITLES = {
     "idempotency-conflict": "The key was used for something else",
     "not-found": "There is nothing here",
     "method-not-allowed": "That cannot be done here",
+    "head-too-large": "The head of the request is too large",
     "body-too-large": "The body is too large",
     "body-too-slow": "The body did not arrive in time",
     "unsupported-media-type": "The body is of a type that is not understood",
