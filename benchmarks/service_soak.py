@@ -117,6 +117,9 @@ async def trouble(home: Home, system: str, versions: list[str], seen: Seen, unti
         await asyncio.sleep(1.0)
         rounds += 1
         passed = time.perf_counter() - start
+        if service_process.status() == psutil.STATUS_ZOMBIE:
+            seen.wrong.append("the service ended")
+            break
         if rounds % EXCHANGE_S == 0:
             promote(home.bundles, system, versions[int(rounds // EXCHANGE_S) % 2])
         family = service_process.children(recursive=True)
@@ -257,7 +260,7 @@ def main() -> None:
     }  # fmt: skip
     steady = [mb for passed, mb in seen.memory_mb if passed > min(120.0, 30 * given.minutes)]
     half = len(steady) // 2
-    early, late = (sorted(part)[len(part) // 2] for part in (steady[:half], steady[half:]))
+    early, late = (max(1.0, sorted(part)[len(part) // 2]) for part in (steady[:half], steady[half:]))
     totals: Counter[str] = Counter()
     for kind, count in seen.statuses.items():
         totals[kind.split()[0] + kind[-4:]] += count

@@ -1,6 +1,7 @@
 """Engines of one web server: as many as the settings say, each answering one call at a time."""
 
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -19,7 +20,9 @@ from costmodel.serving.wire.problems import Problem
 
 __all__ = ["EnginePool", "Engines"]
 
+_LOG = logging.getLogger("costmodel.service")
 _START_S = 60.0
+_STARTS = 3  # of the first engine, until the web server gives up
 # What an engine does beside pricing and reading: refreshing, parsing, writing the answer.
 _SPARE_S = 15.0
 _ANSWER_BYTES = 64 << 20
@@ -76,10 +79,14 @@ class EnginePool:
             self._free.put(None)
 
     def start(self) -> None:
-        """Start one engine; the others start when they are needed."""
+        """Start one engine; the others start when they are needed.
+
+        Raises:
+            BusyError: It does not start, however often it is tried.
+        """
         engine = self._free.get()
         try:
-            engine = engine or self._new()
+            engine = engine or self._first()
         finally:
             self._free.put(engine)
 
@@ -124,6 +131,14 @@ class EnginePool:
                 engine = None
             self._free.put(engine)
         return Reply.from_message(header, body)
+
+    def _first(self) -> Child:
+        for _ in range(_STARTS - 1):
+            try:
+                return self._new()
+            except BusyError as error:
+                _LOG.warning("%s; it is tried again", error)
+        return self._new()
 
     def _new(self) -> Child:
         settings = {

@@ -1,8 +1,11 @@
 """How many connections there may be."""
 
 from collections import Counter
+from itertools import cycle
 
 __all__ = ["ConnectionLimits"]
+
+_STEPS = 97
 
 
 class ConnectionLimits:
@@ -27,6 +30,7 @@ class ConnectionLimits:
         self.open: Counter[str] = Counter()
         self.refused = 0
         self.held = 0
+        self._steps = cycle(range(_STEPS))
 
     def admit(self, address: str) -> bool:
         """Whether one more connection of an address may be opened; it is counted then."""
@@ -35,6 +39,14 @@ class ConnectionLimits:
             return False
         self.open[address] += 1
         return True
+
+    def spread_s(self, least: float, most: float) -> float:
+        """Seconds until a connection is closed: another share of `header_s` each time.
+
+        Connections that were opened together are not closed together, or they would come back together, and whoever
+        else is answered would wait for all of them.
+        """
+        return self.header_s * (least + (most - least) * next(self._steps) / _STEPS)
 
     def leave(self, address: str) -> None:
         """A connection of an address was closed."""

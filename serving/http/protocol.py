@@ -16,7 +16,6 @@ __all__ = ["LimitedProtocol"]
 
 _MOST_HEAD_BYTES = 64 << 10
 _DRAINED_BYTES_PER_S = 8 << 20
-_STEPS = 97
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -56,9 +55,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self.shared.held += 1
         transport.pause_reading()
-        # Not all at the same moment, or they would all come back at the same moment.
-        spread = 0.5 + (self.shared.refused % _STEPS) / _STEPS
-        self._late = self.loop.call_later(spread * self.shared.header_s / 2, self._release)
+        self._late = self.loop.call_later(self.shared.spread_s(0.25, 0.75), self._release)
 
     def _release(self) -> None:
         self.shared.held -= 1
@@ -140,7 +137,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _expect_head(self) -> None:
-        self._late = self.loop.call_later(self.shared.header_s, self._end)
+        self._late = self.loop.call_later(self.shared.spread_s(1.0, 1.5), self._end)
 
     def _end(self) -> None:
         self._cancel()

@@ -62,9 +62,9 @@ def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> Non
     shown = f"[{host}]" if ":" in host else host
     told(f"http://{shown}:{socket.getsockname()[1]}")
     if workers > 1:
-        from uvicorn.supervisors import Multiprocess
+        from costmodel.serving.http.supervisor import Supervisor
 
-        Multiprocess(config, [socket]).run()
+        Supervisor(config, [socket]).run()
     else:
         uvicorn.Server(config).run(sockets=[socket])
 

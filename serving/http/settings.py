@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     connections_per_address: int = Field(
         default=256, ge=1, description="Connections of one address; set it to `connections` behind a proxy."
     )
-    header_seconds: float = Field(default=10.0, gt=0, description="Time that the head of a request may take to arrive.")
+    header_seconds: float = Field(default=10.0, gt=0, description="Time for a head, and up to half as much again.")
 
     # What is kept
     uploads_mib: int = Field(default=1024, ge=1, description="Models that clients sent and need not send again.")

@@ -5,11 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from onnx import ModelProto
 
@@ -116,6 +120,52 @@ def test_metrics_are_those_of_all_workers(service: _Service, token: str) -> None
             assert client.get("/v1/systems", headers={"connection": "close"}).status_code == 200
         counted = [line for line in client.get("/metrics").text.splitlines() if 'path="/v1/systems"' in line]
     assert any(line.startswith("costmodel_http_requests_total") and line.endswith(" 20.0") for line in counted)
+
+
+def test_a_web_server_that_does_not_start_leaves_the_others_answering(service: _Service) -> None:
+    """It is started again until it does: what was short for a moment does not end the service."""
+    process = psutil.Process(service.process.pid)
+
+    def web_servers() -> list[psutil.Process]:
+        found = []
+        for child in process.children():
+            with suppress(psutil.ZombieProcess):
+                found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+        return found
+
+    def ready() -> bool:
+        with httpx.Client(base_url=service.url, timeout=10) as client:
+            return client.get("/readyz").status_code == 200
+
+    assert ready()
+    lost = web_servers()[0]
+    lost.kill()
+    refused = threading.Event()
+
+    def watch_log() -> None:
+        assert service.process.stderr is not None
+        for line in service.process.stderr:
+            if "a web server did not start" in line:
+                refused.set()
+
+    watching = threading.Thread(target=watch_log, daemon=True)
+    watching.start()
+    while not refused.is_set():  # no engine of the new web server gets as far as its first answer
+        for new in web_servers():
+            if new.create_time() > lost.create_time() + 1:
+                with suppress(psutil.NoSuchProcess):
+                    for engine in new.children():
+                        engine.kill()
+        time.sleep(0.02)
+    assert ready()
+    while len(web_servers()) < 2:
+        time.sleep(0.1)
+    assert ready()
+    service.process.send_signal(signal.SIGTERM)
+    service.process.wait(timeout=60)
+    watching.join()
+    assert service.process.stdout is not None
+    service.process.stdout.close()
 
 
 def test_a_token_may_do_what_was_asked_for_it(run: Run, tmp_path: Path) -> None:
