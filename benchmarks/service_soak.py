@@ -173,6 +173,7 @@ async def attack(host: str, port: int, token: str, seen: Seen) -> None:
             output, _ = await process.communicate()
         except asyncio.CancelledError:
             process.kill()
+            await process.wait()
             raise
         found = json.loads(output)
         seen.attacks.update({f"{status}": count for status, count in found.items()})
@@ -229,6 +230,7 @@ async def soak(
     await troubling
     for task in (*asking, attacking):
         task.cancel()
+    await asyncio.gather(*asking, attacking, return_exceptions=True)
     print(f"{number:,} requests in {time.perf_counter() - start:.0f} s")
 
 
