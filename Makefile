@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 COMPLETE := $(VENV)/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help run test hosts lowest lint types format serve ui clean
+.PHONY: help run test check docs hosts lowest lint types format serve ui clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -24,8 +24,8 @@ $(COMPLETE): $(INSTALLED)
 run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (3 minutes of measuring)
 	$(BIN)/costmodel tour
 
-test: lint types  ## the whole test suite, with lint and types (under 10 minutes)
-	$(BIN)/pytest
+test: lint types  ## the whole test suite, with lint and types (about 8 minutes on two cores)
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 hosts: $(COMPLETE)  ## the tests as on each host of tests/hosts in turn (10 minutes each)
 	@set -e; for host in $(basename $(notdir $(wildcard tests/hosts/*.toml))); do \
@@ -38,12 +38,20 @@ lowest:  ## the tests on the oldest versions that pyproject.toml admits
 	VIRTUAL_ENV=.venv-lowest .venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --editable '.[train,corpus,plots,serve,client,dev,postgres]'
 	.venv-lowest/bin/pytest
 
-lint: $(INSTALLED)  ## style
+check: lint types  ## the inner loop: lint, types and the fast tests (under a minute)
+	$(BIN)/pytest --quiet -m fast
+
+lint: $(INSTALLED)  ## style, and which folder imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(COMPLETE)  ## static types
 	$(BIN)/mypy
+
+docs: $(INSTALLED)  ## the documentation as a site, in build/site
+	$(BIN)/python docs/reference.py
+	$(BIN)/mkdocs build --strict --quiet
 
 format: $(INSTALLED)  ## rewrite the code in the project's style
 	$(BIN)/ruff format .

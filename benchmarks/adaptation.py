@@ -1,17 +1,18 @@
-"""What to measure of a new system, and what it brings: adapting replayed on measurements that are there already.
+"""Compares strategies of adaptation to a new system, replayed on stored measurements.
 
     costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet     # and the other files of both systems
     python benchmarks/adaptation.py amd-epyc-zen5-2c-ort1.31-1t amd-epyc-zen5-2c-ort1.31-2t
 
-Sequences of the second system are revealed in the order in which `costmodel adapt` would measure them, by several ways
-to choose, each at the time that measuring it takes (`costmodel.duration`). Families are held out in groups: nothing
-that only they have is measured. Errors of models are against their latency from end to end on the second system:
+Sequences of the second system are revealed in the order in which `costmodel adapt` would measure them with each
+strategy, at the time at which they would be measured (`costmodel.measure.duration`). Families are held out in groups:
+sequences that only held-out families have are not measured. Errors of models are relative to their end-to-end latency
+on the second system:
 
-    here      models that may be measured, as the product answers: measured layers are exact, the others transferred
-    held      of the held families; the base has measured their layers
-    by ratio  models of `here`, times what the base says of whole models over sums of their layers
-    new       `held`, priced by a regressor for which nobody has measured their layers (with --new-models)
-    expected  what `costmodel adapt` says that the error of `here` is
+    here      models that may be measured, estimated as by the product: measured layers are exact, others transferred
+    held      models of held-out families, whose layers are measured on the base
+    by ratio  models of `here`, corrected by the base's ratio of whole models to sums of their layers
+    new       models of `held`, predicted by a regressor that has no measurements of their layers (with --new-models)
+    expected  the error of `here` that `costmodel adapt` expects
 """
 
 import argparse
@@ -21,26 +22,26 @@ from time import perf_counter
 
 import numpy as np
 
-from costmodel.home import find_home
-from costmodel.measurement import Protocol
-from costmodel.store import Store
-from costmodel.systems import System
-from costmodel.training.adaptation import Adaptation, Learnt, load_adaptation
-from costmodel.training.boosted import LightGBMRegressor
+from costmodel.measure.measurement import Protocol
+from costmodel.paths import find_home
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+from costmodel.training.adaptation import Adaptation, AdaptationState, load_adaptation
 from costmodel.training.dataset import MeasuredModel
-from costmodel.training.splits import Split, leave_families_out
-from costmodel.training.suggestion import Portion, choose, worth
+from costmodel.training.evaluation.splits import Split, leave_families_out
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.suggestion import MeasurementBatch, choose, worth
 
 MINUTES = (0.5, 1.0, 2.0, 5.0, 10.0)
 FOLDS = 4
-CHECKS = 0.15  # of the time for whole models, as in `costmodel adapt`
+CHECKS = 0.15  # share of the time for measuring whole models, as in `costmodel adapt`
 _RANDOM_IN_PORTION = 32
 _HEAD = (
     f"{'':<28}{'measured':>9}{'of time':>8} |{'here':>7}{'in 5%':>6}{'in 10%':>7}{'expected':>9} |{'by ratio':>9}"
     f"{'in 10%':>7} |{'held':>7}{'in 5%':>6}{'in 10%':>7} |{'new':>7}{'in 10%':>7}{'seconds':>9}"
 )
 
-Values = Callable[[Adaptation, Learnt], np.ndarray]
+Values = Callable[[Adaptation, AdaptationState], np.ndarray]
 
 
 def _uses(adaptation: Adaptation) -> np.ndarray:
@@ -62,12 +63,12 @@ STRATEGIES: Mapping[str, Values | None] = {
 
 @dataclass(frozen=True)
 class Truth:
-    """What the new system really does.
+    """The measured latencies of the new system, in microseconds.
 
     Attributes:
-        exact_us: By signature, as its measurements say.
-        rough_us: The same by the first passes of these only.
-        wholes_us: For each model of the base's data set, from end to end; nan where that is not known.
+        exact_us: Latency by signature, from all laps of the measurements.
+        rough_us: Latency by signature, from the first laps only.
+        wholes_us: End-to-end latency of each model of the base's data set; nan if unknown.
     """
 
     exact_us: Mapping[str, float]
@@ -76,18 +77,18 @@ class Truth:
 
 
 def main() -> None:
-    """Print a table for each way to choose."""
+    """Prints a table with rows for each strategy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base")
     parser.add_argument("new")
-    parser.add_argument("--passes", type=int, default=0, help="passes over a group; by default as in any bench")
+    parser.add_argument("--passes", type=int, default=0, help="laps over a group; by default as in `costmodel bench`")
     parser.add_argument("--folds", type=int, default=FOLDS)
-    parser.add_argument("--only", default="", help="ways to choose with this in their name")
-    parser.add_argument("--new-models", action="store_true", help="train the regressor that serves, too")
+    parser.add_argument("--only", default="", help="only strategies with this text in their name")
+    parser.add_argument("--new-models", action="store_true", help="also train the regressor that would be the champion")
     given = parser.parse_args()
     protocol = Protocol()
     if given.passes:
-        protocol = replace(protocol, passes=given.passes, most_passes=given.passes)
+        protocol = replace(protocol, passes=given.passes, max_passes=given.passes)
     store = Store(find_home().store_url)
     system = store.system(given.new)
     adaptation = load_adaptation(store, given.base, system, lowering=_lowering(store, given.base, system))
@@ -104,18 +105,22 @@ def main() -> None:
 
 
 def _lowering(store: Store, base: str, system: System) -> str:
-    """Of the models on a system whose level is not that of the base."""
+    """Lowering of the models on a system whose optimisation level differs from the base's; "" if the levels agree."""
     if store.system(base).settings.level == system.settings.level:
         return ""
     known = store.latencies_us(system.name)
-    return next(m.lowering for m in store.models() if all(piece.signature in known for piece in m.pieces))
+    return next(m.lowering for m in store.models() if all(segment.signature in known for segment in m.segments))
 
 
 def _truth(store: Store, new: str, adaptation: Adaptation, passes: int) -> Truth:
     exact = store.latencies_us(new)
     rough = {}
     for of in store.measurements(new, exact, repeats=False):
-        some = replace(of, rounds_us=of.rounds_us[:passes], reference_us=of.reference_us[:passes]) if passes else of
+        some = (
+            replace(of, pass_times_us=of.pass_times_us[:passes], reference_us=of.reference_us[:passes])
+            if passes
+            else of
+        )
         rough[of.signature] = some.latency_us
     dataset = adaptation.dataset
     wholes = [exact.get(dataset.signatures[model.row], np.nan) for model in dataset.models]
@@ -123,7 +128,7 @@ def _truth(store: Store, new: str, adaptation: Adaptation, passes: int) -> Truth
 
 
 def _measurable(adaptation: Adaptation, truth: Truth) -> Adaptation:
-    """The same with those models of which everything is known on the new system."""
+    """Restricts an adaptation to the models of which all sequences are measured on the new system."""
     signatures = adaptation.dataset.signatures
     usages = tuple(u for u in adaptation.usages if all(signatures[row] in truth.exact_us for row in u.rows))
     return replace(adaptation, usages=usages)
@@ -132,7 +137,7 @@ def _measurable(adaptation: Adaptation, truth: Truth) -> Adaptation:
 def _replayed(
     adaptation: Adaptation, truth: Truth, split: Split, values: Values | None, protocol: Protocol, *, new: bool
 ) -> list[tuple[float, ...]]:
-    """Figures at each of `MINUTES`, and at the start."""
+    """Replays an adaptation; returns a row of results for the start and for each of `MINUTES`."""
     dataset = adaptation.dataset
     held = {dataset.models[i].name for i in split.models}
     here = replace(adaptation, usages=tuple(u for u in adaptation.usages if u.name not in held))
@@ -179,12 +184,12 @@ def _replayed(
 
 def _chosen(
     adaptation: Adaptation,
-    learnt: Learnt,
+    learnt: AdaptationState,
     values: Values | None,
     protocol: Protocol,
     left_s: float,
     rng: np.random.Generator,
-) -> Sequence[Portion]:
+) -> Sequence[MeasurementBatch]:
     left = adaptation.open & ~learnt.measured
     prices = adaptation.prices(learnt, protocol)
     if values is not None:
@@ -194,25 +199,25 @@ def _chosen(
 
 def _random(
     adaptation: Adaptation, left: np.ndarray, seconds: Callable[..., float], budget_s: float, rng: np.random.Generator
-) -> Iterator[Portion]:
-    """Some sequences of models taken by chance."""
+) -> Iterator[MeasurementBatch]:
+    """Yields batches of random sequences of random models."""
     left = left.copy()
     for number in rng.permutation(len(adaptation.usages)):
         usage = adaptation.usages[number]
         rows = rng.permutation(usage.unique[left[usage.unique]])[:_RANDOM_IN_PORTION]
         if len(rows) and budget_s > 0:
-            portion = Portion(usage, rows, seconds(usage, rows), 0.0)
+            portion = MeasurementBatch(usage, rows, seconds(usage, rows), 0.0)
             budget_s -= portion.seconds
             left[rows] = False
             yield portion
 
 
 def _unseen(
-    adaptation: Adaptation, learnt: Learnt, split: Split, judged: Sequence[tuple[MeasuredModel, float]]
+    adaptation: Adaptation, learnt: AdaptationState, split: Split, judged: Sequence[tuple[MeasuredModel, float]]
 ) -> np.ndarray:
-    """Errors of models whose layers nobody has measured, by the regressor that would serve."""
+    """Relative errors of models without any measured layer, by the regressor that would be the champion."""
     dataset = adaptation.adapted(learnt)
-    kept = split.kept & ~dataset.whole
+    kept = split.train_rows & ~dataset.whole
     regressor = LightGBMRegressor(0).fit(dataset.encoded.take(kept), dataset.latencies_us[kept])
     costs = dataset.encoded.totals(regressor.predict_us(dataset.encoded))
     return np.array([costs[model.rows].sum() / us - 1 for model, us in judged])

@@ -1,10 +1,10 @@
-"""Does a service see the same layers when a model is sent without names and weights?
+"""Checks that a model without names and weights is lowered to the same layers as the original.
 
     python benchmarks/anonymise.py light modern ...
 
-For each model of the corpora, or of folders with ONNX files: the signatures of its layers, lowered as it is and
-anonymised. Prints the models whose signatures differ, and for each corpus how many do and how much is sent. Exits with
-1 where one differs.
+For each model of the corpora, or of folders with ONNX files, compares the signatures of the layers of the original and
+of the anonymised model. Prints the models whose signatures differ, and for each corpus their number and the bytes that
+are sent. Exits with 1 if a model differs.
 """
 
 import argparse
@@ -13,21 +13,21 @@ from collections import Counter
 
 from onnx import ModelProto
 
-from costmodel.anonymise import anonymise
-from costmodel.decomposition import decompose
 from costmodel.errors import CostModelError
-from costmodel.model import read_model, without_weights
-from costmodel.runtimes import Runtime, get_runtime
+from costmodel.onnx_io.anonymisation import anonymise
+from costmodel.onnx_io.model import read_model, read_without_weights
+from costmodel.partition.decomposition import decompose
+from costmodel.runtimes.base import Runtime, get_runtime
 from costmodel.training.corpus import corpus_models
 
 
 def _signatures(runtime: Runtime, proto: ModelProto) -> Counter[str]:
     graph = runtime.lower(read_model(proto), "all")
-    return Counter(piece.sequence.signature for piece in decompose("model", graph, 1).pieces)
+    return Counter(segment.sequence.signature for segment in decompose("model", graph, 1).segments)
 
 
 def main() -> None:
-    """Compare, print, and exit."""
+    """Compares, prints, and exits."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("corpora", nargs="+", metavar="CORPUS", help="corpus or folder")
     runtime = get_runtime()
@@ -36,7 +36,7 @@ def main() -> None:
         models = corpus_models(corpus)
         found, sent_bytes = 0, 0
         for model in models:
-            proto = ModelProto.FromString(without_weights(model.path))
+            proto = ModelProto.FromString(read_without_weights(model.path))
             sent = anonymise(proto).content
             sent_bytes += len(sent)
             try:

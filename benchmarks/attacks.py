@@ -1,8 +1,8 @@
-"""What a hostile client may send to the service, at the limits that the service states; `service_attacks.py` runs it.
+"""Requests of a hostile client, at the limits that the service states; `service_attacks.py` runs them.
 
     python benchmarks/attacks.py HOST PORT TOKEN NAME SECONDS      # one attack, for so long; prints statuses as JSON
 
-Each attack is a function that makes what one connection sends: a request, or a way to misuse a connection.
+Each attack is a function that makes the body of a request, or one that misuses a connection.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from random import Random
 
 from onnx import TensorProto, helper
 
-# The attacker has an address of his own.
+# Source address of the attacker; the other clients have another one.
 ATTACKER = "127.0.0.2"
 JSON, FILE = "application/json", "application/octet-stream"
 MIB = 1 << 20
@@ -27,7 +27,7 @@ MAX_JSON, MAX_FILE, MAX_ITEMS, MAX_LISTED, MAX_REFERENCES, MAX_LAYERS = (
 )  # fmt: skip
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-# Runs on one connection; returns the status of the answer, or a word for what became of the connection.
+# Function that runs on one connection; returns the status of the answer, or "closed" or "held" for the connection.
 Misuse = Callable[[Connection, str], Awaitable[str]]
 
 
@@ -36,13 +36,13 @@ class Attack:
     """One attack.
 
     Attributes:
-        name: What it is called in the table.
-        path: Where it is sent.
-        body: What is sent; None where the connection is misused instead.
+        name: Name of the attack in the table.
+        path: Path of the URL of the request.
+        body: Function that makes the body of the request; None if the connection is misused instead.
         kind: Media type of the body.
-        connections: How many connections do it at the same time.
-        expected: Statuses that are right.
-        misuse: What is done with a connection, where no body is sent.
+        connections: Number of connections that attack at the same time.
+        expected: Statuses that are acceptable answers.
+        misuse: Function that misuses a connection; None if requests are sent.
     """
 
     name: str
@@ -68,12 +68,12 @@ def _graph(layer: dict[str, object], shape: tuple[int, ...] = (1, 8, 8, 8)) -> b
 
 
 def strides() -> bytes:
-    """Factors whose product has millions of digits."""
+    """A list of strides whose product has millions of digits."""
     return _graph(_layer({"strides": {"ints": [2**31 - 1] * ((MAX_JSON - 4096) // 12)}}))
 
 
 def axes() -> bytes:
-    """Axes of a reduction, more than there are."""
+    """A list of millions of axes for a reduction of four dimensions."""
     return _graph(_layer({"axes": {"ints": [1] * ((MAX_JSON - 4096) // 3)}}, "ReduceMean", ("x",)))
 
 
@@ -86,7 +86,7 @@ def _sequence(number: int) -> dict[str, object]:
 
 
 def colliding() -> bytes:
-    """Integers that all fall into one place of a hash table."""
+    """Integers that all collide in a hash table."""
     step = 2**61 - 1
     items = b",".join(b"%d" % (place * step) for place in range((MAX_JSON - 4096) // 24))
     return b'{"layers":[%s],"items":[{"layers":[%s]}]}' % (json.dumps(_sequence(0)).encode(), items)
@@ -100,7 +100,7 @@ def references() -> bytes:
 
 
 def full_bulk() -> bytes:
-    """As many models of as many new layers as one request may have: what the service answers, and works for."""
+    """A valid bulk request with the maximum number of models and of new layers."""
     chance = Random(time.monotonic_ns())
     first = chance.randrange(1_000_000)
     layers = [_sequence(first + number) for number in range(MAX_LISTED)]
@@ -115,17 +115,17 @@ def no_number() -> bytes:
 
 
 def digits() -> bytes:
-    """An integer of millions of digits."""
+    """An integer with millions of digits."""
     return b'{"graph":{"layers":[],"types":{},"opset":%s}}' % (b"9" * (MAX_JSON - 4096))
 
 
 def nesting() -> bytes:
-    """Brackets in brackets."""
+    """Millions of nested brackets."""
     return b'{"graph":' + b"[" * (MAX_JSON // 2 - 4096) + b"]" * (MAX_JSON // 2 - 4096) + b"}"
 
 
 def many_layers() -> bytes:
-    """As many layers as a graph may have, all alike, to be cut into sequences of a thousand."""
+    """A graph with the maximum number of layers, all alike, to be cut into sequences of a thousand."""
     kind = ["float32", [1, 8], False]
     layers = [
         {"name": f"l{place}", "op": "Relu", "since": 14, "in": ["x"], "out": [f"y{place}"]}
@@ -139,7 +139,7 @@ def many_layers() -> bytes:
 
 
 def rank_many() -> bytes:
-    """As many graphs as one ranking may have."""
+    """A ranking of the maximum number of graphs."""
     kind = ["float32", [1, 8], False]
     models = [
         {
@@ -164,7 +164,7 @@ def _onnx(nodes: list[object], initializers: tuple[TensorProto, ...] = ()) -> by
 
 
 def million_nodes() -> bytes:
-    """A million nodes."""
+    """An ONNX model with a million nodes."""
     node = helper.make_node("Relu", ["x"], ["y"]).SerializeToString()
     field = b"\x0a" + bytes([len(node)]) + node
     graph = field * 1_000_000
@@ -177,7 +177,7 @@ def million_nodes() -> bytes:
 
 
 def expanding() -> bytes:
-    """A few bytes that unpack to terabytes."""
+    """A small ONNX model with a constant that expands to terabytes."""
     shape = helper.make_tensor("shape", TensorProto.INT64, [1], [1 << 40])
     nodes = [
         helper.make_node("ConstantOfShape", ["shape"], ["large"]), helper.make_node("ReduceSum", ["large"], ["sum"]),
@@ -187,7 +187,7 @@ def expanding() -> bytes:
 
 
 def endless() -> bytes:
-    """A loop over constants that never ends, for an optimiser that runs it."""
+    """An endless loop over constants, which an optimiser may execute while folding constants."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["co"]), helper.make_node("Identity", ["v"], ["vo"])], "body",
         [helper.make_tensor_value_info("i", TensorProto.INT64, []),
@@ -205,7 +205,7 @@ def endless() -> bytes:
 
 
 def foreign_data() -> bytes:
-    """Weights that lie in another tenant's model, by their location."""
+    """Weights whose external location is the file of another tenant's model."""
     tensor = TensorProto(name="w", dims=[8], data_type=TensorProto.INT64, data_location=TensorProto.EXTERNAL)
     for key, value in (("location", f"{'0' * 64}.onnx"), ("offset", "0"), ("length", "64")):
         tensor.external_data.add(key=key, value=value)
@@ -213,17 +213,17 @@ def foreign_data() -> bytes:
 
 
 def long_names() -> bytes:
-    """Names of a megabyte each."""
+    """An ONNX model whose nodes have names of a megabyte each."""
     return _onnx([helper.make_node("Relu", ["x"], ["y"], name="n" * MIB) for _ in range(16)])
 
 
 def largest_file() -> bytes:
-    """As many bytes as a file may have."""
+    """Random bytes of the maximum size of a file."""
     return os.urandom(MIB) * (MAX_FILE // MIB)
 
 
 async def slow_head(stream: Connection, token: str) -> str:
-    """The head of a request, a byte at a time."""
+    """Sends the head of a request one byte at a time."""
     for byte in b"POST /v1/predict HTTP/1.1\r\nhost: x\r\n" + b"x-a: b\r\n" * 1000:
         stream[1].write(bytes([byte]))
         await stream[1].drain()
@@ -232,7 +232,7 @@ async def slow_head(stream: Connection, token: str) -> str:
 
 
 async def endless_head(stream: Connection, token: str) -> str:
-    """A head that never ends, as fast as it is taken."""
+    """Sends a head that never ends, as fast as the service reads it."""
     stream[1].write(b"GET /healthz HTTP/1.1\r\nx-a: ")
     while True:
         stream[1].write(b"a" * 65536)
@@ -240,36 +240,36 @@ async def endless_head(stream: Connection, token: str) -> str:
 
 
 async def idle(stream: Connection, token: str) -> str:
-    """A connection that says nothing."""
+    """Opens a connection and sends nothing."""
     return "closed" if await stream[0].read(1) == b"" else "answered"
 
 
 async def held_upload(stream: Connection, token: str) -> str:
-    """A body that is declared and does not come."""
+    """Declares a body and does not send it."""
     stream[1].write(_head("/v1/predict", FILE, token, MAX_FILE))
     await stream[1].drain()
     return await _status(stream)
 
 
 async def slow_reader(stream: Connection, token: str) -> str:
-    """Asks for the largest answers, and reads none."""
-    asked = _head("/openapi.json", JSON, token, 0, method="GET")
+    """Requests the largest answers, and reads none of them."""
+    request = _head("/openapi.json", JSON, token, 0, method="GET")
     for _ in range(200):
-        stream[1].write(asked)
+        stream[1].write(request)
         await stream[1].drain()
     await asyncio.sleep(3600)
     return "held"
 
 
 async def cached_flood(stream: Connection, token: str) -> str:
-    """Cheap questions, one after the other, as fast as they are answered."""
+    """Sends cheap requests one after the other, as fast as they are answered."""
     stream[1].write(_head("/v1/systems", JSON, token, 0, method="GET"))
     await stream[1].drain()
     return await _status(stream)
 
 
 async def guessing(stream: Connection, token: str) -> str:
-    """Tokens that are none."""
+    """Sends a request with a guessed token."""
     stream[1].write(_head("/v1/systems", JSON, "cm_guess", 0, method="GET"))
     await stream[1].drain()
     return await _status(stream)
@@ -322,12 +322,12 @@ async def _status(stream: Connection) -> str:
 
 
 async def send(stream: Connection, attack: Attack, token: str, body: bytes) -> str:
-    """One request of an attack; its status."""
+    """Sends one request of an attack on an open connection; returns the status."""
     stream[1].write(_head(attack.path, attack.kind, token, len(body)))
     answer = asyncio.ensure_future(_status(stream))
     try:
         for start in range(0, len(body), MIB):
-            if answer.done():  # refused before all of it was sent: the connection is of no more use
+            if answer.done():  # refused before the body was complete: the connection cannot be reused
                 stream[1].close()
                 break
             stream[1].write(body[start : start + MIB])
@@ -338,7 +338,7 @@ async def send(stream: Connection, attack: Attack, token: str, body: bytes) -> s
 
 
 async def once(host: str, port: int, token: str, attack: Attack, body: bytes) -> str:
-    """One request of an attack by itself; its status."""
+    """Sends one request of an attack on a new connection; returns the status."""
     stream = await asyncio.open_connection(host, port, limit=1 << 26, local_addr=(ATTACKER, 0))
     try:
         return await send(stream, attack, token, body)
@@ -349,7 +349,7 @@ async def once(host: str, port: int, token: str, attack: Attack, body: bytes) ->
 
 
 async def run(host: str, port: int, token: str, attack: Attack, seconds: float) -> Counter[str]:
-    """An attack for some seconds, on as many connections as it has."""
+    """Runs an attack for some seconds on its number of connections; returns the number of answers by status."""
     statuses: Counter[str] = Counter()
     until = time.monotonic() + seconds
     bodies = _bodies(attack)
@@ -384,14 +384,14 @@ async def run(host: str, port: int, token: str, attack: Attack, seconds: float) 
 def _bodies(attack: Attack) -> Iterator[bytes]:
     if attack.body is None:
         return
-    # A few that differ, made before: making them must not slow the attack down.
+    # A few different bodies, made in advance so that making them does not slow the attack down.
     made = [attack.body() for _ in range(1 if attack.body is largest_file else 3)]
     while True:
         yield from made
 
 
 def main() -> None:
-    """Run one attack, politely: this process stands for another machine."""
+    """Runs one attack at low priority, because this process stands for another machine."""
     host, port, token, name, seconds = sys.argv[1:]
     os.nice(10)
     print(json.dumps(asyncio.run(run(host, int(port), token, ATTACKS[name], float(seconds)))))

@@ -1,9 +1,9 @@
-"""How a layer has to be timed alone so that the sum of layers is the time of the model: every way that we know.
+"""Compares ways to time layers in isolation by how well the sum of layers agrees with the time of the model.
 
     python benchmarks/construction.py [MODEL.onnx ...]
 
-Each way times all layers of a model while the whole model is timed before and after, so that both see the same
-machine. The table of docs/adr/0005 is what this prints; by default for the nine light models.
+Each way times all layers of a model; the whole model is timed immediately before and after, so that the machine is in
+the same state. Prints the table of docs/adr/0005; by default for the nine light models.
 """
 
 import json
@@ -17,28 +17,28 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from costmodel.cache import lower_cached
-from costmodel.decomposition import Decomposition, decompose
-from costmodel.groups import read_bytes
-from costmodel.home import find_home
-from costmodel.host import probe_host
-from costmodel.lock import measuring_lock
-from costmodel.measurement import Protocol, pinned, reference_sequence, timed_us
-from costmodel.model import Model, read_model
-from costmodel.overhead import LONG, SHORT, call_overhead_us, tiny_chain
-from costmodel.roundrobin import Entry, Sweep, take_turns
-from costmodel.runtimes import Runner, RuntimeSettings
-from costmodel.runtimes.ort import OnnxRuntime
-from costmodel.runtimes.ort_session import SessionRunner, new_session, session_options
-from costmodel.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.synthesis import model_inputs
+from costmodel.ir.footprint import read_bytes
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
+from costmodel.measure.lock import measuring_lock
+from costmodel.measure.measurement import Protocol, pinned, reference_sequence, timed_us
+from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns
+from costmodel.onnx_io.model import Model, read_model
+from costmodel.partition.decomposition import Decomposition, decompose
+from costmodel.paths import find_home
+from costmodel.runtimes.base import Runner, RuntimeSettings
+from costmodel.runtimes.lowering_cache import lower_cached
+from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.runtimes.ort.session import SessionRunner, new_session, session_options
+from costmodel.synthetic.values import model_inputs
+from costmodel.systems.host import probe_host
 from costmodel.training.corpus import corpus_models
 
 SETTINGS = RuntimeSettings()
-PROTOCOL = Protocol(passes=12, most_passes=12)
+PROTOCOL = Protocol(passes=12, max_passes=12)
 COPIES = 4
 PROBES = 8
-# Some layers in a row, quick and with small tensors, that also run in one call.
+# Limits of the neighbourhoods: consecutive quick layers with small tensors that are also run in one call.
 NEIGHBOURS, NEIGHBOURHOODS, QUICK_US, SMALL_BYTES = 4, 12, 250.0, 256 << 10
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "median": statistics.median,
@@ -49,17 +49,17 @@ STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 class Bare:
-    """A runner that is not fed before it runs."""
+    """A runner whose inputs are not rewritten before each run."""
 
     def __init__(self, runner: Runner) -> None:
         self.run = runner.run
 
     def feed(self) -> None:
-        """Leave the inputs where they are."""
+        """Leaves the inputs as they are."""
 
 
 class Subject:
-    """One model, its layers and what is open of it."""
+    """A model with its layers, and the open sessions of both."""
 
     def __init__(self, runtime: OnnxRuntime, model: Model, cut: Decomposition) -> None:
         self.runtime, self.model, self.cut = runtime, model, cut
@@ -68,23 +68,23 @@ class Subject:
         self.runners = [runtime.open_sequence(sequence, SETTINGS) for sequence in self.sequences]
         self.reference = runtime.open_sequence(reference_sequence(), SETTINGS)
         self.empty = runtime.open_sequence(tiny_chain(1), SETTINGS)
-        footprint = sum(read_bytes(piece.sequence) for piece in cut.pieces)
+        footprint = sum(read_bytes(segment.sequence) for segment in cut.segments)
         own = sum(map(read_bytes, self.sequences))
         self.caches = 2 * (probe_host().l3_bytes or 32 << 20)
         self.missing_bytes = max(0, min(footprint, self.caches) - own)
 
     def total_us(self, by_signature: dict[str, float]) -> float:
-        """Sum over the layers of the model."""
-        return sum(by_signature[piece.sequence.signature] for piece in self.cut.pieces)
+        """Returns the sum of latencies over the layers of the model."""
+        return sum(by_signature[segment.sequence.signature] for segment in self.cut.segments)
 
     def whole_us(self) -> list[float]:
-        """A few runs, back to back."""
+        """Times a few runs of the whole model, back to back."""
         self.whole.run()
         return [clock(self.whole) for _ in range(5)]
 
 
 def joined(sequences: Sequence[LayerSequence]) -> LayerSequence:
-    """Sequences side by side in one network, none reading from another."""
+    """Joins sequences into one network in which none reads from another."""
     layers: list[SequenceLayer] = []
     values: list[Value] = []
     outputs: list[int] = []
@@ -103,7 +103,7 @@ def joined(sequences: Sequence[LayerSequence]) -> LayerSequence:
 
 
 def neighbourhoods(sequences: Sequence[LayerSequence], latencies_us: Sequence[float]) -> list[range]:
-    """Positions of sequences that are to be run in one call, too: quick and small ones, from all over a model."""
+    """Chooses consecutive quick and small sequences, spread over a model, to be run in one call, too."""
     fit = []
     for start in range(0, len(sequences) - NEIGHBOURS + 1, NEIGHBOURS):
         positions = range(start, start + NEIGHBOURS)
@@ -114,8 +114,8 @@ def neighbourhoods(sequences: Sequence[LayerSequence], latencies_us: Sequence[fl
     return fit[:: max(1, -(-len(fit) // NEIGHBOURHOODS))]
 
 
-def saved_us(together: Sequence[tuple[list[Entry], Entry]]) -> float:
-    """What is saved by running neighbours in one call, for each call but one: a call costs that at least."""
+def saved_us(together: Sequence[tuple[list[TimedNetwork], TimedNetwork]]) -> float:
+    """Time that running neighbours in one call saves for each call that is left out: a lower bound of call overhead."""
     median = statistics.median
     saved = [
         (sum(median(entry.times_us) for entry in alone) - median(one.times_us)) / (len(alone) - 1)
@@ -125,12 +125,12 @@ def saved_us(together: Sequence[tuple[list[Entry], Entry]]) -> float:
 
 
 def clock(runner: Runner) -> float:
-    """Time of one run, in microseconds."""
+    """Times one run, in microseconds."""
     return timed_us(runner, time.perf_counter_ns)
 
 
 def back_to_back(subject: Subject, *, less_call: bool = False) -> float:
-    """Each layer over and over: what a simple benchmark does."""
+    """Times each layer in consecutive runs, as a simple benchmark does; returns the sum of layers."""
     taken = {}
     for sequence, runner in zip(subject.sequences, subject.runners, strict=True):
         once = min(clock(runner), clock(runner))
@@ -141,8 +141,8 @@ def back_to_back(subject: Subject, *, less_call: bool = False) -> float:
 
 
 def evicted(subject: Subject) -> float:
-    """Every cache is filled with other things before each run; the call is taken off as it is then."""
-    sweep = Sweep(subject.caches)
+    """Times each layer with evicted caches, minus the call overhead in the same state; returns the sum of layers."""
+    sweep = CacheEvictor(subject.caches)
 
     def cold_us(runner: Runner) -> float:
         times = []
@@ -158,7 +158,7 @@ def evicted(subject: Subject) -> float:
 
 
 def copies(subject: Subject) -> float:
-    """Several copies of a layer in one call, each with weights of its own; the call is taken off once."""
+    """Times copies of a layer with own weights in one call, minus the call overhead; returns the sum of layers."""
     clock(subject.empty)
     call = statistics.median(clock(subject.empty) for _ in range(50))
     taken = {}
@@ -171,30 +171,32 @@ def copies(subject: Subject) -> float:
 
 
 class InTurn:
-    """Layers take turns; everything that can be said of the same times."""
+    """The layers of a model timed in laps, and the sums that different statistics make of the same times."""
 
     def __init__(self, subject: Subject, *, sweeping: bool = True, feeding: bool = True) -> None:
         wrap: Callable[[Runner], Runner] = (lambda runner: runner) if feeding else Bare
         self.subject = subject
-        self.entries = [Entry(wrap(runner)) for runner in subject.runners]
-        probes = [[Entry(subject.runtime.open_sequence(tiny_chain(n), SETTINGS)) for _ in range(PROBES)]
-                  for n in (SHORT, LONG)]  # fmt: skip
+        self.entries = [TimedNetwork(wrap(runner)) for runner in subject.runners]
+        probes = [[TimedNetwork(subject.runtime.open_sequence(tiny_chain(n), SETTINGS)) for _ in range(PROBES)]
+                  for n in (SHORT_CHAIN_LAYERS, LONG_CHAIN_LAYERS)]  # fmt: skip
         roughly = [min(clock(runner), clock(runner)) for runner in subject.runners]
         self.together = [
             (
                 [self.entries[p] for p in positions],
-                Entry(wrap(subject.runtime.open_sequence(joined([subject.sequences[p] for p in positions]), SETTINGS))),
+                TimedNetwork(
+                    wrap(subject.runtime.open_sequence(joined([subject.sequences[p] for p in positions]), SETTINGS))
+                ),
             )
             for positions in neighbourhoods(subject.sequences, roughly)
         ]
         spread = [*(probe for pair in zip(*probes, strict=True) for probe in pair), *(one for _, one in self.together)]
-        sweep = Sweep(subject.missing_bytes if sweeping else 0)
+        sweep = CacheEvictor(subject.missing_bytes if sweeping else 0)
         take_turns(self.entries, spread, subject.reference, sweep, PROTOCOL, time.perf_counter_ns)
         self.call_us = call_overhead_us(*([t for probe in kind for t in probe.times_us] for kind in probes))
         self.saved_us = min(self.call_us, saved_us(self.together))
 
     def total_us(self, call_us: float, statistic: Callable[[Sequence[float]], float] = statistics.median) -> float:
-        """Sum over the layers of the model, what a call costs taken off each."""
+        """Returns the sum of the layers of the model, each minus the call overhead."""
         return self.subject.total_us({
             sequence.signature: max(0.1, statistic(entry.times_us) - call_us)
             for sequence, entry in zip(self.subject.sequences, self.entries, strict=True)
@@ -202,7 +204,7 @@ class InTurn:
 
 
 def profiled(subject: Subject) -> float:
-    """What onnxruntime's own profiler says of each layer in the running model."""
+    """Sum of layers according to the profiler of onnxruntime in the running model."""
     options = session_options(SETTINGS)
     options.enable_profiling = True
     with TemporaryDirectory() as folder:
@@ -220,21 +222,21 @@ def profiled(subject: Subject) -> float:
 
 
 def ways(subject: Subject) -> dict[str, tuple[float, float]]:
-    """For each way (sum of layers / whole model, seconds that it took)."""
+    """Times a model in each way; returns by way the ratio of the sum of layers to the model, and the seconds taken."""
     found: dict[str, tuple[float, float]] = {}
 
-    def told(way: str, sums: Callable[[], float]) -> None:
+    def record(way: str, sums: Callable[[], float]) -> None:
         before = subject.whole_us()
         begin = time.perf_counter()
         total = sums()
         seconds = time.perf_counter() - begin
         found[way] = total / statistics.median(before + subject.whole_us()), seconds
 
-    told("back to back", lambda: back_to_back(subject))
-    told("back to back, less an empty call", lambda: back_to_back(subject, less_call=True))
-    told("caches emptied before each run, less an empty call", lambda: evicted(subject))
-    told(f"{COPIES} copies in a call, less an empty call", lambda: copies(subject))
-    told("the profiler in the running model", lambda: profiled(subject))
+    record("back to back", lambda: back_to_back(subject))
+    record("back to back, less an empty call", lambda: back_to_back(subject, less_call=True))
+    record("caches emptied before each run, less an empty call", lambda: evicted(subject))
+    record(f"{COPIES} copies in a call, less an empty call", lambda: copies(subject))
+    record("the profiler in the running model", lambda: profiled(subject))
     for label, options in {
         "in turn": {}, "in turn, weights as near as they come": {"sweeping": False},
         "in turn, inputs not written anew": {"feeding": False},
@@ -260,7 +262,7 @@ def ways(subject: Subject) -> dict[str, tuple[float, float]]:
 
 
 def main(paths: Sequence[Path]) -> None:
-    """Time every model in every way and print the table."""
+    """Times every model in every way and prints the table."""
     runtime = OnnxRuntime()
     rows: dict[str, list[tuple[float, float]]] = {}
     chosen = paths or [item.path for item in corpus_models("light")]

@@ -1,16 +1,16 @@
-"""The cheapest cover against the fixed cut, on what `costmodel reproduce` has measured.
+"""Compares the cheapest cover with the fixed cut, on measurements of `costmodel reproduce`.
 
     costmodel reproduce dlbricks --corpus dlbricks --threads 1 -G 1-10
     python benchmarks/cover.py SYSTEM [CORPUS]
 
-First table: one model at a time is taken as new. Known are its single layers, and the sequences of several layers that
-other models of the corpus have; what is measured of whole models is not. For both ways to cut it: the share of its
-layers in sequences that others have, how many sequences there are, the seconds that measuring the missing ones would
-take as the planner estimates it, and the error of the constructed latency by what is measured, known or not.
+First table: each model in turn is taken as new. Its single layers count as measured, and so do the sequences of several
+layers that other models of the corpus have; whole models do not. Columns for both ways to cut the model: the share of
+its layers in sequences that other models have, the number of sequences, the planner's estimate of the seconds that
+measuring the missing ones takes, and the error of the constructed latency, computed from all measurements.
 
-Second table: a corpus of which nothing is measured, cut at fixed places, and covered in as little time as possible for
-all models together. How many sequences, how many different ones, the seconds that one run of each of these would take
-by its bound, and the seconds that this program took to find them.
+Second table: a corpus without measurements, cut at fixed places, or covered in as little time as possible for all
+models together. Columns: the number of sequences, the number of unique ones, the seconds of one run of each unique
+sequence according to its bound, and the seconds that finding the cover took.
 """
 
 import math
@@ -22,34 +22,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.cache import lower_cached
-from costmodel.cover import Price, cheapest_cover, corpus_cover
-from costmodel.decomposition import CHEAPEST, FIXED, Decomposition, decompose
-from costmodel.duration import group_s
-from costmodel.granularity import GRANULARITIES
-from costmodel.graph import LayerGraph
-from costmodel.groups import weight_bytes
-from costmodel.home import find_home
-from costmodel.measurement import Protocol
-from costmodel.model import read_model
-from costmodel.runtimes import get_runtime, lowering_key
-from costmodel.sequence import LayerSequence
+from costmodel.ir.footprint import weight_bytes
+from costmodel.ir.graph import LayerGraph
+from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.duration import estimated_group_seconds
+from costmodel.measure.measurement import Protocol
+from costmodel.onnx_io.model import read_model
+from costmodel.partition.cover import Price, cheapest_cover, corpus_cover
+from costmodel.partition.decomposition import CHEAPEST, FIXED, Decomposition, decompose
+from costmodel.partition.granularity import GRANULARITIES
+from costmodel.paths import find_home
+from costmodel.runtimes.base import get_runtime, lowering_key
+from costmodel.runtimes.lowering_cache import lower_cached
 from costmodel.serving.covering import run_us
-from costmodel.store import Store
-from costmodel.systems import System
+from costmodel.store.store import Store
+from costmodel.systems.system import System
 from costmodel.training.corpus import corpus_models
 
 
 @dataclass(frozen=True)
 class World:
-    """What is measured of a corpus.
+    """The measurements of a corpus.
 
     Attributes:
-        system: Where.
-        graphs: Layers of each model, by its name.
-        whole_us: End-to-end latency of each of these.
-        latencies_us: By signature.
-        owners: Models that have a sequence, by its signature.
+        system: System of the measurements.
+        graphs: Graph of layers of each model, by name of the model.
+        whole_us: End-to-end latency of each model in microseconds, by name of the model.
+        latencies_us: Latency of each sequence in microseconds, by signature.
+        owners: Names of the models that have a sequence, by signature.
     """
 
     system: System
@@ -61,13 +61,13 @@ class World:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One model cut in one way.
+    """The result of cutting one model in one way.
 
     Attributes:
-        shared: Share of its layers in measured sequences that other models have.
-        sequences: How many.
-        seconds: That measuring the missing ones takes.
-        ratio: Constructed over end-to-end latency; None where a sequence was never measured.
+        shared: Share of the model's layers in measured sequences that other models have.
+        sequences: Number of sequences.
+        seconds: Estimated seconds that measuring the missing sequences takes.
+        ratio: Constructed latency divided by end-to-end latency; None if a sequence was never measured.
     """
 
     shared: float
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def load(store: Store, name: str, corpus: str) -> World:
-    """What a system says of a corpus: of the models that are measured end to end."""
+    """Loads the measurements of those models of a corpus that a system has measured end to end."""
     system, runtime, cache = store.system(name), get_runtime(), find_home().cache
     level = system.settings.level
     latencies_us = store.latencies_us(name)
@@ -86,14 +86,14 @@ def load(store: Store, name: str, corpus: str) -> World:
     for model in store.models():
         if model.lowering == lowering_key(runtime, level) and model.name in items and model.whole in latencies_us:
             wholes[model.name] = latencies_us[model.whole]
-            for piece in model.pieces:
-                owners[piece.signature].add(model.name)
+            for segment in model.segments:
+                owners[segment.signature].add(model.name)
     graphs = {model: lower_cached(runtime, read_model(items[model].path, name=model), level, cache) for model in wholes}
     return World(system, graphs, wholes, latencies_us, owners)
 
 
 def price_of(system: System, known: Collection[str] = ()) -> Price:
-    """One run of each sequence that is not known."""
+    """Returns a price function: the time of one run of each sequence that is not measured, 0 for the others."""
 
     def price(windows: Mapping[str, LayerSequence]) -> dict[str, float]:
         return {s: 0.0 if s in known else run_us(sequence, system) for s, sequence in windows.items()}
@@ -102,21 +102,21 @@ def price_of(system: System, known: Collection[str] = ()) -> Price:
 
 
 def outcome(world: World, cut: Decomposition, known: Collection[str]) -> Outcome:
-    """What comes of a model."""
+    """Evaluates one cut of a model."""
     others = {s for s in cut.unique if s in world.latencies_us and world.owners.get(s, set()) - {cut.model}}
-    shared = sum(len(piece.layers) for piece in cut.pieces if piece.sequence.signature in others)
+    shared = sum(len(segment.layers) for segment in cut.segments if segment.sequence.signature in others)
     missing = [sequence for signature, sequence in cut.unique.items() if signature not in known]
     latencies_us = [world.latencies_us.get(q.signature, run_us(q, world.system)) for q in missing]
-    seconds = group_s(latencies_us, sum(map(weight_bytes, missing)), 0, Protocol()) if missing else 0.0
+    seconds = estimated_group_seconds(latencies_us, sum(map(weight_bytes, missing)), 0, Protocol()) if missing else 0.0
     ratio = None
     if cut.unique.keys() <= world.latencies_us.keys():
-        constructed_us = math.fsum(world.latencies_us[piece.sequence.signature] for piece in cut.pieces)
+        constructed_us = math.fsum(world.latencies_us[segment.sequence.signature] for segment in cut.segments)
         ratio = constructed_us / world.whole_us[cut.model]
-    return Outcome(shared / sum(len(piece.layers) for piece in cut.pieces), len(cut.pieces), seconds, ratio)
+    return Outcome(shared / sum(len(segment.layers) for segment in cut.segments), len(cut.segments), seconds, ratio)
 
 
 def held_out(world: World, granularity: int) -> dict[str, list[Outcome]]:
-    """Each model in turn taken as new, cut in both ways."""
+    """Evaluates both ways to cut for each model, taken as new; returns the results by way."""
     found: dict[str, list[Outcome]] = {FIXED: [], CHEAPEST: []}
     for model, graph in world.graphs.items():
         known = {s for s, owners in world.owners.items() if owners - {model}} | decompose(model, graph).unique.keys()
@@ -131,7 +131,7 @@ def held_out(world: World, granularity: int) -> dict[str, list[Outcome]]:
 
 
 def row_of(found: Sequence[Outcome], comparable: Sequence[bool]) -> str:
-    """Means over models; errors are those of the models that are `comparable`."""
+    """Formats the means over models; errors are means over the models marked in `comparable`."""
     ratios = np.log([o.ratio for o, used in zip(found, comparable, strict=True) if used and o.ratio is not None])
     errors = ""
     if len(ratios):
@@ -144,13 +144,13 @@ def row_of(found: Sequence[Outcome], comparable: Sequence[bool]) -> str:
 
 
 def timed(job: Callable[[], list[Decomposition]]) -> tuple[list[Decomposition], float]:
-    """What a job gives, and the seconds that it took."""
+    """Runs a job; returns its result and the seconds that it took."""
     begin = time.perf_counter()
     return job(), time.perf_counter() - begin
 
 
 def print_corpus(world: World, granularity: int) -> None:
-    """A corpus of which nothing is measured."""
+    """Prints the rows of the second table at one granularity."""
     price = price_of(world.system)
     jobs: dict[str, Callable[[], list[Decomposition]]] = {
         FIXED: lambda: [decompose(model, graph, granularity) for model, graph in world.graphs.items()],
@@ -160,12 +160,12 @@ def print_corpus(world: World, granularity: int) -> None:
         cuts, took_s = timed(job)
         unique = {signature: sequence for cut in cuts for signature, sequence in cut.unique.items()}
         seconds = math.fsum(price(unique).values()) / 1e6
-        total = sum(len(cut.pieces) for cut in cuts)
+        total = sum(len(cut.segments) for cut in cuts)
         print(f"{granularity:3} {way:9} {total:10} {len(unique):10} {seconds:8.2f} {took_s:8.1f}")
 
 
 def main(system: str, corpus: str = "dlbricks") -> None:
-    """Print both tables."""
+    """Prints both tables."""
     world = load(Store(find_home().store_url, create=False), system, corpus)
     if not world.graphs:
         raise SystemExit(f"{system} has measured no model of {corpus} end to end")

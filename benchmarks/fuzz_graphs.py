@@ -1,4 +1,4 @@
-"""Mutations of graphs of layers in JSON: of what they say, and of the text itself."""
+"""Mutates graphs of layers in JSON, both the document and its bytes."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _DTYPES = ("float32", "float16", "int4", "string", "sequence", "bfloat16", "comp
 
 
 def mutated_graph(graph: dict[str, Any], chance: Random, system: str) -> tuple[bytes, list[str]]:
-    """A request about a graph that differs in one to four ways from a sound one, and their names."""
+    """Applies one to four mutations to a valid graph; returns the body of a request, and the names of the mutations."""
     graph = json.loads(json.dumps(graph))
     applied = []
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
@@ -65,7 +65,7 @@ def _deep(levels: int) -> Any:
 
 
 def _places(value: Any, chance: Random) -> tuple[Any, Any] | None:
-    """A container somewhere in the document and a key of it."""
+    """Chooses a random container in the document and one of its keys; None if there is none."""
     found = None
     while isinstance(value, dict | list) and value:
         key = chance.choice(list(value)) if isinstance(value, dict) else chance.randrange(len(value))

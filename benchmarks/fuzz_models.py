@@ -1,4 +1,4 @@
-"""Mutations of ONNX files: through protobuf, where they reach what flipped bytes seldom do, and of the bytes."""
+"""Mutates ONNX files through protobuf, which reaches code that flipped bytes seldom reach, and byte by byte."""
 
 from collections.abc import Callable
 from random import Random
@@ -34,7 +34,7 @@ _EXTREMES = (b"\xff" * 9 + b"\x01", b"\x80" * 9 + b"\x01", b"\x00", b"\xff\xff\x
 
 
 def rich_model() -> ModelProto:
-    """A small model with what most models lack: branches, a loop, a function, constants in attributes, sparse ones."""
+    """Makes a small model with rare features: branches, a loop, a function, constants in attributes, sparse ones."""
     dense = numpy_helper.from_array(np.full((4, 4), 0.5, np.float32), "w")
     values = numpy_helper.from_array(np.array([0.5, 0.25], np.float32), "sparse")
     indices = numpy_helper.from_array(np.array([1, 6]), "sparse_indices")
@@ -87,11 +87,11 @@ def _port(name: str, shape: list[int], kind: int = TensorProto.FLOAT) -> object:
 
 
 def mutated_model(content: bytes, chance: Random) -> tuple[bytes, list[str]]:
-    """A file that differs in one to four ways from a sound one, and their names."""
+    """Applies one to four mutations to a valid file; returns the content, and the names of the mutations."""
     applied = []
     if chance.random() < 0.85:
         model = ModelProto.FromString(content)
-        for _ in range(chance.choice((1, 1, 1, 2, 4))):  # one alone gets deepest
+        for _ in range(chance.choice((1, 1, 1, 2, 4))):  # mostly one: a file with one mutation is processed furthest
             name = chance.choice(list(MUTATIONS))
             MUTATIONS[name](model, chance)
             applied.append(name)
@@ -322,7 +322,7 @@ MUTATIONS: dict[str, Callable[[ModelProto, Random], None]] = {
 
 
 def _with_other_bytes(content: bytes, chance: Random) -> bytes:
-    """A file that differs in one to eight places."""
+    """Changes a file in one to eight random places."""
     data = bytearray(content)
     for _ in range(chance.randint(1, 8)):
         place = chance.randrange(max(1, len(data)))

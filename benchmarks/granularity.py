@@ -1,14 +1,14 @@
-"""Granularity chosen by a budget against fixed ones, on what `costmodel reproduce` has measured.
+"""Compares granularities chosen within a budget with fixed ones, on measurements of `costmodel reproduce`.
 
     costmodel reproduce dlbricks --corpus dlbricks --threads 1 -G 1-10
     python benchmarks/granularity.py SYSTEM [CORPUS]
 
-One family of models at a time is taken as new: errors are expected, layers predicted, and sequences known by the other
-families alone. For each of its models and each budget, auto takes what `costmodel bench -G auto` would take; a fixed
-granularity is measured where the same estimate of its time fits the budget, and predicted where not. Three lines for
-each budget: the mean of |log(estimate / end to end)| (of a model that is run as it is, the error to expect of that
-measurement), the mean of the seconds that the runs took which are stored (loading not counted), and the share of models
-of which something is measured, or everything was.
+Each family of models in turn is taken as new: expected errors, predictions of layers and measured sequences come from
+the other families alone. For each model of the family and each budget, auto takes the option that `costmodel bench -G
+auto` would take; a fixed granularity is measured if the same estimate of its time fits the budget, and predicted
+otherwise. Prints three lines for each budget: the mean of |log(estimate / end to end)| (for a model that is measured as
+a whole, the expected error of that measurement), the mean time of the stored runs in seconds (without loading), and the
+share of models that are estimated by measurements.
 """
 
 import math
@@ -19,33 +19,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.accuracy import ConstructionError, construction_error, known_ratios, noise_of
-from costmodel.duration import group_s
-from costmodel.granularity import GRANULARITIES, Option, choose
-from costmodel.groups import read_bytes, swept_bytes
-from costmodel.home import find_home
-from costmodel.measurement import Measurement, Protocol, Timing
-from costmodel.store import Store, StoredModel
-from costmodel.systems import System
-from costmodel.training.boosted import LightGBMRegressor
+from costmodel.estimate.accuracy import ConstructionError, construction_error, known_ratios, noise_of
+from costmodel.ir.footprint import read_bytes
+from costmodel.measure.duration import estimated_group_seconds
+from costmodel.measure.groups import evicted_bytes
+from costmodel.measure.measurement import Measurement, Protocol, Timing
+from costmodel.partition.granularity import GRANULARITIES, Option, choose_granularities
+from costmodel.paths import find_home
+from costmodel.store.store import Store, StoredModel
+from costmodel.systems.system import System
 from costmodel.training.corpus import corpus_models
 from costmodel.training.dataset import Dataset, load_dataset
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 
 BUDGETS_S = (1, 3, 10, 30, 100, 300)
-WHOLE = 0  # in place of a granularity
+WHOLE = 0  # stands for the whole model as one sequence
 
 
 @dataclass(frozen=True)
 class World:
-    """Everything that was measured.
+    """All measurements of a corpus on a system.
 
     Attributes:
-        system: Where.
-        timings: By signature.
-        runs_s: Seconds that the stored runs of a signature took, by signature.
-        weights: Bytes, by signature.
-        cuts: By model and granularity, single layers and the coarser cuts that are measured in full.
-        noise: Error to expect of each model's end-to-end latency.
+        system: System of the measurements.
+        timings: Timing of each sequence, by signature.
+        runs_s: Seconds that the stored runs of a sequence took, by signature.
+        weights: Bytes of weights of each sequence, by signature.
+        cuts: Cuts by model and granularity: single layers, and the coarser cuts that are measured in full.
+        noise: Expected error of each model's end-to-end latency, by name of the model.
     """
 
     system: System
@@ -57,13 +58,13 @@ class World:
 
     @property
     def latencies_us(self) -> dict[str, float]:
-        """By signature."""
+        """Latency of each sequence in microseconds, by signature."""
         return {signature: timing.latency_us for signature, timing in self.timings.items()}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One model known in one way: the option as it was planned, and what came of it."""
+    """The result of one option for one model: the option as planned, and the actual error and seconds."""
 
     option: Option
     error: float
@@ -71,12 +72,12 @@ class Outcome:
 
 
 def signatures_of(cut: StoredModel) -> list[str]:
-    """In execution order."""
-    return [piece.signature for piece in cut.pieces]
+    """Returns the signatures of a model's sequences in execution order."""
+    return [segment.signature for segment in cut.segments]
 
 
 def load(store: Store, name: str, corpus: str) -> World:
-    """What a system says of a corpus."""
+    """Loads the measurements of a corpus on a system."""
     names = {model.name for model in corpus_models(corpus)}
     measurements: defaultdict[str, list[Measurement]] = defaultdict(list)
     for measurement in store.measurements(name):
@@ -100,7 +101,7 @@ def load(store: Store, name: str, corpus: str) -> World:
 
 
 def priced_us(dataset: Dataset, family: str, known: Mapping[str, float]) -> dict[str, float]:
-    """Latency of every sequence of a data set: what is known, and predictions by the other families."""
+    """Latency of every sequence of a data set: the known ones, and predictions trained on the other families."""
     used = dataset.without_family(family)
     regressor = LightGBMRegressor(seed=0, threads=2)
     regressor.fit(dataset.features[used], dataset.bounds_us[used], dataset.latencies_us[used])
@@ -109,11 +110,11 @@ def priced_us(dataset: Dataset, family: str, known: Mapping[str, float]) -> dict
 
 
 def seconds_of(world: World, signatures: Iterable[str], latencies_us: Mapping[str, float], footprint: int) -> float:
-    """About the time that these take in turn, as the planner estimates it."""
+    """Estimates the seconds that measuring sequences in laps takes, as the planner does."""
     unique = list(dict.fromkeys(signatures))
     loaded = sum(world.weights[signature] for signature in unique)
-    swept = swept_bytes(footprint, loaded, world.system.host)
-    return group_s([latencies_us[signature] for signature in unique], loaded, swept, Protocol())
+    swept = evicted_bytes(footprint, loaded, world.system.host)
+    return estimated_group_seconds([latencies_us[signature] for signature in unique], loaded, swept, Protocol())
 
 
 def outcomes(
@@ -124,28 +125,30 @@ def outcomes(
     expected: ConstructionError,
     predicting: float,
 ) -> dict[int, Outcome]:
-    """What comes of a model that is new, by granularity; -1 for its prediction.
+    """Evaluates all options for a model that is new; returns the results by granularity, -1 for the prediction.
 
     Args:
-        world: What was measured.
-        model: Its name.
-        known: Latencies of the sequences that other families have too.
-        prices_us: What is expected of each of its layers.
-        expected: Of constructions.
-        predicting: Error that is expected of predictions.
+        world: Measurements of the corpus.
+        model: Name of the model.
+        known: Latencies of the sequences that other families have too, by signature.
+        prices_us: Expected latencies of the model's layers, by signature.
+        expected: Expected errors of constructed latencies.
+        predicting: Expected error of predictions.
     """
     cuts = world.cuts[model]
     layers = cuts[1]
     end_to_end_us = world.timings[layers.whole].latency_us
-    each_us = [prices_us[piece.signature] / len(piece.layers) for piece in layers.pieces for _ in piece.layers]
+    each_us = [
+        prices_us[segment.signature] / len(segment.layers) for segment in layers.segments for _ in segment.layers
+    ]
     footprint = sum(world.weights[signature] for signature in signatures_of(layers))
     found = {}
     for granularity, cut in sorted(cuts.items()):
         signatures, begin = signatures_of(cut), 0
         latencies_us = {}
-        for piece in cut.pieces:
-            latencies_us[piece.signature] = math.fsum(each_us[begin : begin + len(piece.layers)])
-            begin += len(piece.layers)
+        for segment in cut.segments:
+            latencies_us[segment.signature] = math.fsum(each_us[begin : begin + len(segment.layers)])
+            begin += len(segment.layers)
         latencies_us |= {signature: known[signature] for signature in set(signatures) & known.keys()}
         missing = not known.keys() >= set(signatures)
         constructed_us = math.fsum(world.timings[signature].latency_us for signature in signatures)
@@ -158,7 +161,7 @@ def outcomes(
             abs(math.log(constructed_us / end_to_end_us)),
             sum(world.runs_s[signature] for signature in set(signatures)) if missing else 0.0,
         )
-    whole_s = group_s([math.fsum(each_us)], world.weights[layers.whole], 0, Protocol())
+    whole_s = estimated_group_seconds([math.fsum(each_us)], world.weights[layers.whole], 0, Protocol())
     found[WHOLE] = Outcome(Option(WHOLE, expected.whole, whole_s), world.noise[model], world.runs_s[layers.whole])
     predicted_us = math.fsum(prices_us[signature] for signature in signatures_of(layers))
     error = abs(math.log(predicted_us / end_to_end_us))
@@ -167,7 +170,7 @@ def outcomes(
 
 
 def held_out(world: World, dataset: Dataset) -> dict[str, dict[int, Outcome]]:
-    """For each model what comes of it when its family is new."""
+    """Evaluates all options for each model while its family is taken as new."""
     family_of = {model: cuts[1].family for model, cuts in world.cuts.items()}
     latencies_us = world.latencies_us
     known: dict[str, dict[str, float]] = {}
@@ -194,17 +197,17 @@ def held_out(world: World, dataset: Dataset) -> dict[str, dict[int, Outcome]]:
 
 
 def taken(of_model: Mapping[int, Outcome], granularity: int | None, budget_s: float) -> Outcome:
-    """What comes of a model within a budget: at one granularity if that fits, or at the one that auto takes."""
+    """Chooses the result for a model within a budget: at a fixed granularity if it fits, or at the one auto takes."""
     if granularity is not None:
         fixed = of_model.get(granularity)
         return fixed if fixed is not None and fixed.option.seconds <= budget_s else of_model[-1]
-    chosen = choose({"": [outcome.option for outcome in of_model.values()]}, budget_s)[""]
+    chosen = choose_granularities({"": [outcome.option for outcome in of_model.values()]}, budget_s)[""]
     assert chosen is not None  # there is always the prediction
     return of_model[chosen.granularity]
 
 
 def print_table(found: Sequence[Mapping[int, Outcome]]) -> None:
-    """Three lines for each budget."""
+    """Prints three lines for each budget."""
     columns: dict[str, int | None] = {
         "predicted": -1, **{f"G = {g}": g for g in GRANULARITIES}, "whole": WHOLE, "auto": None,
     }  # fmt: skip
@@ -226,7 +229,7 @@ def print_table(found: Sequence[Mapping[int, Outcome]]) -> None:
 
 
 def main(system: str, corpus: str = "dlbricks") -> None:
-    """Print the table."""
+    """Prints the table."""
     store = Store(find_home().store_url, create=False)
     world = load(store, system, corpus)
     found = held_out(world, load_dataset(store, system))

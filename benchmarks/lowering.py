@@ -1,9 +1,10 @@
-"""What lowering costs, against loading the same model in ONNX Runtime: ratios within one run.
+"""Compares the time of lowering a model with that of loading and running it in ONNX Runtime, within one run.
 
     python benchmarks/lowering.py [--repeats 5]
 
-ResNet-50 and VGG-19 get real weights inside the file (the onnx package ships them without). For each: one inference,
-loading a session, loading with the optimised graph written to disk and weights aside, and `OnnxRuntime.lower`.
+The models get random weights inside the file, because the onnx package ships them without. Times one inference,
+loading a session, loading with the optimised graph written to disk and weights in a separate file, and
+`OnnxRuntime.lower`.
 """
 
 import argparse
@@ -17,13 +18,13 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
-from costmodel.model import read_model
-from costmodel.runtimes import RuntimeSettings, get_runtime
+from costmodel.onnx_io.model import read_model
+from costmodel.runtimes.base import RuntimeSettings, get_runtime
 from costmodel.training.corpus import corpus_models
 
 
 def with_weights(source: Path, target: Path) -> None:
-    """Write `source` with random initialisers in place of its ConstantOfShape nodes."""
+    """Writes `source` to `target` with random initialisers in place of its ConstantOfShape nodes."""
     model = onnx.load(source)
     shapes = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     rng = np.random.default_rng(0)
@@ -45,7 +46,7 @@ def with_weights(source: Path, target: Path) -> None:
 
 
 def best_ms(job: Callable[[], object], repeats: int) -> float:
-    """The fastest of some runs."""
+    """Returns the time of the fastest of some runs, in milliseconds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -55,7 +56,7 @@ def best_ms(job: Callable[[], object], repeats: int) -> float:
 
 
 def load(path: Path, saved: Path | None = None) -> ort.InferenceSession:
-    """A session as a user loads it; with `saved`, the optimised graph is written there, weights aside."""
+    """Loads a session as a user does; if `saved` is given, writes the optimised graph there, its weights separately."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
@@ -67,7 +68,7 @@ def load(path: Path, saved: Path | None = None) -> ort.InferenceSession:
 
 
 def main() -> None:
-    """Print one row for each model."""
+    """Prints one row for each model."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats

@@ -1,10 +1,11 @@
-"""Branches that run at the same time (ORT_PARALLEL) against what composition rules say of them.
+"""Compares models whose branches run in parallel (ORT_PARALLEL) with the predictions of composition rules.
 
     python benchmarks/parallel_execution.py [CORPUS_OR_MODEL.onnx ...]
 
-Each model is timed with its layers one by one and with two of them at a time, each layer on one thread, in turn, on the
-same two CPUs; its layers as every bench times them. Printed are the sum, the critical path and `workers:2` over the
-latency with two at a time, and what running two at a time gains. By default the light models that have branches.
+Each model is timed alternately with one layer at a time and with two layers at a time, each layer on one thread, on the
+same two CPUs; its layers are timed as by `costmodel bench`. Prints the sum, the critical path and `workers:2` divided
+by the latency with two layers at a time, and the speed-up of two at a time. By default for the light models with
+branches.
 """
 
 import sys
@@ -14,15 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from costmodel.bench import Bench
-from costmodel.composition import Cost
-from costmodel.home import find_home
-from costmodel.jobs import Decomposed, decompose_models, groups_of
-from costmodel.measurement import pinned, timed_us
-from costmodel.rules import find_rule, shares
-from costmodel.runtimes import RuntimeSettings, get_runtime
-from costmodel.store import Store
-from costmodel.systems import this_system
+from costmodel.estimate.cost import Cost
+from costmodel.estimate.rules import find_rule, shares
+from costmodel.jobs.benchmark_session import BenchmarkSession
+from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups
+from costmodel.measure.measurement import pinned, timed_us
+from costmodel.paths import find_home
+from costmodel.runtimes.base import RuntimeSettings, get_runtime
+from costmodel.store.store import Store
+from costmodel.systems.system import this_system
 from costmodel.training.corpus import corpus_models
 
 ONE_BY_ONE = RuntimeSettings()
@@ -32,8 +33,8 @@ RULES = ("sequential", "parallel", "workers:2")
 ROUNDS = 15
 
 
-def timed_in_turn_us(item: Decomposed) -> dict[RuntimeSettings, float]:
-    """Latency of the whole model in both modes, alternating, on two CPUs."""
+def timed_in_turn_us(item: DecomposedModel) -> dict[RuntimeSettings, float]:
+    """Times the whole model alternately in both modes on two CPUs; returns the median latency of each mode."""
     runtime = get_runtime()
     with pinned(TWO_AT_A_TIME.cpus):
         runners = {settings: runtime.open_model(item.model, settings) for settings in (ONE_BY_ONE, TWO_AT_A_TIME)}
@@ -46,7 +47,7 @@ def timed_in_turn_us(item: Decomposed) -> dict[RuntimeSettings, float]:
 
 
 def main(names: Sequence[str]) -> None:
-    """Measure, then print the table."""
+    """Measures, then prints the table."""
     runtime = get_runtime()
     system = this_system(runtime, ONE_BY_ONE)
     models = [model for name in names for model in corpus_models(name)]
@@ -56,16 +57,16 @@ def main(names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(f"sqlite:///{Path(folder) / 'parallel.db'}")
         for item in items:
-            with Bench(store, system, runtime) as bench:
-                bench.run(groups_of(item, (1,)))
+            with BenchmarkSession(store, system, runtime) as bench:
+                bench.run(measurement_groups(item, (1,)))
             whole = timed_in_turn_us(item)
             known = store.latencies_us(system.name)
-            pieces = item.decomposition.pieces
-            costs = [Cost(us, (us, us), "measured", "") for us in (known[p.sequence.signature] for p in pieces)]
+            segments = item.decomposition.segments
+            costs = [Cost(us, (us, us), "measured", "") for us in (known[p.sequence.signature] for p in segments)]
             two_us = whole[TWO_AT_A_TIME]
             ratios = [
                 sum(share * cost.latency_us for share, cost in zip(found, costs, strict=True)) / two_us
-                for found in (shares(find_rule(rule), costs, [p.needs for p in pieces]) for rule in RULES)
+                for found in (shares(find_rule(rule), costs, [p.predecessors for p in segments]) for rule in RULES)
             ]
             print(
                 f"{item.model.name:34}{whole[ONE_BY_ONE] / 1e3:9.2f} ms{two_us / 1e3:9.2f} ms"

@@ -1,10 +1,10 @@
-"""Benchmarking time to equal precision: whole models against unique layers, from the raw times in a store.
+"""Compares the benchmarking time of whole models and of unique layers at equal precision, from stored raw times.
 
     python benchmarks/precision.py SYSTEM [CORPUS]
 
-For every model the runs that its end-to-end latency needs until its standard error is 1%; for the unique layers the
-runs that bring the standard error of each constructed latency to 1% in the least time. Each network runs once before it
-is timed, and at least twice. Loading is not counted on either side.
+Whole models are run until the standard error of each end-to-end latency is 1%; unique layers are run such that the
+standard error of each constructed latency reaches 1% in the least time. Each network is run once before it is timed,
+and is timed at least twice. The time for loading is not counted for either.
 """
 
 import math
@@ -15,10 +15,10 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from costmodel.home import find_home
-from costmodel.measurement import Measurement, quiet_latency_us
-from costmodel.reproduction.construction import Construction, constructions, summarise
-from costmodel.store import Store
+from costmodel.jobs.reproduction.construction import Construction, constructions, summarise
+from costmodel.measure.measurement import Measurement, median_latency_us
+from costmodel.paths import find_home
+from costmodel.store.store import Store
 from costmodel.training.corpus import corpus_models
 
 TARGET = 0.01
@@ -28,28 +28,36 @@ MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean, for nor
 
 
 def spread(measurement: Measurement) -> float:
-    """Robust standard deviation of one run, as a share of its time."""
+    """Robust relative standard deviation of a single run, from the median absolute deviation."""
     times = np.asarray(measurement.times_us)
     centre = np.median(times)
     return float(1.4826 * np.median(np.abs(times - centre)) / centre)
 
 
 def runs(of_one: float, error: float) -> int:
-    """Runs until the median's standard error is `error`, if one run has `of_one`."""
+    """Number of runs after which the relative standard error of the median is `error`.
+
+    Args:
+        of_one: Relative standard deviation of a single run.
+        error: Relative standard error to reach.
+    """
     return max(FEWEST, math.ceil((MEDIAN_ERROR * of_one / error) ** 2))
 
 
 def time_of_models_s(found: Sequence[Construction], wholes: Mapping[str, Measurement]) -> float:
-    """All models end to end, each until it is known."""
+    """Seconds for running all models end to end until each reaches the target precision."""
     return sum(item.end_to_end_us * (1 + runs(spread(wholes[item.model]), TARGET)) for item in found) / 1e6
 
 
 def time_of_layers_s(found: Sequence[Construction], layers: Mapping[str, Measurement]) -> tuple[float, float]:
-    """All unique layers until every model is known, each run where it buys most, and the mean runs of a layer."""
-    times_us = {s: quiet_latency_us(layers[s].times_us) for item in found for s in item.signatures}
+    """Seconds for running all unique layers until every model reaches the target precision, and mean runs of a layer.
+
+    Greedy: the next runs go to the layer that reduces the variance of a model most for its time.
+    """
+    times_us = {s: median_latency_us(layers[s].times_us) for item in found for s in item.signatures}
     taken = dict.fromkeys(times_us, FEWEST)
     for item in found:
-        # What a layer adds to the variance of this model's sum, if it is run once, in squared shares of the sum.
+        # Contribution of each layer, if it is run once, to the relative variance of this model's sum.
         of_one = {
             s: (count * layers[s].latency_us * MEDIAN_ERROR * spread(layers[s]) / item.sequential_us) ** 2
             for s, count in Counter(item.signatures).items()
@@ -59,7 +67,7 @@ def time_of_layers_s(found: Sequence[Construction], layers: Mapping[str, Measure
         variance = sum(of_one[s] / taken[s] for s in of_one)
         while variance > TARGET**2:
             s = heappop(gains)[1]
-            more = max(1, taken[s] // 8)  # in steps: some layers need thousands of runs, which take no time
+            more = max(1, taken[s] // 8)  # growing steps, because some tiny layers need thousands of runs
             variance -= of_one[s] / taken[s] - of_one[s] / (taken[s] + more)
             taken[s] += more
             heappush(gains, (-of_one[s] / taken[s] / (taken[s] + 1) / times_us[s], s))
@@ -67,7 +75,7 @@ def time_of_layers_s(found: Sequence[Construction], layers: Mapping[str, Measure
 
 
 def main(system: str, corpus: str = "dlbricks") -> None:
-    """Print both times and their ratio."""
+    """Prints both times and their ratio."""
     store = Store(find_home().store_url, create=False)
     timings = store.timings(system)
     measurements = {m.signature: m for m in store.measurements(system, repeats=False)}

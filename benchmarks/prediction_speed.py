@@ -1,18 +1,18 @@
-"""How fast costs are answered in process: layers by the thousand, the models of a search space, one model.
+"""Measures the speed of predictions in process: for single layers, models of search spaces, and one model.
 
     costmodel import data/amd-epyc-zen5-2c-ort1.31-1t-training.parquet
     costmodel train --system amd-epyc-zen5-2c-ort1.31-1t
     python benchmarks/prediction_speed.py amd-epyc-zen5-2c-ort1.31-1t [--regressor gnn]
 
-Every question is put to a cost model of its own, several times over, and the fastest of each kind counts:
+Each query is timed several times with a fresh cost model, and the fastest time of each kind counts:
 
-* cold: the cost model has seen none of the layers. Single ones come as text, as from a program that makes them up.
-* new surroundings, new models: the layers are known, and are asked about for the first time in a model of that size.
-* warm: asked before. This is what a search sees that comes back to the same layers.
+* cold: no layer is in the cost model's caches. Single layers are given as text, as from a program that generates them.
+* new surroundings, new models: the layers are in the caches, but are queried in other models than before.
+* warm: the same query as before, as in a search that comes back to the same layers.
 
-Ratios are to the cold answer of the same row. The models of search spaces are those that are stored, with layers
-exchanged for others of their space; a decomposition is given. The one model was read and lowered before; what is timed
-is `CostModel.predict`, the first time and again.
+Ratios are relative to the cold query of the same row. The models of search spaces are stored ones, with layers
+exchanged for others of the same space, and are given as decompositions. The one model is read and lowered in advance;
+only `CostModel.predict` is timed.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from costmodel import CostModel, read_model
-from costmodel.decomposition import Decomposition, Piece
-from costmodel.home import find_home
-from costmodel.sequence import LayerSequence
+from costmodel.ir.sequence import LayerSequence
+from costmodel.partition.decomposition import Decomposition, Segment
+from costmodel.paths import find_home
+from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.predictor import Predictor
-from costmodel.serving.regression import Regression
-from costmodel.store import Store
+from costmodel.store.store import Store
 from costmodel.training.artefact import load_bundle
 from costmodel.training.corpus import corpus_models
 
@@ -38,12 +38,12 @@ TYPICAL_LAYERS = 50
 
 @dataclass(frozen=True)
 class World:
-    """What is asked about, and who answers.
+    """The store, the cost model and the layers of the benchmark.
 
     Attributes:
-        store: Measurements.
-        loaded: A cost model, to make others like it.
-        texts: Single layers that were measured, in canonical form.
+        store: Store with the measurements.
+        loaded: Cost model of which fresh copies are made.
+        texts: Measured single layers in canonical form.
     """
 
     store: Store
@@ -51,19 +51,19 @@ class World:
     texts: Sequence[str]
 
     def fresh(self) -> Predictor:
-        """One that knows nothing yet."""
+        """Makes a predictor with empty caches."""
         known = self.loaded.predictor
         assert known.regression is not None
         return Predictor(self.store, known.system, Regression(known.regression.bundle))
 
     def layers(self) -> dict[str, LayerSequence]:
-        """The layers, as a program that never saw them has them."""
+        """Parses the layers anew, so that they hold no cached attributes."""
         made = (LayerSequence.from_text(text) for text in self.texts)
         return {sequence.signature: sequence for sequence in made}
 
 
 def best_s(*jobs: Callable[[], object], repeats: int = 1) -> list[float]:
-    """The fastest of some runs of each job, which take turns."""
+    """Returns the seconds of the fastest of some runs of each job; the jobs take turns."""
     times: list[list[float]] = [[] for _ in jobs]
     for _ in range(repeats):
         for job, taken in zip(jobs, times, strict=True):
@@ -74,15 +74,15 @@ def best_s(*jobs: Callable[[], object], repeats: int = 1) -> list[float]:
 
 
 def rates(label: str, layers: int, cold_s: float, **others_s: float) -> None:
-    """Print one row: layers a second."""
-    told = "".join(
+    """Prints one row of rates, in layers a second."""
+    columns = "".join(
         f"{name.replace('_', ' ')} {layers / s:>9,.0f} (x{cold_s / s:.1f})   " for name, s in others_s.items()
     )
-    print(f"{label:<34}{layers:>7} layers   cold {layers / cold_s:>9,.0f}   {told}", flush=True)
+    print(f"{label:<34}{layers:>7} layers   cold {layers / cold_s:>9,.0f}   {columns}", flush=True)
 
 
 def ask_layers(world: World, repeats: int, *, measured: bool) -> None:
-    """Layer queries."""
+    """Times queries of single layers."""
     found = []
     for _ in range(repeats):
         predictor = world.fresh()
@@ -99,53 +99,53 @@ def ask_layers(world: World, repeats: int, *, measured: bool) -> None:
 
 
 def drawn(world: World, count: int) -> list[Decomposition]:
-    """Models of search spaces: those that are stored, with layers exchanged for others of the same space."""
+    """Draws models of search spaces: stored ones, with layers exchanged for others of the same space."""
     stored = [m for m in world.store.models() if m.family in SPACES and m.granularity == 1]
-    sequences = world.store.sequences({piece.signature for model in stored for piece in model.pieces})
+    sequences = world.store.sequences({segment.signature for model in stored for segment in model.segments})
     pools: dict[tuple[str, str], list[str]] = {}
     for model in stored:
-        for piece in model.pieces:
-            pools.setdefault((model.family, sequences[piece.signature].kind), []).append(piece.signature)
+        for segment in model.segments:
+            pools.setdefault((model.family, sequences[segment.signature].kind), []).append(segment.signature)
     random = Random(0)
     models = []
     for number in range(count):
         model = random.choice(stored)
-        pieces = []
-        for piece in model.pieces:
-            pool = pools[model.family, sequences[piece.signature].kind]
-            signature = random.choice(pool) if random.random() < 0.5 else piece.signature
-            pieces.append(Piece(sequences[signature], piece.layers, piece.needs))
-        models.append(Decomposition(f"{model.family}_{number}", 1, tuple(pieces)))
+        segments = []
+        for segment in model.segments:
+            pool = pools[model.family, sequences[segment.signature].kind]
+            signature = random.choice(pool) if random.random() < 0.5 else segment.signature
+            segments.append(Segment(sequences[signature], segment.layers, segment.predecessors))
+        models.append(Decomposition(f"{model.family}_{number}", 1, tuple(segments)))
     return models
 
 
 def ask_spaces(world: World, repeats: int, count: int, *, measured: bool) -> None:
-    """Many models of search spaces, whose layers repeat."""
+    """Times queries of many models of search spaces, whose layers repeat."""
     models, others = drawn(world, 2 * count)[:count], drawn(world, 2 * count)[count:]
-    layers = sum(len(model.pieces) for model in models)
+    layers = sum(len(model.segments) for model in models)
     unique = len({signature for model in models for signature in model.unique})
     found = []
     for _ in range(repeats):
         predictor = world.fresh()
 
         def ask(chosen: Sequence[Decomposition], predictor: Predictor = predictor) -> None:
-            bare = [replace(model) for model in chosen]  # nothing that a decomposition remembers
+            bare = [replace(model) for model in chosen]  # copies without the cached attributes of a decomposition
             for model in bare:
                 predictor.estimate(model, measured=measured)
 
         (cold,) = best_s(lambda: ask(models))
         (moved,) = best_s(lambda: ask(others))
         (warm,) = best_s(lambda: ask(models), repeats=3)
-        found.append((cold, moved * layers / sum(len(model.pieces) for model in others), warm))
+        found.append((cold, moved * layers / sum(len(model.segments) for model in others), warm))
     cold, moved, warm = map(min, zip(*found, strict=True))
     source = "measured" if measured else "predicted"
     rates(f"{count} models ({unique} unique), {source}", layers, cold, new_models=moved, warm=warm)
 
 
 def ask_model(world: World, repeats: int, *, measured: bool) -> None:
-    """One model of about fifty layers, read and lowered before."""
+    """Times queries of one model of about fifty layers, read and lowered in advance."""
     read = [read_model(model.path) for model in corpus_models("light")]
-    sizes = {model.name: len(world.loaded.decompose(model).pieces) for model in read}
+    sizes = {model.name: len(world.loaded.decompose(model).segments) for model in read}
     model = min(read, key=lambda model: abs(sizes[model.name] - TYPICAL_LAYERS))
     world.loaded.predict(model)
     cold, warm = [], []
@@ -163,7 +163,7 @@ def ask_model(world: World, repeats: int, *, measured: bool) -> None:
 
 
 def main() -> None:
-    """Print a row for each kind of question."""
+    """Prints a row for each kind of query."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("system")
     parser.add_argument("--regressor", default=None, help="name of the trained regressor, if not the champion")

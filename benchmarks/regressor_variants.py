@@ -1,10 +1,10 @@
-"""Variants of the boosted trees, and what each group of features buys: the evidence behind docs/adr/0006.
+"""Compares variants of the gradient-boosted trees, and the benefit of each group of features (docs/adr/0006).
 
     costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet
     python benchmarks/regressor_variants.py amd-epyc-zen5-2c-ort1.31-1t
 
-Families are left out in eight groups, seed 0; a regressor never sees a layer of the models that it is judged on, and
-all of their layers are predicted. Errors of models are against their latency from end to end.
+Families are held out in eight groups, seed 0: a regressor is not trained on any layer of the models that it is judged
+on, and all of their layers are predicted. Errors of models are relative to their end-to-end latency.
 """
 
 import argparse
@@ -16,23 +16,23 @@ from typing import Any, Self
 
 import numpy as np
 
-from costmodel.features.schema import GROUPS, SCHEMA
+from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
-from costmodel.home import find_home
-from costmodel.store import Store
-from costmodel.training.boosted import DEFAULTS, Hyperparameters, LightGBMRegressor
+from costmodel.paths import find_home
+from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
-from costmodel.training.held_out import accuracy, held_out
-from costmodel.training.regressors import REGRESSORS, Regressor
-from costmodel.training.splits import leave_families_out
+from costmodel.training.evaluation.held_out import accuracy, predict_held_out
+from costmodel.training.evaluation.splits import leave_families_out
+from costmodel.training.regressors.lightgbm_regressor import DEFAULTS, Hyperparameters, LightGBMRegressor
+from costmodel.training.regressors.registry import REGRESSORS, Regressor
 
 FOLDS = 8
-ROUNDS = DEFAULTS.rounds
+ROUNDS = DEFAULTS.num_boost_round
 THREADS = 2
 
 
 class Variant(LightGBMRegressor):
-    """The trees with some parameters changed, or blind to some features."""
+    """A LightGBM regressor with some parameters changed, or without some features."""
 
     def __init__(self, *, without: tuple[str, ...] = (), **changed: Any) -> None:
         own = {field.name for field in fields(Hyperparameters)} & changed.keys()
@@ -42,15 +42,15 @@ class Variant(LightGBMRegressor):
 
     @property
     def parameters(self) -> Mapping[str, object]:
-        """As decided, with the changes."""
+        """Parameters of the regressor, with the changes."""
         return {**super().parameters, **self._changed}
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Grow the trees on what may be seen."""
+        """Fits the trees to the remaining features."""
         return super().fit(self._seen(encoded), latencies_us)
 
     def predict_us(self, encoded: Encoded) -> np.ndarray:
-        """Costs of layers, by what may be seen."""
+        """Predicts costs from the remaining features."""
         return super().predict_us(self._seen(encoded))
 
     def _seen(self, encoded: Encoded) -> Encoded:
@@ -60,13 +60,13 @@ class Variant(LightGBMRegressor):
 
 
 class PerOperator:
-    """One for each operator that has enough rows, and the pooled one for the others."""
+    """A regressor with own trees for each operator that has enough rows, and pooled trees for the others."""
 
     def __init__(self, least_rows: int) -> None:
         self._least_rows = least_rows
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Grow the trees of each."""
+        """Fits the pooled trees and those of each operator."""
         self.pooled_ = Variant().fit(encoded, latencies_us)
         single = np.flatnonzero(encoded.lengths == 1)
         operators = _operators(encoded)[encoded.starts[single]]
@@ -78,7 +78,7 @@ class PerOperator:
         return self
 
     def predict_us(self, encoded: Encoded) -> np.ndarray:
-        """Costs of layers, each by its operator's own."""
+        """Predicts the cost of each layer by the trees of its operator."""
         costs_us = self.pooled_.predict_us(encoded)
         operators = _operators(encoded)
         for operator, own in self.own_.items():
@@ -92,8 +92,8 @@ class PerOperator:
 
 
 def _operators(encoded: Encoded) -> np.ndarray:
-    """Which operator each layer is, shape [num_layers]."""
-    columns = [SCHEMA.names.index(name) for name in GROUPS["operator"]]
+    """Returns the index of each layer's operator, shape [num_layers]."""
+    columns = [SCHEMA.names.index(name) for name in FEATURE_GROUPS["operator"]]
     return np.asarray(encoded.features[:, columns].argmax(axis=1))
 
 
@@ -101,23 +101,23 @@ VARIANTS: Mapping[str, Callable[[], Regressor]] = {
     "as decided": Variant,
     "15 leaves": lambda: Variant(num_leaves=15),
     "63 leaves": lambda: Variant(num_leaves=63),
-    "half the trees": lambda: Variant(rounds=ROUNDS // 2),
-    "slower: half the rate, twice the trees": lambda: Variant(rounds=2 * ROUNDS, learning_rate=0.025),
+    "half the trees": lambda: Variant(num_boost_round=ROUNDS // 2),
+    "slower: half the rate, twice the trees": lambda: Variant(num_boost_round=2 * ROUNDS, learning_rate=0.025),
     "20 rows in a leaf": lambda: Variant(min_data_in_leaf=20),
     "extremely random splits": lambda: Variant(extra_trees=True),
     "squared error": lambda: Variant(objective="regression"),
-    "dear layers count more": lambda: Variant(time_weight=0.25),
+    "expensive layers count more": lambda: Variant(time_weight=0.25),
     **{f"one for each operator of {n} rows": partial(PerOperator, n) for n in (30, 200)},
-    **{f"without the features of {group}": partial(Variant, without=names) for group, names in GROUPS.items()},
+    **{f"without the features of {group}": partial(Variant, without=names) for group, names in FEATURE_GROUPS.items()},
     **{f"instead: {name}": partial(make, 0) for name, make in REGRESSORS.items() if name != "lightgbm"},
 }  # fmt: skip
 
 
 def main() -> None:
-    """Print one row for each variant."""
+    """Prints one row for each variant."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("system")
-    parser.add_argument("--only", default="", help="variants with this in their name")
+    parser.add_argument("--only", default="", help="only variants with this text in their name")
     given = parser.parse_args()
     dataset = load_dataset(Store(find_home().store_url), given.system)
     print(f"{given.system}, {len(dataset)} sequences, {len(dataset.models)} models, {FOLDS} groups of families")
@@ -129,7 +129,7 @@ def main() -> None:
 
 def _row(name: str, dataset: Dataset, make: Callable[[], Regressor]) -> str:
     started = perf_counter()
-    run = held_out(dataset, leave_families_out(dataset, FOLDS), lambda _: make(), 0)
+    run = predict_held_out(dataset, leave_families_out(dataset, FOLDS), lambda _: make(), 0)
     found = accuracy(run)
     layer, model = found["layer"], found["model_unseen"]
     return (

@@ -1,9 +1,9 @@
-"""How well the machine repeats itself: the same layers and models measured in two stores, hours apart.
+"""Measures repeatability: compares measurements of the same layers and models in two stores, made hours apart.
 
     python benchmarks/repeatability.py SYSTEM --first sqlite:///first.db --second sqlite:///second.db
 
-Prints the mean difference relative to the first (the noise floor of anything that predicts), shares within 5% and 10%,
-and the same with every measurement divided by the reference kernel that was timed between its runs.
+Prints the mean relative difference (the noise floor of any predictor) and the shares within 5% and 10%; then the same
+with every measurement divided by the time of the reference kernel between its runs.
 """
 
 import argparse
@@ -13,14 +13,14 @@ from statistics import median
 
 import numpy as np
 
-from costmodel.measurement import Measurement
-from costmodel.store import Store
+from costmodel.measure.measurement import Measurement
+from costmodel.store.store import Store
 
 SIZES_US = (0.0, 2.0, 5.0, 20.0, 100.0, float("inf"))
 
 
 def latencies(measurements: Iterable[Measurement]) -> dict[str, tuple[float, float]]:
-    """For each signature its latency and that of the reference kernel, medians over its measurements."""
+    """Returns for each signature the medians over its measurements of its latency and of the reference kernel's."""
     found: dict[str, list[tuple[float, float]]] = {}
     for measurement in measurements:
         if not measurement.observed:
@@ -30,7 +30,7 @@ def latencies(measurements: Iterable[Measurement]) -> dict[str, tuple[float, flo
 
 
 def line(name: str, ratios: np.ndarray) -> str:
-    """A row of the table."""
+    """Formats a row of the table."""
     errors = np.abs(ratios - 1)
     return (
         f"{name:32s}{len(ratios):8d}{np.exp(np.log(ratios).mean()):9.3f}{errors.mean():8.1%}{np.median(errors):8.1%}"
@@ -39,7 +39,7 @@ def line(name: str, ratios: np.ndarray) -> str:
 
 
 def main() -> None:
-    """Compare two stores."""
+    """Compares two stores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("system")
     parser.add_argument("--first", required=True)

@@ -1,4 +1,4 @@
-"""The service under attack: what each attack costs it, and what a neighbour notices.
+"""Attacks a running service; measures the cost of each attack and its effect on another tenant, the neighbour.
 
     costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet      # then costmodel train
     python benchmarks/service_attacks.py amd-epyc-zen5-2c-ort1.31-1t [--seconds 10] [--only "long list of strides" ...]
@@ -6,14 +6,14 @@
 Starts `costmodel serve --workers 2` with tokens on a copy of the home folder. For each attack (benchmarks/attacks.py,
 at the limits that the service states) it measures
 
-* health: the slowest answer of `/healthz`, asked every 20 ms on a connection to each worker (bar: 250 ms);
-* ratio: the 99th percentile of a neighbour's cached predictions, 100 a second, over what it is alone, measured right
-  before (bar: 3);
-* CPU: processor seconds of all processes of the service for one request of the attack by itself (bar: 1 s);
-* memory: the most that all processes of the service take while it runs, in MiB (bar: the stated ceiling, 14 GiB).
+* health: the slowest answer of `/healthz`, requested every 20 ms on a connection to each worker (bar: 250 ms);
+* ratio: the 99th percentile of a neighbour's cached predictions, 100 a second, divided by that without an attack,
+  measured immediately before (bar: 3);
+* CPU: processor seconds of all processes of the service for a single request of the attack (bar: 1 s);
+* memory: maximum memory of all processes of the service during the attack, in MiB (bar: the stated ceiling, 14 GiB).
 
-Everything shares this machine's processors; the attacker's process has the lowest priority, because it stands for
-another machine. Exits with 1 where a bar is missed or a status is wrong.
+All processes share this machine's processors; the attacker's process has a low priority, because it stands for another
+machine. Exits with 1 if a bar is missed or a status is wrong.
 """
 
 import argparse
@@ -34,25 +34,25 @@ from pathlib import Path
 import psutil
 from attacks import ATTACKS, Attack, once
 
-from costmodel.home import Home, find_home
+from costmodel.paths import Home, find_home
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.http.tokens import add_token
 
 HEALTH_BAR_MS, RATIO_BAR, CPU_BAR_S = 250.0, 3.0, 1.0
-# Two workers, each with two engines of 1 GiB, their readers of 2 GiB, and 1 GiB of its own.
+# Two workers, each with 1 GiB of its own and two engines of 1 GiB, each with a reader of 2 GiB.
 MEMORY_BAR_MIB = 2 * (2 * (1024 + 2048) + 1024)
 HEALTH_EVERY_S, ASKED_A_SECOND = 0.02, 100
 
 
 @dataclass
 class Service:
-    """A service that runs.
+    """A running service.
 
     Attributes:
-        host: Its address.
-        port: Its port.
-        process: The process that was started.
-        tokens: Tokens by the name of their owner.
+        host: Address of the service.
+        port: Port of the service.
+        process: Main process of the service.
+        tokens: Tokens by name of the token owner.
     """
 
     host: str
@@ -61,7 +61,7 @@ class Service:
     tokens: dict[str, str]
 
     def workers(self) -> list[psutil.Process]:
-        """The processes that listen."""
+        """Worker processes, which listen on the port."""
         return [child for child in self.process.children() if "spawn_main" in " ".join(_command(child))]
 
     def family(self) -> list[psutil.Process]:
@@ -71,7 +71,7 @@ class Service:
         return []
 
     def cpu_s(self) -> float:
-        """Processor seconds of all processes, those that ended included."""
+        """Processor seconds of all processes of the service, including ended children."""
         total = 0.0
         for process in self.family():
             with suppress(psutil.Error):
@@ -80,7 +80,7 @@ class Service:
         return total
 
     def memory_mib(self) -> float:
-        """Memory of all processes, what they share counted once."""
+        """Proportional set size of all processes in MiB: shared memory is counted once."""
         total = 0
         for process in self.family():
             with suppress(psutil.Error):
@@ -90,7 +90,7 @@ class Service:
 
 @dataclass
 class Row:
-    """What was measured of an attack."""
+    """The measurements of one attack."""
 
     name: str
     health_ms: float = 0.0
@@ -104,7 +104,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How much longer the neighbour waits."""
+        """Factor by which the attack slows the neighbour down."""
         return self.during_ms / self.alone_ms
 
     @property
@@ -121,7 +121,7 @@ class Row:
 
 @contextmanager
 def service(home: Home) -> Iterator[Service]:
-    """A service with two workers and tokens for a neighbour and an attacker."""
+    """Starts a service with two workers, and tokens for a neighbour and an attacker."""
     tokens = {name: add_token(home.root / "tokens.txt", name) for name in ("neighbour", "attacker")}
     command = [
         sys.executable, "-m", "costmodel", "serve", "--port", "0", "--json", "--workers", "2", "--tokens",
@@ -132,12 +132,12 @@ def service(home: Home) -> Iterator[Service]:
             command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "COSTMODEL_HOME": str(home.root)}
         )
         assert process.stdout is not None
-        told = ""
+        output = ""
         for line in process.stdout:
-            told += line
+            output += line
             if line == "}\n":
                 break
-        host, port = json.loads(told)["url"].removeprefix("http://").split(":")
+        host, port = json.loads(output)["url"].removeprefix("http://").split(":")
         try:
             yield Service(host, int(port), psutil.Process(process.pid), tokens)
         finally:
@@ -146,7 +146,7 @@ def service(home: Home) -> Iterator[Service]:
 
 
 async def open_to_each(service: Service) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection to each worker."""
+    """Opens a connection to each worker."""
     found: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
     while len(found) < 2:
         stream = await asyncio.open_connection(service.host, service.port)
@@ -164,7 +164,7 @@ async def open_to_each(service: Service) -> list[tuple[asyncio.StreamReader, asy
 
 
 async def asked(stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: bytes) -> tuple[int, bytes]:
-    """Status and body of an answer."""
+    """Sends a request; returns status and body of the answer."""
     stream[1].write(request)
     await stream[1].drain()
     head = await stream[0].readuntil(b"\r\n\r\n")
@@ -173,12 +173,12 @@ async def asked(stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], reque
 
 
 def health() -> bytes:
-    """A question whether the service lives."""
+    """Returns a request of `/healthz`."""
     return b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 
 def prediction(service: Service, system: str) -> bytes:
-    """A prediction that is remembered."""
+    """Returns a request for a prediction, which the service caches."""
     body = json.dumps({"graph": EXAMPLE_GRAPH, "system": system}).encode()
     head = (
         f"POST /v1/predict HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {service.tokens['neighbour']}\r\n"
@@ -188,7 +188,7 @@ def prediction(service: Service, system: str) -> bytes:
 
 
 async def paced(service: Service, request: bytes, seconds: float, every_s: float) -> list[float]:
-    """Milliseconds of answers to a question that is asked at a steady pace of each worker, from when it was due."""
+    """Sends a request to each worker at a steady pace; returns milliseconds from the due times to the answers."""
     times_ms: list[float] = []
 
     async def ask(stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], offset: float) -> None:
@@ -210,16 +210,16 @@ async def paced(service: Service, request: bytes, seconds: float, every_s: float
 
 
 def p99(times_ms: list[float]) -> float:
-    """The 99th percentile."""
+    """Returns the 99th percentile."""
     return statistics.quantiles(times_ms, n=100)[98]
 
 
 async def measured(service: Service, attack: Attack, system: str, seconds: float) -> Row:
-    """One row of the table."""
+    """Measures one row of the table."""
     row = Row(attack.name)
     cached = prediction(service, system)
     every_s = 2 / ASKED_A_SECOND
-    await paced(service, cached, 0.2, every_s)  # remembered by both workers
+    await paced(service, cached, 0.2, every_s)  # fills the caches of both workers
     await rest(service)
     if attack.body is not None:
         body = attack.body()
@@ -246,7 +246,7 @@ async def measured(service: Service, attack: Attack, system: str, seconds: float
 
 
 async def warm(service: Service, system: str) -> None:
-    """Have all engines started, which happens when several are needed at once."""
+    """Starts all engines by concurrent requests, because the service starts engines on demand."""
 
     async def ask(owner: str, number: int) -> None:
         body = json.dumps({"graph": EXAMPLE_GRAPH, "system": system, "name": f"warm {number}"}).encode()
@@ -259,7 +259,7 @@ async def warm(service: Service, system: str) -> None:
 
 
 async def rest(service: Service) -> None:
-    """Wait until what was left running has ended."""
+    """Waits until the service is idle."""
     while True:
         before = service.cpu_s()
         await asyncio.sleep(0.5)
@@ -283,7 +283,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def main() -> None:
-    """Print a row for each attack."""
+    """Prints a row for each attack."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("system")
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -305,10 +305,11 @@ def main() -> None:
             for name in given.only:
                 row = asyncio.run(measured(running, ATTACKS[name], given.system, given.seconds))
                 cpu = "" if row.cpu_s is None else f"{row.cpu_s:.2f} s"
-                told = ", ".join(f"{status} {count}" for status, count in sorted(row.statuses.items()))
+                statuses = ", ".join(f"{status} {count}" for status, count in sorted(row.statuses.items()))
                 print(
                     f"{name:<30} {row.health_ms:>5.0f} ms {row.alone_ms:>7.1f} ms {row.during_ms:>5.1f} ms "
-                    f"{row.ratio:>6.1f} {cpu:>7} {row.memory_mib:>5.0f} MiB  {told}{'  MISSED' if row.missed else ''}",
+                    f"{row.ratio:>6.1f} {cpu:>7} {row.memory_mib:>5.0f} MiB  {statuses}"
+                    f"{'  MISSED' if row.missed else ''}",
                     flush=True,
                 )
                 if row.missed:

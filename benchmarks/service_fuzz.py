@@ -1,13 +1,12 @@
-"""Mutated models against a running service: no status of 500 or more, no invalid JSON, no second of processor time.
+"""Fuzzes a running service with mutated models: no status from 500 on, no invalid JSON, no second of processor time.
 
     python benchmarks/service_fuzz.py SYSTEM [--files 10000] [--graphs 5000] [--first 0] [--connections 1] [--also DIR]
 
-Sends ONNX files and graphs in JSON that differ in a few ways from sound ones: external data, sparse tensors, tensors
-in attributes, subgraphs, functions, names, numbers, and flipped bytes (`fuzz_models.py`, `fuzz_graphs.py`). Each is
-made by chance from its own number, which is printed where an answer must not be: `--first NUMBER --files 1` sends it
-again. With one connection the processor time of the service is measured for each request; with more it cannot be told
-apart.
-`schemathesis run URL/openapi.json --checks all` tries the rest of the interface.
+Sends ONNX files and graphs in JSON with a few mutations: external data, sparse tensors, tensors in attributes,
+subgraphs, functions, names, numbers, and flipped bytes (`fuzz_models.py`, `fuzz_graphs.py`). The number of a request is
+the seed of its mutations and is printed if the answer is unacceptable: `--first NUMBER --files 1` sends it again. The
+processor time of each request is measured only with one connection, because it cannot be attributed with more.
+`schemathesis run URL/openapi.json --checks all` tests the rest of the interface.
 """
 
 import argparse
@@ -31,19 +30,19 @@ from fuzz_graphs import mutated_graph
 from fuzz_models import mutated_model, rich_model
 from service_load import FILE, JSON, service
 
-from costmodel.model import read_model
-from costmodel.runtimes.ort import OnnxRuntime
+from costmodel.onnx_io.model import read_model
+from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.training.corpus import corpus_models
 
 LONGEST_S = 40.0
 MOST_CPU_S = 1.0
-SMALL_BYTES = 100_000  # sound models that are larger take up to a second by themselves
+SMALL_BYTES = 100_000  # larger models may take a second of processor time even without a mutation
 INSIDE = ("Traceback", "/tmp", "site-packages", "onnxruntime_src", "0x7f")
 
 
 @dataclass
 class Tally:
-    """What became of the requests with one mutation."""
+    """Results of the requests with one mutation."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     broken: int = 0
@@ -51,7 +50,7 @@ class Tally:
 
 
 class Fuzz:
-    """Sends requests and looks at each answer."""
+    """A sender of requests that checks each answer."""
 
     def __init__(self, host: str, port: int, documented: set[int], *, timed: bool) -> None:
         self._host, self._port = host, port
@@ -65,7 +64,7 @@ class Fuzz:
         self.sentences: Counter[str] = Counter()
 
     def send(self, label: str, path: str, body: bytes, kind: str, mutations: list[str]) -> None:
-        """One request; `label` is how to make it again."""
+        """Sends one request and checks the answer; `label` says how to reproduce the request."""
         begun = cpu_s() if self._timed else 0.0
         status, problem = self._exchange(path, body, kind)
         took = cpu_s() - begun if self._timed else 0.0
@@ -102,7 +101,7 @@ class Fuzz:
         return connection
 
     def _problem(self, status: int, media_type: str, content: bytes) -> str | None:
-        """What is wrong with an answer; None if nothing is."""
+        """Describes what is wrong with an answer; None if it is acceptable."""
         if status >= 500:
             return f"status {status}: {content[:200]!r}"
         if status not in self._documented:
@@ -117,22 +116,22 @@ class Fuzz:
         text = content.decode()
         inside = next((word for word in INSIDE if word in text), None)
         if inside:
-            return f"words of the inside: {inside} in {text[max(0, text.find(inside) - 100) :][:200]}"
+            return f"internals revealed: {inside} in {text[max(0, text.find(inside) - 100) :][:200]}"
         if status >= 400:
             if document.get("status") != status or not document.get("detail"):
                 return "no problem details"
             with self._lock:
                 self.sentences[str(document["detail"]).partition("(")[0][:60]] += 1
         elif not (math.isfinite(document["latency_us"]) and document["latency_us"] >= 0):
-            return "a latency that is none"
+            return "invalid latency"
         return None
 
 
 def strict_json(content: bytes) -> Any:
-    """The document, if it is what RFC 8259 says: no NaN, no infinity, no name twice, no half of a surrogate pair.
+    """Parses JSON strictly by RFC 8259: refuses NaN, infinities, duplicate names and lone surrogates.
 
     Raises:
-        ValueError: It is not.
+        ValueError: `content` is not strict JSON.
     """
 
     def number(text: str) -> float:
@@ -147,7 +146,7 @@ def strict_json(content: bytes) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name stands twice")
+            raise ValueError("duplicate name")
         return found
 
     document = json.loads(content, parse_float=number, parse_constant=refuse, object_pairs_hook=once)
@@ -156,11 +155,11 @@ def strict_json(content: bytes) -> Any:
 
 
 def cpu_s() -> float:
-    """Processor time of all processes that this one has started, those that have ended included."""
+    """Processor seconds of all processes that this one has started, including ended children."""
     found = 0.0
     for process in psutil.Process().children(recursive=True):
         try:
-            found += sum(process.cpu_times()[:4])  # user, system, and both of children that ended
+            found += sum(process.cpu_times()[:4])  # user and system time, and both of ended children
         except psutil.NoSuchProcess:
             continue
     return found
@@ -169,7 +168,7 @@ def cpu_s() -> float:
 def requests(
     given: argparse.Namespace, models: list[bytes], graphs: list[dict[str, Any]]
 ) -> Iterator[Callable[[Fuzz], None]]:
-    """What is to be sent, made when its turn comes."""
+    """Yields functions that send the requests; each request is made only when its turn comes."""
     path = f"/v1/predict?system={quote(given.system)}&name=fuzz"
 
     def file(number: int) -> Callable[[Fuzz], None]:
@@ -190,7 +189,7 @@ def requests(
 
 
 def send_all(fuzz: Fuzz, waiting: Iterator[Callable[[Fuzz], None]], connections: int) -> None:
-    """Send what `waiting` gives, on several connections."""
+    """Sends all requests of `waiting` on several connections."""
     taking = threading.Lock()
 
     def keep_sending() -> None:
@@ -207,7 +206,7 @@ def send_all(fuzz: Fuzz, waiting: Iterator[Callable[[Fuzz], None]], connections:
 
 
 def table(fuzz: Fuzz) -> None:
-    """Print what became of each kind of mutation."""
+    """Prints the results of each kind of mutation."""
     print(f"\n{'mutation':32s} {'sent':>6s} {'200':>6s} {'4xx':>6s} {'broken':>6s} {'most CPU':>9s}")
     for name, tally in sorted(fuzz.tallies.items()):
         sent = sum(tally.statuses.values())
@@ -223,7 +222,7 @@ def table(fuzz: Fuzz) -> None:
 
 
 def main() -> None:
-    """Exit with 1 if an answer must not be."""
+    """Fuzzes the service; exits with 1 if an answer is unacceptable."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("system")
     parser.add_argument("--files", type=int, default=10_000)
@@ -246,14 +245,14 @@ def main() -> None:
         operation = json.loads(connection.getresponse().read())["paths"]["/v1/predict"]["post"]
         documented = {int(status) for status in operation["responses"] if status.isdigit()}
         fuzz = Fuzz(host, port, documented, timed=given.connections == 1)
-        # The first model pays for the start of a reader.
+        # The first request includes the start of a reader process, so that it is not counted.
         warm = Fuzz(host, port, documented, timed=False)
         warm.send("warm up", f"/v1/predict?system={quote(given.system)}", models[-1], FILE, [])
         print(f"documented statuses: {sorted(documented)}; numbers from {given.first}", flush=True)
         begun = time.monotonic()
         send_all(fuzz, requests(given, models, graphs), given.connections)
     table(fuzz)
-    print(f"\n{fuzz.sent} requests in {time.monotonic() - begun:.0f} s; {fuzz.broken.total()} answers that must not be")
+    print(f"\n{fuzz.sent} requests in {time.monotonic() - begun:.0f} s; {fuzz.broken.total()} unacceptable answers")
     sys.exit(1 if fuzz.broken else 0)
 
 

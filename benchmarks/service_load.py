@@ -1,16 +1,17 @@
-"""The service under load: cached questions, first sights, bulk, and networks of a search in process.
+"""Load-tests the service: cached requests, new models, bulk requests, and networks of a search in process.
 
     costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet      # and -training, then costmodel train
     python benchmarks/service_load.py amd-epyc-zen5-2c-ort1.31-1t [--only cached first bulk search]
 
-Starts `costmodel serve --workers 2` on this machine and asks it from this process, so that both share the processors.
+Starts `costmodel serve --workers 2` on this machine and sends requests from this process, so that both share the
+processors.
 
-* cached: a model that was asked about before, by its hash: answers a second with as many connections as are useful,
-  then the quantiles of the latency at half of 1,500 requests a second, counted from when a request was due.
-* first: a file that was never seen, of the size of ResNet-50, until its answer is there; with its weights and without.
-  In units of the time that the model itself takes on this machine, one thread.
+* cached: a known model, referred to by its digest: answers a second at several numbers of connections, then quantiles
+  of the latency at half of 1,500 requests a second, counted from when a request was due.
+* first: time until the answer for a new file of the size of ResNet-50, with its weights and without, in units of the
+  model's own latency on this machine with one thread.
 * bulk: 10,000 models of 50 layers in one request that lists its layers once.
-* search: networks of 50 layers a second, one process, one thread, without HTTP: drawn by chance from described layers.
+* search: networks of 50 layers a second in one process with one thread, without HTTP: random ones of described layers.
 """
 
 import argparse
@@ -34,7 +35,7 @@ import onnxruntime as ort
 from onnx import numpy_helper
 
 from costmodel import CostModel, layer, read_model, weight
-from costmodel.model import without_weights
+from costmodel.onnx_io.model import read_without_weights
 from costmodel.training.corpus import corpus_models
 
 HALF_LOAD = 750
@@ -44,19 +45,19 @@ FILE = "application/octet-stream"
 
 @contextmanager
 def service(workers: int = 2, tokens: Path | None = None) -> Iterator[tuple[str, int]]:
-    """Host and port of a service of its own process, with a file of tokens if need be."""
+    """Starts a service in its own process, with a file of tokens if given; yields host and port."""
     command = [sys.executable, "-m", "costmodel", "serve", "--port", "0", "--workers", str(workers), "--json"]
     command += ["--tokens", str(tokens)] if tokens else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
-    told = ""
+    output = ""
     for line in process.stdout:
-        told += line
+        output += line
         if line == "}\n":
             break
-    host, port = json.loads(told)["url"].removeprefix("http://").split(":")
+    host, port = json.loads(output)["url"].removeprefix("http://").split(":")
     try:
-        for _ in range(4 * workers):  # until each of them has answered
+        for _ in range(4 * workers):  # enough that each worker has most probably answered
             urllib.request.urlopen(f"http://{host}:{port}/readyz").read()
         yield host, int(port)
     finally:
@@ -65,16 +66,16 @@ def service(workers: int = 2, tokens: Path | None = None) -> Iterator[tuple[str,
 
 
 def request_bytes(path: str, body: bytes, kind: str = JSON, token: str = "", key: str = "") -> bytes:
-    """A request as it goes over the wire."""
+    """Encodes a POST request as HTTP."""
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
     head += f"idempotency-key: {key}\r\n" if key else ""
     head += f"authorization: Bearer {token}\r\n\r\n" if token else "\r\n"
     return head.encode() + body
 
 
-async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: bytes) -> tuple[int, bytes]:
-    """Status and body of the answer."""
-    writer.write(asked)
+async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bytes]:
+    """Sends a request; returns status and body of the answer."""
+    writer.write(request)
     await writer.drain()
     head = await reader.readuntil(b"\r\n\r\n")
     status = int(head[9:12])
@@ -82,8 +83,8 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, a
     return status, await reader.readexactly(length)
 
 
-async def throughput(host: str, port: int, asked: bytes, connections: int, seconds: float) -> float:
-    """Answers a second, as many as come."""
+async def throughput(host: str, port: int, request: bytes, connections: int, seconds: float) -> float:
+    """Sends a request as often as possible; returns answers a second."""
     answered = 0
     end = time.perf_counter() + seconds
 
@@ -91,7 +92,7 @@ async def throughput(host: str, port: int, asked: bytes, connections: int, secon
         nonlocal answered
         reader, writer = await asyncio.open_connection(host, port)
         while time.perf_counter() < end:
-            status, _ = await exchange(reader, writer, asked)
+            status, _ = await exchange(reader, writer, request)
             assert status == 200, status
             answered += 1
         writer.close()
@@ -102,9 +103,9 @@ async def throughput(host: str, port: int, asked: bytes, connections: int, secon
 
 
 async def latencies_ms(
-    host: str, port: int, asked: bytes, connections: int, rate: float, seconds: float
+    host: str, port: int, request: bytes, connections: int, rate: float, seconds: float
 ) -> list[float]:
-    """Of requests that are due at a rate: from when each was due until its answer is there."""
+    """Sends a request at a steady rate; returns milliseconds from the due times to the answers."""
     found: list[float] = []
     due = iter(range(int(rate * seconds)))
     start = time.perf_counter() + 0.1
@@ -115,7 +116,7 @@ async def latencies_ms(
             wait = start + number / rate - time.perf_counter()
             if wait > 0:
                 await asyncio.sleep(wait)
-            status, _ = await exchange(reader, writer, asked)
+            status, _ = await exchange(reader, writer, request)
             assert status == 200, status
             found.append(1e3 * (time.perf_counter() - start - number / rate))
         writer.close()
@@ -127,7 +128,7 @@ async def latencies_ms(
 def posted(
     host: str, port: int, path: str, body: bytes, kind: str = JSON, token: str = ""
 ) -> tuple[dict[str, object], float]:
-    """The answer, and the seconds until it was there; the body is handed to the kernel as it is."""
+    """Posts a body; returns the answer and the seconds until it was complete. The body is not copied by the client."""
     start = time.perf_counter()
     with closing(HTTPConnection(host, port)) as connection:
         connection.request(
@@ -142,23 +143,23 @@ def posted(
 
 
 def cached(system: str, seconds: float) -> None:
-    """A model that was asked about before."""
+    """Measures requests of a known model."""
     (model,) = corpus_models("light_resnet50")
     with service() as (host, port):
         sent, _ = posted(host, port, f"/v1/predict?system={system}", model.path.read_bytes(), FILE)
         question = {"model": sent["digest"], "system": system}
-        asked = request_bytes("/v1/predict", json.dumps(question).encode())
-        asyncio.run(throughput(host, port, asked, 8, 1.0))  # each worker has seen it
+        request = request_bytes("/v1/predict", json.dumps(question).encode())
+        asyncio.run(throughput(host, port, request, 8, 1.0))  # fills the cache of each worker
         for connections in (1, 4, 16, 64):
-            rate = asyncio.run(throughput(host, port, asked, connections, seconds))
+            rate = asyncio.run(throughput(host, port, request, connections, seconds))
             print(f"cached, {connections:3d} connections   {rate:8,.0f} requests/s", flush=True)
-        found = sorted(asyncio.run(latencies_ms(host, port, asked, 32, HALF_LOAD, 4 * seconds)))
+        found = sorted(asyncio.run(latencies_ms(host, port, request, 32, HALF_LOAD, 4 * seconds)))
         quantiles = "   ".join(f"p{q:g} {found[int(len(found) * q / 100)]:.2f} ms" for q in (50, 90, 99, 99.9))
         print(f"cached, {HALF_LOAD} requests/s   {quantiles}   ({len(found)} requests)", flush=True)
 
 
 def inference_s(content: bytes, runs: int = 30) -> float:
-    """What a model takes here with one thread."""
+    """Measures a model on this host with one thread; returns the 0.1 quantile of the runs in seconds."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -172,7 +173,7 @@ def inference_s(content: bytes, runs: int = 30) -> float:
 
 
 def with_weights(path: Path) -> onnx.ModelProto:
-    """A model whose weights are there, by chance; the light models have only their shapes."""
+    """Loads a light model with random weights; its file has only their shapes."""
     model = onnx.load(path)
     random = np.random.default_rng(0)
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -188,7 +189,7 @@ def with_weights(path: Path) -> onnx.ModelProto:
 
 
 def first_sight(system: str, repeats: int) -> None:
-    """A file that was never seen."""
+    """Measures requests of new models."""
     (known,) = corpus_models("light_resnet50")
     model = with_weights(known.path)
     inference = inference_s(model.SerializeToString())
@@ -205,7 +206,7 @@ def first_sight(system: str, repeats: int) -> None:
                 if small:
                     path = Path(os.environ.get("TMPDIR", "/tmp")) / "first-sight.onnx"
                     path.write_bytes(content)
-                    content = without_weights(path)
+                    content = read_without_weights(path)
                     path.unlink()
                 took.append(posted(host, port, f"/v1/predict?system={system}", content, FILE)[1])
             middle = statistics.median(took)
@@ -217,7 +218,7 @@ def first_sight(system: str, repeats: int) -> None:
 
 
 def bulk(system: str, repeats: int) -> None:
-    """10,000 models of 50 layers."""
+    """Measures bulk requests of 10,000 models of 50 layers."""
     cost_model = CostModel.load(system)
     found = {}
     for model in corpus_models("light"):
@@ -236,7 +237,7 @@ def bulk(system: str, repeats: int) -> None:
 
 
 def search(system: str, repeats: int) -> None:
-    """Networks of described layers, in process, on one core."""
+    """Measures the pricing of networks of described layers, in process, on one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     cost_model = CostModel.load(system)
     described = [
@@ -269,7 +270,7 @@ def search(system: str, repeats: int) -> None:
 
 
 def main() -> None:
-    """Print a line for each question."""
+    """Prints the results of each kind of load."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("system")
     parser.add_argument("--only", nargs="*", choices=("cached", "first", "bulk", "search"))

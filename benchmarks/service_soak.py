@@ -1,16 +1,16 @@
-"""The service for ten minutes at most of its load, while everything that may happen to it does.
+"""Soak-tests the service: ten minutes near its maximum load, with faults and attacks injected.
 
     python benchmarks/service_soak.py amd-epyc-zen5-2c-ort1.31-1t [--minutes 10] [--share 0.7]
 
-On a copy of the home folder, with two workers and tokens for two tenants. Meanwhile the champion is exchanged every few
-seconds for one whose answers differ, engines, readers and workers are killed now and then, one request of a hundred
-brings a hostile file, and the second tenant runs the attacks of `attacks.py`, one after the other. What must hold:
+Runs on a copy of the home folder, with two workers and tokens for two tenants. Meanwhile the champion is exchanged
+every few seconds for one with different answers; engines, readers and workers are killed repeatedly; one request in a
+hundred sends a hostile file; and the second tenant runs the attacks of `attacks.py` one after the other. Checks that
 
-* no answer told two ways: those to one question that name one regressor are equal to the last digit;
-* no lost observation and none twice: each that was answered with 201 is in the store once;
-* no error but those of hostile files; who is answered 503 because an engine was killed, or whose connection ended
-  because its worker was, asks again, as `costmodel.client` does, and is answered;
-* memory is flat: the service's processes together, from the second minute to the last.
+* no two answers to the same request by the same regressor differ in any digit;
+* no observation is lost or stored twice: each that was answered with 201 is in the store once;
+* only hostile files give errors; a request that gets 503 because an engine was killed, or whose connection ends because
+  a worker was killed, is repeated, as by `costmodel.client`, and then answered;
+* memory is flat: that of all processes of the service together, from the second minute to the last.
 """
 
 import argparse
@@ -33,9 +33,9 @@ import psutil
 from attacks import ATTACKS
 from service_load import FILE, exchange, posted, request_bytes, service, throughput
 
-from costmodel.home import Home, find_home
-from costmodel.observations import Observations
+from costmodel.paths import Home, find_home
 from costmodel.serving.http.tokens import add_token
+from costmodel.serving.observations.observations import Observations
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from costmodel.training.corpus import corpus_models
 
@@ -50,7 +50,7 @@ HOSTILE = (
 
 @dataclass
 class Seen:
-    """What came back."""
+    """The results of the soak test."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     answers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Seen:
 
 
 def exchange_champions(home: Home, system: str) -> list[str]:
-    """Two versions whose answers differ."""
+    """Stores two versions of the champion whose answers differ, and promotes the first; returns the versions."""
     path = champion_of(home.bundles, system)
     assert path is not None
     bundle = load_bundle(path)
@@ -75,20 +75,20 @@ def exchange_champions(home: Home, system: str) -> list[str]:
 
 
 async def ask(host: str, port: int, seen: Seen, due: "asyncio.Queue[tuple[str, bytes]]") -> None:
-    """One connection's share of the requests."""
+    """Sends the requests of a queue on one connection, repeats those that get no answer, and records the results."""
     stream = None
     while True:
-        kind, asked = await due.get()
+        kind, request = await due.get()
         for _ in range(20):
             try:
                 stream = stream or await asyncio.open_connection(host, port, limit=1 << 24)
-                status, body = await exchange(*stream, asked)
+                status, body = await exchange(*stream, request)
                 if status != 503:
                     break
                 seen.told_to_wait += 1
                 await asyncio.sleep(AGAIN_S)
             except (OSError, asyncio.IncompleteReadError):
-                # The worker at the other end was killed: nothing came back, so it is asked again.
+                # The worker was killed before it answered: the request is repeated.
                 if stream is not None:
                     stream[1].close()
                 stream = None
@@ -100,14 +100,14 @@ async def ask(host: str, port: int, seen: Seen, due: "asyncio.Queue[tuple[str, b
         seen.statuses[f"{kind} {status}"] += 1
         if status == 200 and kind.startswith("model"):
             document = json.loads(body)
-            told = json.dumps([document["latency_us"], document["interval_us"], document["coverage"]])
-            seen.answers.setdefault((kind, document["predictor"]["version"]), set()).add(told)
+            answer = json.dumps([document["latency_us"], document["interval_us"], document["coverage"]])
+            seen.answers.setdefault((kind, document["predictor"]["version"]), set()).add(answer)
         elif status == 201:
             seen.observed += 1
 
 
 async def trouble(home: Home, system: str, versions: list[str], seen: Seen, until: float) -> None:
-    """Champions come and go, readers and workers die, and memory is looked at."""
+    """Exchanges champions, kills engines, readers and workers, and records the memory of the service."""
     start = time.perf_counter()
     rounds = 0
     chance = random.Random(0)
@@ -155,7 +155,7 @@ def _kill(process: psutil.Process) -> None:
 
 
 def _pss(process: psutil.Process) -> int:
-    """Its share of memory, what is shared counted once."""
+    """Proportional set size of a process in bytes; 0 if it has ended."""
     try:
         return int(process.memory_full_info().pss)
     except psutil.Error:
@@ -163,7 +163,7 @@ def _pss(process: psutil.Process) -> int:
 
 
 async def attack(host: str, port: int, token: str, seen: Seen) -> None:
-    """The second tenant: one attack after the other, until cancelled."""
+    """Runs one attack after the other as the second tenant, until cancelled."""
     program = Path(__file__).with_name("attacks.py")
     for name in cycle(ATTACKS):
         process = await asyncio.create_subprocess_exec(
@@ -184,7 +184,7 @@ async def attack(host: str, port: int, token: str, seen: Seen) -> None:
 async def soak(
     host: str, port: int, home: Home, system: str, minutes: float, share: float, seen: Seen, tokens: dict[str, str]
 ) -> None:
-    """Requests at a steady rate, of all kinds."""
+    """Sends requests of all kinds at a steady rate."""
     models = {model.name: model.path.read_bytes() for model in corpus_models("light")}
     kinds, digests, mine = [], {}, tokens["tenant"]
     for name, content in models.items():
@@ -214,10 +214,10 @@ async def soak(
             content = chance.choice(HOSTILE)
             await due.put(("hostile", request_bytes(f"/v1/predict?system={system}", content, FILE, mine)))
         elif drawn < 0.015:
-            told = {"model": digests["light_vgg19"], "system": system, "latency_us": 1e5, "name": "soak"}
-            body = json.dumps(told).encode()
-            asked = request_bytes("/v1/observations", body, token=mine, key=f"soak-{number}")
-            await due.put(("observation", asked))
+            observation = {"model": digests["light_vgg19"], "system": system, "latency_us": 1e5, "name": "soak"}
+            body = json.dumps(observation).encode()
+            request = request_bytes("/v1/observations", body, token=mine, key=f"soak-{number}")
+            await due.put(("observation", request))
         elif drawn < 0.017:
             name = chance.choice(list(models))
             query = f"/v1/predict?system={system}&measured=false&name={name}"
@@ -235,11 +235,11 @@ async def soak(
 
 
 def main() -> None:
-    """Print what happened; exit with 1 if something happened that must not."""
+    """Prints the results; exits with 1 if a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("system")
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--share", type=float, default=0.7, help="of the most that it answers")
+    parser.add_argument("--share", type=float, default=0.7, help="rate of requests as a share of the maximum")
     given = parser.parse_args()
     original = find_home()
     seen = Seen()
@@ -255,7 +255,7 @@ def main() -> None:
         with service(tokens=file) as (host, port):
             asyncio.run(soak(host, port, home, given.system, given.minutes, given.share, seen, tokens))
         stored = Observations(home.store_url).count(given.system)
-    mixed = {key: len(told) for key, told in seen.answers.items() if len(told) > 1}
+    mixed = {key: len(answers) for key, answers in seen.answers.items() if len(answers) > 1}
     unexpected = {
         kind: count for kind, count in seen.statuses.items()
         if not (kind.endswith((" 200", " 201")) or (kind.startswith("hostile") and kind.endswith(" 422")))
@@ -268,12 +268,12 @@ def main() -> None:
         totals[kind.split()[0] + kind[-4:]] += count
     for kind, total in sorted(totals.items()):
         print(f"  {kind:<20} {total:>9,}")
-    print(f"answers by versions {sorted({version for _, version in seen.answers})}; told two ways: {mixed or 'none'}")
+    print(f"answers by versions {sorted({version for _, version in seen.answers})}; differing: {mixed or 'none'}")
     print(f"observations: {seen.observed} answered with 201, {stored} in the store")
     print(f"attacks: {dict(seen.attacks)}; wrong: {seen.wrong or 'none'}")
-    print(f"unexpected: {unexpected or 'none'}; asked again: {seen.cut_off} cut off, {seen.told_to_wait} told to")
+    print(f"unexpected: {unexpected or 'none'}; repeated: {seen.cut_off} cut off, {seen.told_to_wait} after a 503")
     print(f"memory: median {early:,.0f} MB in the first half, {late:,.0f} MB in the second ({late / early - 1:+.1%})")
-    # What was sent again because its answer was cut off is stored once, by its key.
+    # An observation that was sent again because its answer was cut off is stored once, by its idempotency key.
     lost = seen.observed != stored
     sys.exit(1 if mixed or unexpected or seen.wrong or lost or late > 1.1 * early else 0)
 

@@ -1,8 +1,8 @@
-"""What to make of the raw times of a layer and of a model, and how many passes are enough, from the times in a store.
+"""Compares statistics of the raw times of layers and models, and numbers of laps, from the times in a store.
 
     python benchmarks/statistic.py SYSTEM
 
-The table of docs/adr/0005 on statistics is what this prints, for all models that are measured whole and in layers.
+Prints the table of docs/adr/0005 on statistics, for all models that are measured end to end and in layers.
 """
 
 import sys
@@ -11,15 +11,15 @@ from statistics import median
 
 import numpy as np
 
-from costmodel.home import find_home
-from costmodel.measurement import LEAST_US, Measurement
-from costmodel.store import Store, StoredModel
+from costmodel.measure.measurement import MIN_LATENCY_US, Measurement
+from costmodel.paths import find_home
+from costmodel.store.store import Store, StoredModel
 
 Statistic = Callable[[np.ndarray], float]
 
 
 def mean_below(factor: float) -> Statistic:
-    """The mean of the runs that take at most so many times the median."""
+    """Returns the statistic that is the mean of the runs of at most `factor` times the median."""
     return lambda times: float(times[times <= factor * np.median(times)].mean())
 
 
@@ -44,25 +44,25 @@ def ratios(
     statistics: tuple[Statistic, Statistic],
     passes: int = max(PASSES),
 ) -> np.ndarray:
-    """Constructed over end to end of each model."""
+    """Returns the ratio of constructed to end-to-end latency of each model."""
 
     def latency_us(signature: str, of: Statistic, *, whole: bool) -> float:
         found = []
         for measurement in measured[signature]:
-            times = np.array([time for of_pass in measurement.rounds_us[:passes] for time in of_pass])
-            found.append(of(times) if whole else max(LEAST_US, of(times) - measurement.overhead_us))
+            times = np.array([time for of_pass in measurement.pass_times_us[:passes] for time in of_pass])
+            found.append(of(times) if whole else max(MIN_LATENCY_US, of(times) - measurement.overhead_us))
         return median(found)
 
-    layers = {signature for model in models for signature in (piece.signature for piece in model.pieces)}
+    layers = {signature for model in models for signature in (segment.signature for segment in model.segments)}
     known = {signature: latency_us(signature, statistics[0], whole=False) for signature in layers}
     return np.array([
-        sum(known[piece.signature] for piece in model.pieces) / latency_us(model.whole, statistics[1], whole=True)
+        sum(known[segment.signature] for segment in model.segments) / latency_us(model.whole, statistics[1], whole=True)
         for model in models
     ])  # fmt: skip
 
 
 def line(label: str, found: np.ndarray, seconds: float | None = None) -> str:
-    """One row of the table."""
+    """Formats one row of the table."""
     off = np.abs(found - 1)
     took = "" if seconds is None else f"{seconds:9.0f}"
     return (
@@ -72,7 +72,7 @@ def line(label: str, found: np.ndarray, seconds: float | None = None) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the tables."""
+    """Prints the tables."""
     (system,) = arguments
     store = Store(find_home().store_url, create=False)
     measured: dict[str, list[Measurement]] = {}
@@ -81,7 +81,8 @@ def main(arguments: Sequence[str]) -> None:
     models = [
         model
         for model in store.models()
-        if model.granularity == 1 and {model.whole, *(piece.signature for piece in model.pieces)} <= measured.keys()
+        if model.granularity == 1
+        and {model.whole, *(segment.signature for segment in model.segments)} <= measured.keys()
     ]
     head = f"{'geomean':>8} {'within 5%':>9} {'10%':>5} {'range':>13}"
     print(f"{system}, {len(models)} models\n\n{'layers, models':34} {head}")
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
         print(line(name, ratios(models, measured, statistics)))
     print(f"\n{'passes, ' + CHOSEN:34} {head}  seconds")
     for passes in PASSES:
-        seconds = sum(sum(map(sum, m.rounds_us[:passes])) for same in measured.values() for m in same) / 1e6
+        seconds = sum(sum(map(sum, m.pass_times_us[:passes])) for same in measured.values() for m in same) / 1e6
         print(line(str(passes), ratios(models, measured, STATISTICS[CHOSEN], passes), seconds))
 
 

@@ -1,10 +1,10 @@
-"""How well a measurement repeats, by estimator: the evidence behind the quiet quantile (docs/adr/0003).
+"""Compares estimators by how well measurements repeat: the evidence behind the quiet quantile (docs/adr/0003).
 
     python benchmarks/steadiness.py [--passes 4] [--pause 60] [--models light_squeezenet,light_resnet50]
 
-Measures the layers of a few models in several passes, minutes apart, and compares for each estimator the passes with
-each other: median and 90% quantile of |ratio - 1| over all pairs of passes and all layers. The last columns divide each
-time by the reference kernel timed beside it. Measure alone.
+Measures the layers of a few models several times, minutes apart, and compares for each estimator the measurements:
+median and 90% quantile of |ratio - 1| over all pairs of measurements and all layers. The last columns divide each time
+by that of the reference kernel in the same round. Run it on an otherwise idle machine.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodel.bench import Bench
-from costmodel.jobs import decompose_models, groups_of
-from costmodel.measurement import Measurement
-from costmodel.runtimes import RuntimeSettings, get_runtime
-from costmodel.store import Store
-from costmodel.systems import this_system
+from costmodel.jobs.benchmark_session import BenchmarkSession
+from costmodel.jobs.decomposed_models import decompose_models, measurement_groups
+from costmodel.measure.measurement import Measurement
+from costmodel.runtimes.base import RuntimeSettings, get_runtime
+from costmodel.store.store import Store
+from costmodel.systems.system import this_system
 from costmodel.training.corpus import corpus_models
 
 ESTIMATORS: Mapping[str, Callable[[np.ndarray], float]] = {
@@ -38,19 +38,19 @@ ESTIMATORS: Mapping[str, Callable[[np.ndarray], float]] = {
 
 
 def corrected(measurement: Measurement) -> np.ndarray:
-    """Every raw time over the reference kernel's in the same round."""
-    rounds = zip(measurement.rounds_us, measurement.reference_us, strict=True)
+    """Divides every raw time by that of the reference kernel in the same round."""
+    rounds = zip(measurement.pass_times_us, measurement.reference_us, strict=True)
     return np.concatenate([np.asarray(times) / reference for times, reference in rounds])
 
 
 def differences(estimates: np.ndarray) -> np.ndarray:
-    """|ratio - 1| for all pairs of passes; `estimates` has shape [num_sequences, num_passes]."""
+    """Returns |ratio - 1| for all pairs of measurements; `estimates` has shape [num_sequences, num_passes]."""
     pairs = itertools.combinations(range(estimates.shape[1]), 2)
     return np.asarray(abs(np.concatenate([estimates[:, a] / estimates[:, b] - 1 for a, b in pairs])))
 
 
 def main() -> None:
-    """Measure, then print the table."""
+    """Measures, then prints the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--pause", type=float, default=60.0)
@@ -62,11 +62,11 @@ def main() -> None:
         store = Store(f"sqlite:///{folder}/steadiness.db")
         chosen = [model for name in options.models.split(",") for model in corpus_models(name)]
         items = decompose_models(chosen, runtime, "all", Path(folder))
-        groups = [replace(group, whole=None) for item in items for group in groups_of(item, (1,))]
+        groups = [replace(group, whole=None) for item in items for group in measurement_groups(item, (1,))]
         for number in range(options.passes):
             if number:
                 time.sleep(options.pause)
-            with Bench(store, system, runtime) as bench:
+            with BenchmarkSession(store, system, runtime) as bench:
                 bench.run(groups, again=True)
         by_signature: dict[str, list[Measurement]] = {}
         for measurement in store.measurements(system.name):

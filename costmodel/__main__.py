@@ -1,4 +1,4 @@
-"""`python -m costmodel`."""
+"""Runs the command line: `python -m costmodel`."""
 
 from costmodel.cli import main
 

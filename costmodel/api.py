@@ -1,4 +1,4 @@
-"""In-process queries: what `from costmodel import CostModel` gives."""
+"""In-process queries: the class behind `from costmodel import CostModel`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any, Self
 
 from onnx import ModelProto
 
-from costmodel.blocks import Block, block_sequences
-from costmodel.cache import lower_cached
-from costmodel.decomposition import CHEAPEST, COVERS, FIXED, Decomposition, decompose
-from costmodel.granularity import AUTO, Granularity
-from costmodel.graph import LayerGraph
-from costmodel.home import Home, find_home
-from costmodel.host import usable_cpus
-from costmodel.model import Model, read_model
-from costmodel.recent import Recent
-from costmodel.runtimes import DEFAULT_RUNTIME, Runtime, RuntimeSettings, get_runtime
-from costmodel.store import Store
-from costmodel.systems import this_system
+from costmodel.bounded_cache import BoundedCache
+from costmodel.estimate.blocks import Block, block_sequences
+from costmodel.ir.graph import LayerGraph
+from costmodel.onnx_io.model import Model, read_model
+from costmodel.partition.decomposition import CHEAPEST, COVERS, FIXED, Decomposition, decompose
+from costmodel.partition.granularity import AUTO, Granularity
+from costmodel.paths import Home, find_home
+from costmodel.runtimes.base import DEFAULT_RUNTIME, Runtime, RuntimeSettings, get_runtime
+from costmodel.runtimes.lowering_cache import lower_cached
+from costmodel.store.store import Store
+from costmodel.systems.host import usable_cpus
+from costmodel.systems.system import this_system
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
     from torch.nn import Module
 
-    from costmodel.composition import Cost
-    from costmodel.estimate import Estimate
-    from costmodel.rules import Rule
-    from costmodel.sequence import LayerSequence
+    from costmodel.estimate.cost import Cost
+    from costmodel.estimate.estimate import Estimate
+    from costmodel.estimate.rules import Rule
+    from costmodel.ir.sequence import LayerSequence
     from costmodel.serving.latency_table import LatencyTable
     from costmodel.serving.networks import Networks
     from costmodel.serving.planner import Planner
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CostModel"]
 
-# What is remembered of models that were asked about; each piece takes about 1 kB, less where layers repeat.
-_MOST_PIECES = 100_000
+# Capacity of the cache of decompositions, in segments; a segment takes about 1 kB, less where layers repeat.
+_MAX_CACHED_SEGMENTS = 100_000
 
 
 class CostModel:
-    """The cost model of one system.
+    """The cost model of one system: prices models, layers and search spaces.
 
     Example:
         >>> CostModel.load("c5.xlarge").predict("model.onnx").latency_us  # doctest: +SKIP
@@ -50,30 +50,32 @@ class CostModel:
     """
 
     def __init__(self, predictor: "Predictor", runtime: Runtime, cache: Path) -> None:
-        """Made by `load`.
+        """Stores its parts; use `load` to make an instance.
 
         Args:
-            predictor: What prices.
-            runtime: What lowers models.
+            predictor: Prices layer sequences on the system.
+            runtime: Lowers models as the system does.
             cache: Folder of lowered graphs.
         """
         self._predictor = predictor
         self._runtime = runtime
         self._cache = cache
-        self._cuts: Recent[tuple[str, str, int], Decomposition] = Recent(_MOST_PIECES, _pieces)
+        self._cuts: BoundedCache[tuple[str, str, int], Decomposition] = BoundedCache(
+            _MAX_CACHED_SEGMENTS, _num_segments
+        )
 
     @classmethod
     def load(cls, system: str | None = None, *, store: str | None = None, home: Home | None = None) -> Self:
-        """The cost model of `system`.
+        """Loads the cost model of `system`.
 
         Args:
-            system: Its name; by default this host, with one thread.
+            system: Name of the system; by default this host, with one thread.
             store: URL of the results store; by default the one in the home folder.
-            home: Where everything is kept; by default as `costmodel.home.find_home` says.
+            home: Folders of the installation; by default those that `costmodel.paths.find_home` returns.
 
         Raises:
-            UnknownSystemError: Nothing is measured or trained for it.
-            ArtefactError: Its regressor cannot be loaded.
+            UnknownSystemError: Nothing is measured or trained for the system.
+            ArtefactError: The regressor of the system cannot be loaded.
         """
         from costmodel.serving.predictor import Predictor
 
@@ -92,7 +94,7 @@ class CostModel:
 
     @property
     def predictor(self) -> "Predictor":
-        """What prices sequences."""
+        """Predictor that prices layer sequences on the system."""
         return self._predictor
 
     @cached_property
@@ -102,7 +104,7 @@ class CostModel:
         return Planner(self._predictor)
 
     def lower(self, model: Model) -> LayerGraph:
-        """The graph of layers that this system would execute.
+        """Lowers a model to the graph of layers that this system would execute.
 
         Raises:
             LoweringError: The runtime cannot build the model.
@@ -110,7 +112,7 @@ class CostModel:
         return lower_cached(self._runtime, model, self._predictor.system.settings.level, self._cache)
 
     def decompose(self, model: Model, granularity: int = 1) -> Decomposition:
-        """A model as the sequences that this system would execute.
+        """Cuts a model into the layer sequences that this system would execute; recent results are cached.
 
         Raises:
             LoweringError: The runtime cannot build the model.
@@ -135,29 +137,31 @@ class CostModel:
         partial: bool = False,
         measured: bool = True,
     ) -> "Estimate":
-        """What a model will cost on this system.
+        """Predicts the latency of a model on this system.
 
         Args:
-            model: Path of an ONNX file, a model in memory, one that `read_model` gave, or a torch module.
-            example: What a torch module would be called with: a tensor, several in order, or by name.
-            batch: Size of the batch, where it is symbolic.
-            shapes: Full shape of inputs by name.
-            granularity: The most layers in a sequence; "auto" for the best at which all sequences are measured (the
-                whole model is one), and 1 where there is none.
-            cover: How sequences are chosen: "fixed" cuts where the DLBricks paper does, "cheapest" takes those that are
-                measured wherever they fit.
-            composition: "sequential" (the sum), "parallel" (the critical path), "workers:N" (as N workers get through),
-                or a rule of the user's own: "module:function", or the function itself; see `costmodel.rules`.
-            partial: Answer even if layers have no cost.
+            model: Path of an ONNX file, a model in memory, a result of `read_model`, or a torch module.
+            example: Arguments to call a torch module with: one tensor, a sequence of positional arguments, or a mapping
+                from names.
+            batch: Size of the batch, where it is symbolic in the model.
+            shapes: Full shape of each input, by name of the input.
+            granularity: Maximum number of layers in a sequence. "auto" takes the best granularity at which all
+                sequences are measured (the whole model counts as one), and 1 where there is none.
+            cover: How sequences are chosen: "fixed" cuts where the DLBricks paper does, "cheapest" takes measured
+                sequences wherever they fit.
+            composition: Composition rule: "sequential" (the sum), "parallel" (the critical path), "workers:N" (a
+                schedule on N workers), "module:function" for a rule of the user, or such a function; see
+                `costmodel.estimate.rules`.
+            partial: Whether to answer even if layers have no cost.
             measured: Whether to use measurements; without them every cost is predicted.
 
         Raises:
             ModelError: The model cannot be read or lowered.
-            HoleError: Layers have no cost and `partial` was not asked for.
-            RuleError: There is no such rule, or it is the user's own and failed.
-            MissingExtraError: It is a torch module, and what exports it is not installed.
-            ValueError: The model was read before, with its shapes, and others are given now; or there is no such
-                granularity or cover.
+            UnpricedLayersError: Layers have no cost and `partial` is false.
+            RuleError: The composition rule does not exist, or it is the user's own and failed.
+            MissingExtraError: The model is a torch module, and the package that exports it is not installed.
+            ValueError: `batch` or `shapes` is given for a model whose shapes `read_model` has already fixed, or the
+                granularity or the cover is invalid.
         """
         if example is not None:
             model = _exported(model, example)
@@ -195,47 +199,43 @@ class CostModel:
     def predict_many(
         self, models: "Iterable[str | Path | ModelProto | Model]", *, granularity: int = 1, measured: bool = True
     ) -> "list[Estimate]":
-        """As `predict`, for several models, in their order; those that were never lowered are, on all processors.
+        """Predicts several models, in their order; models that are not in the cache are lowered on all processors.
 
         Args:
-            models: Files, models in memory, or models that `read_model` gave.
-            granularity: The most layers in a sequence.
-            measured: Whether to use measurements.
+            models: Paths of ONNX files, models in memory, or results of `read_model`.
+            granularity: Maximum number of layers in a sequence.
+            measured: Whether to use measurements; without them every cost is predicted.
 
         Raises:
             ModelError: A model cannot be read or lowered; the message names it.
-            HoleError: A model has layers without a cost.
+            UnpricedLayersError: A model has layers without a cost.
         """
         read = [model if isinstance(model, Model) else read_model(model) for model in models]
-        with ThreadPoolExecutor(usable_cpus()) as pool:  # lowering is mostly spent in the runtime
+        with ThreadPoolExecutor(usable_cpus()) as pool:  # threads help: lowering spends its time in the runtime
             cuts = list(pool.map(lambda model: self.decompose(model, granularity), read))
-        self._predictor.prepare(cuts, measured=measured)
-        return [
-            self._predictor.estimate(cut, measured=measured, warnings=model.warnings)
-            for cut, model in zip(cuts, read, strict=True)
-        ]
+        return self._predictor.estimate_all(cuts, measured=measured, warnings=[model.warnings for model in read])
 
     def sequences(self, block: Block) -> "tuple[LayerSequence, ...]":
-        """The sequences that this system would execute for a block in the middle of a network.
+        """Returns the layer sequences that this system would execute for a block in the middle of a network.
 
         Args:
             block: A layer (`costmodel.layer`), layers that follow each other, or a model.
 
         Raises:
-            ModelError: It cannot be read or lowered.
+            ModelError: The block cannot be read or lowered.
         """
         return block_sequences(block, self._runtime, self._predictor.system.settings.level, self._cache)
 
     def predict_layers(self, layers: Iterable[Block], *, measured: bool = True) -> "list[Cost]":
-        """What layers cost by themselves, without any ONNX file; of a block, what its layers add up to.
+        """Prices layers in isolation, without an ONNX file; the cost of a block is the sum of its layers.
 
         Args:
             layers: Layers or blocks, as in `sequences`.
-            measured: Whether to use measurements.
+            measured: Whether to use measurements; without them every cost is predicted.
 
         Raises:
-            ModelError: One cannot be lowered.
-            HoleError: One has no cost.
+            ModelError: A layer or block cannot be lowered.
+            UnpricedLayersError: A layer has no cost.
         """
         from costmodel.serving.networks import price_blocks
 
@@ -244,7 +244,7 @@ class CostModel:
     def predict_networks(
         self, layers: Iterable[Block], networks: "Sequence[Sequence[int]] | np.ndarray", *, measured: bool = True
     ) -> "Networks":
-        """What many networks cost that are put together from a few layers or blocks, as arrays.
+        """Prices many networks that are composed of a few layers or blocks; returns arrays.
 
         Example:
             >>> found = cost_model.predict_networks([conv, relu], [[0, 1], [0, 1, 0, 1]])  # doctest: +SKIP
@@ -252,14 +252,14 @@ class CostModel:
 
         Args:
             layers: Layers or blocks, as in `sequences`.
-            networks: For each network the positions in `layers` of what it consists of, in execution order: lists, or
-                an array of integers, shape [num_networks, most_layers], filled up with -1.
-            measured: Whether to use measurements.
+            networks: For each network the positions in `layers` of its layers or blocks, in execution order: lists, or
+                an array of integers, shape [num_networks, max_layers], padded with -1.
+            measured: Whether to use measurements; without them every cost is predicted.
 
         Raises:
             ModelError: A layer cannot be lowered.
-            HoleError: A layer has no cost.
-            ValueError: A network has no layer, or names one that is not there.
+            UnpricedLayersError: A layer has no cost.
+            ValueError: A network is empty, or has a position outside `layers`.
         """
         from costmodel.serving.networks import price_networks
 
@@ -268,33 +268,33 @@ class CostModel:
     def latency_table(
         self, blocks: "Mapping[str, Mapping[str, Block | None]]", *, fixed: Iterable[Block] = (), measured: bool = True
     ) -> "LatencyTable":
-        """The cost of each choice of each block of a search space, for searches that look costs up.
+        """Tabulates the cost of each choice of each block of a search space, for searches that look costs up.
 
         Args:
-            blocks: For each block its choices by name; None is one that does nothing.
-            fixed: What every network of the space has besides.
-            measured: Whether to use measurements.
+            blocks: For each block its choices by name; None stands for a choice without layers.
+            fixed: Layers or blocks that every network of the space has as well.
+            measured: Whether to use measurements; without them every cost is predicted.
 
         Raises:
             ModelError: A choice cannot be lowered.
-            HoleError: A choice has no cost.
+            UnpricedLayersError: A choice has no cost.
         """
-        from costmodel.serving.latency_table import latency_table
+        from costmodel.serving.latency_table import tabulate_latencies
 
-        found = {
-            name: {choice: () if of is None else self.sequences(of) for choice, of in choices.items()}
+        choice_sequences = {
+            name: {choice: () if block is None else self.sequences(block) for choice, block in choices.items()}
             for name, choices in blocks.items()
         }
         always = [sequence for block in fixed for sequence in self.sequences(block)]
-        return latency_table(self._predictor, found, always, measured=measured)
+        return tabulate_latencies(self._predictor, choice_sequences, always, measured=measured)
 
 
-def _pieces(cut: Decomposition) -> int:
-    return len(cut.pieces)
+def _num_segments(cut: Decomposition) -> int:
+    return len(cut.segments)
 
 
 def _exported(module: object, example: object) -> "ModelProto":
-    """A torch module as ONNX."""
-    from costmodel.torch_export import example_inputs, export_module
+    """Exports a torch module to ONNX."""
+    from costmodel.onnx_io.torch_export import example_inputs, export_module
 
     return export_module(module, example_inputs(module, example))  # type: ignore[arg-type]

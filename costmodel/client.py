@@ -1,4 +1,4 @@
-"""A client of the service: this one file and httpx, so that it can be taken along where costmodel is not installed.
+"""A client of the service, in this one file: needs only httpx, so it can be copied where costmodel is not installed.
 
 client = Client("http://127.0.0.1:8000")
 client.predict("model.onnx", system="c5.xlarge").latency_us
@@ -24,13 +24,13 @@ import httpx
 __all__ = ["BulkItem", "Client", "Prediction", "ServiceError"]
 
 _FILE = "application/octet-stream"
-# What a service or a proxy before it answers with where it cannot answer now.
-_LATER = frozenset({429, 502, 503, 504})
-_LOST = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError, httpx.ProxyError)
-# Waits where the service names none: the first one, and the longest; each is twice the one before.
+# Statuses with which a service, or a proxy in front of it, says that it cannot answer now.
+_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+_RETRIED_ERRORS = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError, httpx.ProxyError)
+# Bounds of the waits before repetitions where the service sends no Retry-After; each wait is twice the one before.
 _FIRST_WAIT_S = 0.25
 _LONGEST_WAIT_S = 8.0
-_PAGE = 1000  # the most entries that the service puts on one page
+_PAGE = 1000  # maximum number of entries that the service puts on one page
 
 Model = str | Path | bytes | Mapping[str, Any]
 
@@ -39,10 +39,10 @@ class ServiceError(Exception):
     """The service gave no answer, or a problem instead of one.
 
     Attributes:
-        status: Status code of HTTP; None where there was no answer.
-        kind: Last part of the problem's type, such as "unknown-system"; "" where there was no answer.
-        retry_after_s: Seconds after which to ask again, if the service said so.
-        request_id: Number of the request, under which the service's log has the rest; "" where there was no answer.
+        status: HTTP status code; None if there was no answer.
+        kind: Last part of the problem's type, such as "unknown-system"; "" if there was no answer.
+        retry_after_s: Seconds after which to ask again; None if the service did not say.
+        request_id: Identifier of the request in the service's log; "" if there was no answer.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ServiceError(Exception):
         retry_after_s: float | None = None,
         request_id: str = "",
     ) -> None:
-        """Carry the sentence of the service."""
+        """Stores the message of the service and its details."""
         super().__init__(message)
         self.status = status
         self.kind = kind
@@ -63,20 +63,20 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model will cost on a system.
+    """The predicted latency of a model on a system.
 
     Attributes:
         model: Name of the model.
-        digest: Digest of the model: the service knows it by that, and it need not be sent again.
+        digest: Digest of the model; pass it instead of the file in later requests.
         system: Name of the system.
-        latency_us: Latency of back-to-back runs on the quiet machine.
-        interval_us: Lowest and highest latency, with the probability `interval_level`.
-        interval_level: For example 0.9.
-        quantiles_us: Latencies that users will see, where they are known: "p50", "p90", "p99".
+        latency_us: Latency in microseconds of back-to-back runs on the quiet machine.
+        interval_us: Lower and upper bound of the latency in microseconds, at the level `interval_level`.
+        interval_level: Probability that the latency lies in the interval, such as 0.9.
+        quantiles_us: Latencies in microseconds that users will see, where known: "p50", "p90", "p99".
         coverage: Share of the latency by source: "measured", "predicted", "extrapolated".
         version: Version of the regressor that answered.
-        warnings: What the reader should know.
-        document: The whole answer, with its layers.
+        warnings: Sentences about limits of this prediction.
+        document: The whole answer as JSON, layers included.
         etag: Entity tag of the answer; see `Client.prediction`.
     """
 
@@ -95,7 +95,7 @@ class Prediction:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], etag: str | None = None) -> Self:
-        """The prediction in an answer of the service."""
+        """Reads a prediction from an answer of the service."""
         low, high = document["interval_us"]
         return cls(
             model=document["model"],
@@ -115,14 +115,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class BulkItem:
-    """What one of many models will cost, or why that is not known.
+    """The predicted latency of one of many models, or the reason why there is none.
 
     Attributes:
-        name: The name that was given, or "item" and the position.
-        latency_us: Latency in microseconds; None where there is an error.
-        interval_us: Lowest and highest latency; None where there is an error.
-        coverage: Share of the latency by source; None where there is an error.
-        error: One sentence; None where there is an answer.
+        name: Name of the item in the request, or "item" and its position.
+        latency_us: Latency in microseconds; None if there is an error.
+        interval_us: Lower and upper bound of the latency in microseconds; None if there is an error.
+        coverage: Share of the latency by source; None if there is an error.
+        error: Reason why there is no prediction, one sentence; None if there is one.
     """
 
     name: str
@@ -133,7 +133,7 @@ class BulkItem:
 
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> Self:
-        """One entry of an answer of the service."""
+        """Reads one entry of an answer of the service."""
         interval = item.get("interval_us")
         return cls(
             item["name"], item.get("latency_us"), (interval[0], interval[1]) if interval else None,
@@ -142,11 +142,11 @@ class BulkItem:
 
 
 class Client:
-    """Asks one service; threads may share it.
+    """A thread-safe client of one service.
 
     A request that the service or the network did not answer is repeated, after the time that the service names
-    (Retry-After) or else after growing waits. That changes nothing: what is asked here may be asked twice, and an
-    observation carries a key under which it is stored once.
+    (Retry-After) or else after growing waits. Repeating is safe: all requests are idempotent, observations by a key
+    under which each is stored once.
     """
 
     def __init__(
@@ -160,19 +160,19 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Connect to nothing yet.
+        """Prepares a client; opens no connection yet.
 
         Args:
             url: URL of the service, such as "https://costmodel.example.org".
-            token: A token that the operator of the service gave out.
-            timeout_s: Seconds that each try may wait for the network.
-            retries: How often a request is repeated at most; 0 for never.
-            retry_s: Seconds that a request may take with its repetitions: none begins after that.
-            transport: How to get there, where that is not the network.
-            sleep: Waits for so many seconds.
+            token: Token from the operator of the service; None if the service needs none.
+            timeout_s: Network timeout of each attempt, in seconds.
+            retries: Maximum number of repetitions of a request; 0 for none.
+            retry_s: Seconds from the first attempt after which no repetition begins.
+            transport: Replacement for the network transport of httpx.
+            sleep: Function that waits for a number of seconds.
 
         Raises:
-            ServiceError: `url` is no URL.
+            ServiceError: `url` is not a URL.
         """
         headers = {"authorization": f"Bearer {token}"} if token else {}
         try:
@@ -190,7 +190,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Closes all connections."""
         self._http.close()
 
     # Predictions
@@ -209,24 +209,24 @@ class Client:
         measured: bool = True,
         version: str | None = None,
     ) -> Prediction:
-        """What a model will cost.
+        """Predicts the latency of a model.
 
-        A file is sent only where the service has not seen it before.
+        A file is sent only if the service does not have it yet.
 
         Args:
             model: Path or content of an ONNX file, "sha256:..." of one that was sent before, or a graph of layers.
-            system: Name of the system; may be left out where the service knows one system only.
-            name: What to call the model.
-            batch: Size of the batch, where it is symbolic.
-            shapes: Shapes of inputs, by name.
-            granularity: The most layers in a sequence.
-            composition: "sequential", "parallel" or "workers:N".
-            partial: Answer even if layers have no cost.
+            system: Name of the system; optional if the service knows only one.
+            name: Name of the model in the answer; by default the stem of its path.
+            batch: Size of the batch, where it is symbolic in the model.
+            shapes: Full shape of each input, by name of the input.
+            granularity: Maximum number of layers in a sequence.
+            composition: Composition rule: "sequential", "parallel" or "workers:N".
+            partial: Whether to answer even if layers have no cost.
             measured: Whether to use measurements; without them every cost is predicted.
             version: Version of the regressor that is to answer; by default the champion.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
             OSError: The file cannot be read.
         """
         title = name or (Path(model).stem if isinstance(model, str | Path) and not _is_digest(model) else "model")
@@ -247,19 +247,19 @@ class Client:
             return _prediction(self._send_file("/v1/predict", file, _query(options | {"version": version})))
 
     def _predicted(self, source: Mapping[str, Any], options: Mapping[str, Any], version: str | None) -> Prediction:
-        asked = {**_json(options), **source}
-        return _prediction(self._post("/v1/predict", asked, params=_query({"version": version})))
+        body = {**_json(options), **source}
+        return _prediction(self._post("/v1/predict", body, params=_query({"version": version})))
 
     def prediction(self, digest: str, *, known: Prediction | None = None, **options: Any) -> Prediction:
-        """What a model that was sent before will cost, and only if it has changed.
+        """Predicts the latency of a model that was sent before; returns `known` if the answer has not changed.
 
         Args:
             digest: Digest of the model.
-            known: The answer to the same question before: it is returned where it is still true.
-            options: As in `predict`.
+            known: Earlier answer to the same request; its entity tag is sent with the request.
+            options: Options of `predict`.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         headers = {"if-none-match": known.etag} if known is not None and known.etag else {}
         response = self._ask("GET", _path("models", digest, "prediction"), params=_query(options), headers=headers)
@@ -276,22 +276,22 @@ class Client:
         measured: bool = True,
         version: str | None = None,
     ) -> list[BulkItem]:
-        """What many models will cost.
+        """Predicts the latencies of many models in one request.
 
         Args:
-            items: Each with "layers" (positions in `layers`), "model" ("sha256:...") or "graph", and a "name".
+            items: Models, each with "layers" (positions in `layers`), "model" ("sha256:...") or "graph", and a "name".
             layers: Layer sequences, or {"signature": ...} of known ones.
-            system: Name of the system; may be left out where the service knows one system only.
-            measured: Whether to use measurements.
+            system: Name of the system; optional if the service knows only one.
+            measured: Whether to use measurements; without them every cost is predicted.
             version: Version of the regressor that is to answer; by default the champion.
 
         Raises:
-            ServiceError: There is no answer at all; an item without one has its own error.
+            ServiceError: The whole request failed; a failure of one item is in its `BulkItem.error`.
         """
-        asked: dict[str, Any] = {"items": list(items), "layers": list(layers), "measured": measured}
+        body: dict[str, Any] = {"items": list(items), "layers": list(layers), "measured": measured}
         if system is not None:
-            asked["system"] = system
-        answer = self._post("/v1/predict/bulk", asked, params=_query({"version": version})).json()
+            body["system"] = system
+        answer = self._post("/v1/predict/bulk", body, params=_query({"version": version})).json()
         return [BulkItem.of(item) for item in answer["items"]]
 
     def rank(
@@ -304,42 +304,42 @@ class Client:
         usd_per_hour: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
-        """Which system meets a latency objective, and at what price; or which of several models does.
+        """Ranks systems and models by whether they meet a latency objective, and by price.
 
         Args:
-            models: Each with "model" or "graph", and a "name".
+            models: Models, each with "model" or "graph", and a "name".
             systems: Names of the systems to choose among; by default all.
-            slo_us: The latency that is not to be exceeded.
-            quantile: Which latency that is: "p50", "p90", "p99", or "quiet".
-            usd_per_hour: Prices by system; by default those of the service's catalogue.
+            slo_us: Latency in microseconds that must not be exceeded; None for no objective.
+            quantile: Latency that the objective is about: "p50", "p90", "p99", or "quiet".
+            usd_per_hour: Price of each system in US dollars an hour; by default the service's catalogue decides.
             versions: Versions of regressors by system; by default the champions.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
-        asked: dict[str, Any] = {
+        body: dict[str, Any] = {
             "models": list(models), "quantile": quantile, "usd_per_hour": dict(usd_per_hour or {}),
             "versions": dict(versions or {}),
         }  # fmt: skip
         if systems is not None:
-            asked["systems"] = list(systems)
+            body["systems"] = list(systems)
         if slo_us is not None:
-            asked["slo_us"] = slo_us
-        return _document(self._post("/v1/rank", asked))
+            body["slo_us"] = slo_us
+        return _document(self._post("/v1/rank", body))
 
     # Models
 
     def send_model(self, model: str | Path | bytes) -> str:
-        """Send an ONNX file, unless the service has it, and ask nothing about it yet.
+        """Sends an ONNX file unless the service has it already, without requesting a prediction.
 
         Args:
             model: Path or content of the file.
 
         Returns:
-            The digest of the model, by which others who send the same model know it too.
+            Digest of the model; it depends on the content of the file alone.
 
         Raises:
-            ServiceError: The service does not take it.
+            ServiceError: The service refuses the file or does not answer.
             OSError: The file cannot be read.
         """
         with _opened(model) as file:
@@ -351,26 +351,26 @@ class Client:
             return str(_document(self._send_file("/v1/models", file))["digest"])
 
     def models(self) -> Iterator[Mapping[str, Any]]:
-        """The models that one has sent and that the service still has.
+        """Iterates over the models that this token owner has sent and that the service still has.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         return self._pages("models", "after")
 
     def model(self, digest: str) -> Mapping[str, Any]:
-        """One of the models that one has sent.
+        """Returns what the service knows of a model that this token owner has sent.
 
         Raises:
-            ServiceError: There is no answer; its `kind` is "unknown-model" where the service does not have it.
+            ServiceError: There is no answer; `kind` is "unknown-model" if the service does not have the model.
         """
         return _document(self._ask("GET", _path("models", digest)))
 
     def delete_model(self, digest: str) -> bool:
-        """Delete a model that one has sent; whether the service had it.
+        """Deletes a model that this token owner has sent; returns whether the service had it.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         return self._delete(_path("models", digest), "unknown-model")
 
@@ -388,131 +388,139 @@ class Client:
         idempotency_key: str | None = None,
         **options: Any,
     ) -> Mapping[str, Any]:
-        """Tell the service a latency that users saw.
+        """Reports a latency that users observed.
 
         Args:
             digest: Digest of a model that was sent before.
-            latency_us: The latency as users saw it.
-            system: Name of the system that it was seen on.
-            name: What to call the model.
-            runs: How many runs the latency is the average of.
-            observed_at: When it was seen, ISO 8601 in UTC; by default now.
-            idempotency_key: A key under which the observation is stored once, however often it is sent; by default one
-                that is made for this call.
-            options: As in `predict`: batch, shapes, granularity, composition, measured.
-
-        Raises:
-            ServiceError: It was not stored.
+            latency_us: Observed latency in microseconds.
+            system: Name of the system on which the latency was observed.
+            name: Name of the model in the answer.
+            runs: Number of runs of which the latency is the average.
+            observed_at: Time of the observation, ISO 8601 in UTC; by default now.
+            idempotency_key: Key under which the observation is stored once, however often it is sent; by default a new
+                one for each call.
+            options: Options of `predict`: batch, shapes, granularity, composition, measured.
         """
-        asked = {
+        body = {
             "model": digest, "latency_us": latency_us, "system": system, "name": name, "runs": runs,
             "observed_at": observed_at, **options,
         }  # fmt: skip
         key = {"idempotency-key": idempotency_key or str(uuid4())}
-        return _document(self._post("/v1/observations", _json(asked), headers=key))
+        return _document(self._post("/v1/observations", _json(body), headers=key))
 
     def observations(self, *, system: str | None = None) -> Iterator[Mapping[str, Any]]:
-        """One's own observations, the newest first.
+        """Iterates over the observations of this token owner, newest first.
 
         Args:
-            system: Name of a system, for its observations only.
+            system: Name of the system whose observations are wanted; None for all systems.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         return self._pages("observations", "before", system=system)
 
     def delete_observation(self, number: int) -> bool:
-        """Delete one of one's observations, by its "id"; whether it was there.
+        """Deletes one observation of this token owner; returns whether it existed.
+
+        Args:
+            number: "id" of the observation.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         return self._delete(_path("observations", str(number)), "not-found")
 
     def delete_observations(self, *, system: str | None = None) -> int:
-        """Delete one's observations; how many there were.
+        """Deletes the observations of this token owner; returns how many there were.
 
         Args:
-            system: Name of a system, for its observations only.
+            system: Name of the system whose observations are deleted; None for all systems.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         response = self._ask("DELETE", _path("observations"), params=_query({"system": system}))
         return int(_document(response)["deleted"])
 
-    # What is known
+    # Systems and regressors
 
     def systems(self) -> Iterator[Mapping[str, Any]]:
-        """The systems that the service answers for, by name.
+        """Iterates over the systems that the service can predict for, in order of their names.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         return self._pages("systems", "after")
 
     def system(self, name: str) -> Mapping[str, Any]:
-        """One of the systems that the service answers for.
+        """Returns the description of one system that the service can predict for.
 
         Raises:
-            ServiceError: There is no answer; its `kind` is "unknown-system" where the service does not know it.
+            ServiceError: There is no answer; `kind` is "unknown-system" if the service does not know the system.
         """
         return _document(self._ask("GET", _path("systems", name)))
 
     def regressors(self, *, system: str | None = None) -> Iterator[Mapping[str, Any]]:
-        """The regressors that were trained; "champion" says which one answers for its system.
+        """Iterates over the trained regressors; "champion" marks the one that answers for its system.
 
         Args:
-            system: Name of a system, for its regressors only.
+            system: Name of the system whose regressors are wanted; None for all systems.
 
         Raises:
-            ServiceError: There is no answer.
+            ServiceError: The service does not answer, or answers with a problem.
         """
         return self._pages("regressors", "after", system=system)
 
-    # How it is asked
+    # Requests
 
-    def _pages(self, what: str, place: str, **query: Any) -> Iterator[Mapping[str, Any]]:
-        asked: dict[str, Any] = {"limit": _PAGE, **query}
+    def _pages(self, collection: str, cursor: str, **query: Any) -> Iterator[Mapping[str, Any]]:
+        parameters: dict[str, Any] = {"limit": _PAGE, **query}
         while True:
-            page = _document(self._ask("GET", _path(what), params=_query(asked)))
-            yield from page[what]
+            page = _document(self._ask("GET", _path(collection), params=_query(parameters)))
+            yield from page[collection]
             if page["next"] is None:
                 return
-            asked[place] = page["next"]
+            parameters[cursor] = page["next"]
 
-    def _delete(self, path: str, absent: str) -> bool:
+    def _delete(self, path: str, absent_kind: str) -> bool:
         try:
             self._ask("DELETE", path)
         except ServiceError as error:
-            if error.kind != absent:
+            if error.kind != absent_kind:
                 raise
             return False
         return True
 
-    def _post(self, path: str, body: Mapping[str, Any], **asked: Any) -> httpx.Response:
-        return self._ask("POST", path, json=body, **asked)
+    def _post(self, path: str, body: Mapping[str, Any], **arguments: Any) -> httpx.Response:
+        return self._ask("POST", path, json=body, **arguments)
 
     def _send_file(self, path: str, file: IO[bytes], query: Sequence[tuple[str, str]] = ()) -> httpx.Response:
         return self._ask("POST", path, file=file, params=query, headers={"content-type": _FILE})
 
-    def _ask(self, method: str, path: str, *, file: IO[bytes] | None = None, **asked: Any) -> httpx.Response:
-        """The answer to a request, asked again while there is none and time is left; all of ours may be repeated.
+    def _ask(self, method: str, path: str, *, file: IO[bytes] | None = None, **arguments: Any) -> httpx.Response:
+        """Sends a request and returns the answer; repeats it while there is no answer and time is left.
+
+        All requests of this client may be repeated.
+
+        Args:
+            method: HTTP method.
+            path: Path of the URL.
+            file: Content of the request, if it is a file.
+            arguments: Further arguments of `httpx.Client.request`.
 
         Raises:
-            ServiceError: There is none, or it is a problem.
+            ServiceError: There is no answer, or the answer is a problem.
         """
         spent_s = 0.0
         for repetition in range(self._retries + 1):
             began_s = time.monotonic()
             after_s: float | None = None
-            if file is not None:  # its length is declared, which the service asks for: httpx looks at the file
+            if file is not None:  # httpx declares the length of a file, which the service requires
                 file.seek(0)
-                asked["content"] = file
+                arguments["content"] = file
             try:
-                response = self._http.request(method, path, **asked)
-                if response.status_code not in _LATER:
+                response = self._http.request(method, path, **arguments)
+                if response.status_code not in _RETRIED_STATUSES:
                     return self._checked(response)
                 failure = self._failure(response)
                 after_s = failure.retry_after_s
@@ -521,7 +529,7 @@ class Client:
                     f"{self._http.base_url} does not answer ({error}): check the address, and that it runs"
                 )
                 failure.__cause__ = error
-                if not isinstance(error, _LOST):
+                if not isinstance(error, _RETRIED_ERRORS):
                     raise failure from error
             wait_s = _wait_s(repetition, after_s)
             spent_s += time.monotonic() - began_s + wait_s
@@ -531,21 +539,21 @@ class Client:
         raise AssertionError("the last repetition returns or raises")
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
-        """The answer, unless it is a problem or comes from something else."""
+        """Returns the answer; raises if it is a problem or does not come from a costmodel service."""
         if response.status_code in (204, 304):
             return response
         if not response.is_success:
             raise self._failure(response)
         try:
-            sound = isinstance(response.json(), dict)
+            is_document = isinstance(response.json(), dict)
         except ValueError:
-            sound = False
-        if not sound:
+            is_document = False
+        if not is_document:
             raise self._failure(response)
         return response
 
     def _failure(self, response: httpx.Response) -> ServiceError:
-        """The error that an answer stands for."""
+        """Converts an answer into the error that it reports."""
         try:
             problem = response.json()
         except ValueError:
@@ -553,7 +561,7 @@ class Client:
         status, kind = response.status_code, ""
         if isinstance(problem, dict) and "detail" in problem:
             message, kind = str(problem["detail"]), str(problem.get("type", "")).rpartition(":")[2]
-        elif status in _LATER:
+        elif status in _RETRIED_STATUSES:
             message = f"{self._http.base_url} cannot answer now (status {status}): ask again later"
         else:
             message = f"{self._http.base_url} is no costmodel service (status {status}): check the address"
@@ -562,15 +570,20 @@ class Client:
 
 
 def _wait_s(repetition: int, after_s: float | None) -> float:
-    """How long to wait: what the service says and a little more, or twice as long each time; no two clients alike."""
-    by_chance = random.random()  # noqa: S311  # nothing is kept secret by it
+    """Seconds to wait before a repetition, jittered so that clients do not retry in step.
+
+    Args:
+        repetition: Number of repetitions so far.
+        after_s: Seconds that the service asked for, which are exceeded by up to 10%; None for exponential backoff.
+    """
+    jitter = random.random()  # noqa: S311  # nothing secret depends on it
     if after_s is not None:
-        return after_s * (1 + 0.1 * by_chance)
-    return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**repetition) * (0.5 + 0.5 * by_chance)
+        return after_s * (1 + 0.1 * jitter)
+    return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**repetition) * (0.5 + 0.5 * jitter)
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The seconds of a Retry-After header, which is a number of them or a date."""
+    """Parses a Retry-After header, a number of seconds or a date; None if there is no valid one."""
     if not retry_after:
         return None
     if retry_after.isascii() and retry_after.isdigit():
@@ -599,7 +612,7 @@ def _path(*parts: str) -> str:
 
 
 def _json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as a body has them: what is None is left out."""
+    """Encodes options for a JSON body; leaves out those that are None."""
     given = {key: value for key, value in options.items() if value is not None}
     if "shapes" in given:
         given["shapes"] = {name: list(shape) for name, shape in given["shapes"].items()}
@@ -607,7 +620,7 @@ def _json(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _query(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Options as a query has them: shapes one by one, and what is None left out."""
+    """Encodes options for a query string, one parameter for each shape; leaves out those that are None."""
     shapes: Mapping[str, Sequence[int]] = options.get("shapes") or {}
     query = [("shape", f"{name}={','.join(map(str, shape))}") for name, shape in shapes.items()]
     given = {key: value for key, value in options.items() if value is not None and key != "shapes"}

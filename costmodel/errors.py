@@ -5,24 +5,25 @@ The tree, and when each happens::
     CostModelError
     ├── ModelError             the model file or graph cannot be used
     │   ├── ModelReadError     not ONNX, truncated, empty, a directory, weights outside its folder
-    │   │   └── UnknownModelError  it is referred to, and its owner never sent it, or it was forgotten
+    │   │   └── UnknownModelError  the client never sent the model that it refers to, or the model was forgotten
     │   ├── ShapeError         a dimension is missing, zero, negative or absurd
     │   └── LoweringError      the runtime refuses it: unknown operator, opset too new, cyclic
     ├── SystemNameError        the name of a system has characters that a name must not have
     ├── SystemMismatchError    this host is not the system that was named
     ├── UnknownSystemError     nothing is known or measured under that name
     ├── HostBusyError          another process is measuring on this host
-    ├── BusyError              everything that could do it is at work already
+    ├── BusyError              all workers for the request are busy
     ├── MeasurementError       a network failed to run, or gave no usable time
     ├── StoreError             the store cannot be opened, is of a newer format, is no store, or is full
     ├── ObservationError       a reported latency, or what comes with it, is out of range
     ├── IdempotencyKeyError    an idempotency key was used before with another content
-    ├── BrickError             a folder of bricks or a results file is incomplete or inconsistent
+    ├── SuiteError             a benchmark suite is incomplete, inconsistent, or cannot be written
+    ├── DataFileError          a file of results or latencies cannot be read or written, or contradicts itself
     ├── ArtefactError          a trained regressor cannot be loaded here, or has another feature schema
     │   └── UnknownVersionError    there is no trained regressor of that version
     ├── TrainingError          there is not enough data to train on
-    ├── RuleError              a composition rule of the user's own is not there, or does not do what a rule does
-    ├── HoleError              layers that are neither measured nor predictable: there is no estimate
+    ├── RuleError              a composition rule of the user does not exist, or breaks the contract of rules
+    ├── UnpricedLayersError    layers are neither measured nor predictable, so there is no estimate
     └── MissingExtraError      an optional dependency is not installed
 
 The message is one sentence that names its subject and says what to do next; the CLI prints it and exits 1.
@@ -34,10 +35,9 @@ from typing import Any
 
 __all__ = [
     "ArtefactError",
-    "BrickError",
     "BusyError",
     "CostModelError",
-    "HoleError",
+    "DataFileError",
     "HostBusyError",
     "IdempotencyKeyError",
     "LoweringError",
@@ -49,27 +49,29 @@ __all__ = [
     "RuleError",
     "ShapeError",
     "StoreError",
+    "SuiteError",
     "SystemMismatchError",
     "SystemNameError",
     "TrainingError",
     "UnknownModelError",
     "UnknownSystemError",
     "UnknownVersionError",
+    "UnpricedLayersError",
 ]
 
 
 class CostModelError(Exception):
-    """Base of everything that costmodel raises on purpose.
+    """Base class of all errors that costmodel raises on purpose.
 
-    The message is one line, whatever it quotes; the error crosses process borders (workers lower and measure).
+    The message is one line, whatever it quotes. Instances can be pickled, because worker processes raise them too.
     """
 
     def __init__(self, message: str = "") -> None:
-        """Keep `message` on one line: names in a model, and a runtime's own words, may hold line breaks."""
+        """Joins `message` into one line: names in a model, and messages of a runtime, may contain line breaks."""
         super().__init__(" ".join(message.split()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own way back calls __init__ with the message, which subclasses with other parameters refuse.
+        # `Exception.__reduce__` would call __init__ with the message, which subclasses with other parameters refuse.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -82,7 +84,7 @@ class ModelReadError(ModelError):
 
 
 class UnknownModelError(ModelReadError):
-    """A model is referred to that its owner never sent, or that was forgotten."""
+    """The client never sent the model that it refers to, or the service has forgotten the model."""
 
 
 class ShapeError(ModelError):
@@ -125,8 +127,12 @@ class IdempotencyKeyError(CostModelError):
     """An idempotency key was used before with another content."""
 
 
-class BrickError(CostModelError):
-    """A folder of bricks or a results file is incomplete or inconsistent."""
+class SuiteError(CostModelError):
+    """A benchmark suite is incomplete, inconsistent, or cannot be written."""
+
+
+class DataFileError(CostModelError):
+    """A file of results or latencies cannot be read or written, or contradicts itself."""
 
 
 class ArtefactError(CostModelError):
@@ -142,18 +148,18 @@ class TrainingError(CostModelError):
 
 
 class RuleError(CostModelError):
-    """A composition rule of the user's own is not there, or does not do what a rule does."""
+    """A composition rule of the user does not exist, or breaks the contract of rules."""
 
 
-class HoleError(CostModelError):
-    """Layers that are neither measured nor predictable.
+class UnpricedLayersError(CostModelError):
+    """A model has layers that are neither measured nor predictable.
 
     Attributes:
-        layers: The names of the layers that have no cost, in execution order.
+        layers: Names of the layers that have no cost, in execution order.
     """
 
     def __init__(self, model: str, system: str, layers: Sequence[str]) -> None:
-        """Name every layer of `model` that has no cost on `system`."""
+        """Names every layer of `model` that has no cost on `system`."""
         self.layers = tuple(layers)
         super().__init__(
             f"{model} has {len(layers)} layers without a cost on {system}: {', '.join(layers)}; measure its file with "
@@ -163,12 +169,12 @@ class HoleError(CostModelError):
 
 
 class BusyError(CostModelError):
-    """Everything that could do it is at work already."""
+    """All workers that could do the job are busy."""
 
 
 class MissingExtraError(CostModelError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        """Say what needs `extra` and the exact line that installs it."""
+        """Names what needs `extra`, and the exact command that installs it."""
         super().__init__(f"{what} needs an optional dependency: pip install 'costmodel[{extra}]'")

@@ -1,4 +1,4 @@
-"""The URL of a results store: reading it, and which database it leads to however it is spelt."""
+"""Parses the URL of a results store and identifies the database it leads to, however the URL is spelt."""
 
 import re
 from pathlib import Path
@@ -14,16 +14,16 @@ _POSTGRESQL_PORT = 5432
 
 
 def parse_store_url(url: str) -> URL:
-    """The parts of a store's URL, PostgreSQL with the driver that costmodel uses.
+    """Parses a store's URL; for PostgreSQL sets the driver that costmodel uses.
 
     Raises:
-        StoreError: It is no URL, or that of a database in memory.
+        StoreError: `url` is not a URL, or is that of a database in memory.
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise not_a_store(url) from error
-    if parsed.drivername in ("postgres", "postgresql"):  # SQLAlchemy's own choice is an older driver
+    if parsed.drivername in ("postgres", "postgresql"):  # SQLAlchemy's default would be an older driver
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise StoreError(f"{url} keeps nothing: give a file, such as sqlite:///results.db")
@@ -31,12 +31,12 @@ def parse_store_url(url: str) -> URL:
 
 
 def place_of(url: str) -> str:
-    """One text for every URL that leads to the same database: no driver, user, password or option changes it.
+    """Returns an identifier of the database that a URL leads to, independent of driver, user, password and options.
 
-    A relative path and an absolute one of the same SQLite file give the same text, and so does a symbolic link to it.
+    Relative and absolute paths of the same SQLite file give the same identifier, and so does a symbolic link to it.
 
     Raises:
-        StoreError: It is no URL, or that of a database in memory.
+        StoreError: `url` is not a URL, or is that of a database in memory.
     """
     parsed = parse_store_url(url)
     backend = parsed.get_backend_name()
@@ -49,12 +49,12 @@ def place_of(url: str) -> str:
 
 
 def not_a_store(url: str) -> StoreError:
-    """The error for a text that is no URL of a database; it quotes the text without its password."""
+    """Makes the error for a text that is not the URL of a database; it quotes the text without its password."""
     shown = re.sub(r"(?<=//)[^/@]*:[^/@]*(?=@)", "***", url)
     return StoreError(f"{shown!r} is not the URL of a store: give one such as sqlite:///results.db")
 
 
 def _option(url: URL, name: str) -> str:
-    """A part of the address that is written behind the question mark, as PostgreSQL allows: a socket's folder, say."""
+    """Returns an option of the query string; PostgreSQL allows the host or a socket's folder there."""
     value = url.query.get(name, "")
     return value if isinstance(value, str) else ",".join(value)

@@ -1,4 +1,4 @@
-"""Quantities as people write and read them."""
+"""Formats and parses quantities: latencies, durations, shapes, lists of numbers."""
 
 import re
 
@@ -12,8 +12,8 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 
 
 def format_us(latency_us: float) -> str:
-    """A latency for a person: three digits and the unit that suits it."""
-    rounded = float(f"{latency_us:.3g}")  # first, because 999.6 µs are 1.00 ms
+    """Formats a latency with three significant digits in the unit that suits it."""
+    rounded = float(f"{latency_us:.3g}")  # before the unit is chosen, because 999.6 µs are 1.00 ms
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if abs(rounded) >= size:
             return f"{_three_digits(rounded / size)} {unit}"
@@ -25,10 +25,10 @@ def _three_digits(value: float) -> str:
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds in "90", "90s", "10m", "1h" or "30d".
+    """Parses a duration such as "90", "90s", "10m", "1h" or "30d" into seconds.
 
     Raises:
-        ValueError: `text` is no duration.
+        ValueError: `text` is not a duration.
     """
     match = _DURATION.match(text.strip())
     if match is None:
@@ -37,10 +37,10 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_latency_us(text: str) -> float:
-    """Microseconds in "500us", "20ms" or "1.5s".
+    """Parses a latency such as "500us", "20ms" or "1.5s" into microseconds.
 
     Raises:
-        ValueError: `text` is no latency of more than 0.
+        ValueError: `text` is not a positive latency.
     """
     match = _LATENCY.match(text.strip())
     if match is None or not float(match[1]):
@@ -49,7 +49,7 @@ def parse_latency_us(text: str) -> float:
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """The input and shape in "input=1,3,224,224".
+    """Parses an input's name and shape, such as "input=1,3,224,224".
 
     Raises:
         ValueError: `text` is not of that form.
@@ -64,7 +64,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """The positive whole numbers in "1-4", "1,2,8" or "1-3,8", ascending.
+    """Parses a list of positive integers such as "1-4", "1,2,8" or "1-3,8"; returns them in ascending order.
 
     Raises:
         ValueError: `text` is not of that form.

@@ -1,10 +1,11 @@
-"""A network found by gradient descent, with the expected latency in the loss (ProxylessNAS; Cai et al., 2019).
+"""Searches a network by gradient descent, with the expected latency in the loss (ProxylessNAS; Cai et al., 2019).
 
     python examples/differentiable_search.py --system NAME --weight 1.0
 
-The latency of a network is the sum of entries of a table; that of one whose choices are random is the sum of entries
-times probabilities, which has a gradient. The supernet learns to tell apart patterns that are drawn here, so that the
-example needs no data set. In the end the likeliest network is built, priced as a whole model, and run here.
+The latency of a network is the sum of its entries in a latency table. The expected latency of a network with random
+choices is the sum of all entries times their probabilities, and therefore has a gradient. The supernet learns to
+classify synthetic patterns, so that the example needs no data set. Finally the most probable network is built,
+predicted as a whole model, and measured on this host.
 """
 
 import argparse
@@ -20,7 +21,7 @@ _TAU = 1.0  # temperature of the random choices
 
 
 def patterns(count: int, random: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Stripes of `CLASSES` directions and widths in noise, and which they are."""
+    """Draws noisy stripe patterns of `CLASSES` directions and widths; returns the images and their classes."""
     kinds = torch.randint(CLASSES, (count,), generator=random)
     angle = kinds % 5 * (torch.pi / 5)
     width = torch.where(kinds < 5, 4.0, 9.0)
@@ -33,10 +34,10 @@ def patterns(count: int, random: torch.Generator) -> tuple[torch.Tensor, torch.T
 
 
 def main() -> None:
-    """Search, and compare prediction and measurement of what was found."""
+    """Searches, then compares the prediction and the measurement of the resulting network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--system", default=None, help="measured and trained; by default this host, with one thread")
-    parser.add_argument("--weight", type=float, default=1.0, help="of the latency, in milliseconds, in the loss")
+    parser.add_argument("--system", default=None, help="a trained system; by default this host, with one thread")
+    parser.add_argument("--weight", type=float, default=1.0, help="weight of the latency (in milliseconds) in the loss")
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--batch", type=int, default=16)
     given = parser.parse_args()
@@ -59,7 +60,7 @@ def main() -> None:
     choices = torch.optim.Adam(logits, 0.1)
     for step in range(given.steps):
         images, kinds = patterns(given.batch, random)
-        # A hard choice forward, its soft gradient backward.
+        # Straight-through: a hard choice in the forward pass, the gradient of the soft one in the backward pass.
         shares = [functional.gumbel_softmax(of_block, _TAU, hard=True) for of_block in logits]
         error = functional.cross_entropy(supernet(images, shares), kinds)
         expected_ms = table.fixed_us / 1e3 + sum(

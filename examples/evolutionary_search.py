@@ -1,9 +1,9 @@
-"""The best network under a limit on its latency, found by a genetic algorithm.
+"""Searches the best network under a latency limit with a genetic algorithm.
 
     python examples/evolutionary_search.py --system NAME --limit-ms 4
 
-Optuna draws a generation at a time, and costmodel prices it in one call: no candidate is built, exported or run. In the
-end the winner is built, priced as a whole model, and run here.
+Optuna draws one generation at a time, and costmodel prices it in one call: no candidate is built, exported or run.
+Finally the winner is built, predicted as a whole model, and measured on this host.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from costmodel import CostModel
 
 
 def capacity(names: list[str]) -> float:
-    """A stand-in for accuracy: more is better, and less so the more there already is. Put your own here."""
+    """A stand-in for accuracy with diminishing returns of size; replace it by your own objective."""
     choices = {str(choice): choice for choice in CHOICES}
     found = 0.0
     for block, name in zip(BLOCKS, names, strict=True):
@@ -31,9 +31,9 @@ def capacity(names: list[str]) -> float:
 
 
 def main() -> None:
-    """Search, and compare prediction and measurement of what was found."""
+    """Searches, then compares the prediction and the measurement of the resulting network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--system", default=None, help="measured and trained; by default this host, with one thread")
+    parser.add_argument("--system", default=None, help="a trained system; by default this host, with one thread")
     parser.add_argument("--limit-ms", type=float, default=1.5)
     parser.add_argument("--generations", type=int, default=40)
     parser.add_argument("--population", type=int, default=50)
@@ -43,14 +43,14 @@ def main() -> None:
 
     cost_model = CostModel.load(given.system)
     blocks = space()
-    # What a network is put together from: stem, head, and each choice of each block.
+    # Parts that networks are composed of: stem, head, and each choice of each block.
     parts = [*fixed_layers(), *([] if of is None else of for choices in blocks.values() for of in choices.values())]
     position = {
         (block, choice): len(fixed_layers()) + place
         for place, (block, choice) in enumerate((block, choice) for block in blocks for choice in blocks[block])
     }
     start = time.perf_counter()
-    cost_model.predict_networks(parts, [[0, 1]])  # lowers each part, once and for all
+    cost_model.predict_networks(parts, [[0, 1]])  # lowers each part once; later calls find it in the cache
     print(f"{len(parts)} parts lowered in {time.perf_counter() - start:.1f} s")
 
     def latencies_us(drawn: list[list[str]]) -> np.ndarray:
@@ -75,8 +75,8 @@ def main() -> None:
         for trial, names, us in zip(trials, drawn, found_us, strict=True):
             trial.set_user_attr("over_us", float(us) - 1e3 * given.limit_ms)
             study.tell(trial, capacity(names))
-    asked = given.generations * given.population
-    print(f"{asked} networks priced in {spent:.2f} s")
+    priced = given.generations * given.population
+    print(f"{priced} networks priced in {spent:.2f} s")
 
     allowed = [trial for trial in study.trials if trial.user_attrs["over_us"] <= 0]
     if not allowed:

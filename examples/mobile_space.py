@@ -1,7 +1,7 @@
-"""A MobileNetV3-like search space, told twice: in costmodel's layers, to price it, and in torch, to build it.
+"""A MobileNetV3-like search space, written twice: in costmodel's layers, to price it, and in torch, to build it.
 
-A network is a stem, six blocks, and a head. For each block a search chooses kernel and expansion, or leaves it out
-where it changes no size.
+A network is a stem, six blocks, and a head. For each block a search chooses kernel and expansion, or skips the block
+if it changes no size.
 """
 
 import statistics
@@ -14,27 +14,27 @@ import torch
 from torch import nn
 
 from costmodel import CostModel, constant, layer, weight
-from costmodel.specs import LayerSpec
-from costmodel.torch_export import export_module
+from costmodel.onnx_io.torch_export import export_module
+from costmodel.synthetic.described_layers import LayerSpec
 
 __all__ = ["BLOCKS", "CHOICES", "SKIP", "Block", "Choice", "MobileNet", "fixed_layers", "print_found", "space"]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What may stand in a block: a depthwise convolution of a kernel, on so many times the channels."""
+    """A choice for a block: kernel size of its depthwise convolution, and factor by which it expands the channels."""
 
     kernel: int
     expansion: int
 
     def __str__(self) -> str:
-        """As people call it."""
+        """Short name, such as "k3e6"."""
         return f"k{self.kernel}e{self.expansion}"
 
 
 @dataclass(frozen=True)
 class Block:
-    """The place of one: the sizes of what comes and of what goes."""
+    """The fixed properties of a block: size of its input image, input and output channels, stride."""
 
     size: int
     inputs: int
@@ -43,7 +43,7 @@ class Block:
 
     @property
     def residual(self) -> bool:
-        """Whether what comes is added to what goes."""
+        """Whether the input of the block is added to its output."""
         return self.stride == 1 and self.inputs == self.outputs
 
 
@@ -57,7 +57,7 @@ BLOCKS = (
 
 
 def _layers(block: Block, choice: Choice) -> list[LayerSpec]:
-    """A block in costmodel's layers; batch normalisation is folded into convolutions when a model is exported."""
+    """Describes a block in costmodel's layers, without batch normalisation, which export folds into convolutions."""
     wide, after = block.inputs * choice.expansion, block.size // block.stride
     pad, window = choice.kernel // 2, [choice.kernel] * 2
     inner, outer = (1, wide, block.size, block.size), (1, wide, after, after)
@@ -78,7 +78,7 @@ def _layers(block: Block, choice: Choice) -> list[LayerSpec]:
 
 
 def space() -> dict[str, dict[str, list[LayerSpec] | None]]:
-    """For each block its choices, as `CostModel.latency_table` takes them."""
+    """Returns the choices of each block by name, in the form that `CostModel.latency_table` takes."""
     found: dict[str, dict[str, list[LayerSpec] | None]] = {}
     for place, block in enumerate(BLOCKS):
         choices: dict[str, list[LayerSpec] | None] = {str(choice): _layers(block, choice) for choice in CHOICES}
@@ -89,7 +89,7 @@ def space() -> dict[str, dict[str, list[LayerSpec] | None]]:
 
 
 def fixed_layers() -> list[list[LayerSpec]]:
-    """Stem and head, which every network has."""
+    """Returns stem and head, which every network has."""
     last = BLOCKS[-1].outputs
     size = BLOCKS[-1].size // BLOCKS[-1].stride
     stem = (1, STEM, IMAGE // 2, IMAGE // 2)
@@ -107,7 +107,7 @@ def fixed_layers() -> list[list[LayerSpec]]:
 
 
 class _Inverted(nn.Module):
-    """A block in torch."""
+    """A block with one choice, in torch: an inverted residual with a depthwise convolution."""
 
     def __init__(self, block: Block, choice: Choice) -> None:
         super().__init__()
@@ -121,16 +121,20 @@ class _Inverted(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Shape [batch, outputs, size / stride, size / stride]."""
+        """Returns the output of the block, shape [batch, outputs, size / stride, size / stride]."""
         made = self.layers(x)
         return x + made if self.residual else made
 
 
 class MobileNet(nn.Module):
-    """The network of some choices; with several for a block, their sum weighted by what `forward` is given."""
+    """A network with one or several choices for each block; several are summed with the weights given to `forward`."""
 
     def __init__(self, chosen: Sequence[Sequence[str]]) -> None:
-        """With the choices of each block by name."""
+        """Builds the network.
+
+        Args:
+            chosen: Names of the choices of each block.
+        """
         super().__init__()
         by_name: Mapping[str, Choice] = {str(choice): choice for choice in CHOICES}
         self.stem = nn.Sequential(nn.Conv2d(3, STEM, 3, 2, 1), nn.BatchNorm2d(STEM), nn.Hardswish())
@@ -141,11 +145,11 @@ class MobileNet(nn.Module):
         self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(BLOCKS[-1].outputs, CLASSES))
 
     def forward(self, x: torch.Tensor, shares: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
-        """Logits, shape [batch, CLASSES].
+        """Returns logits, shape [batch, CLASSES].
 
         Args:
             x: Images, shape [batch, 3, IMAGE, IMAGE].
-            shares: Of each block, how much each choice counts, shape [num_choices]; all, where there is but one.
+            shares: Weights of the choices of each block, shape [num_choices]; None for the first choice of each block.
         """
         x = self.stem(x)
         for place, choices in enumerate(self.blocks):
@@ -157,13 +161,13 @@ class MobileNet(nn.Module):
 
 
 def print_found(cost_model: CostModel, names: Sequence[str], parts_us: float, source: str) -> None:
-    """What a search has found: predicted from its parts, predicted as a model, and measured here.
+    """Prints the latency of a network as predicted from its parts, as predicted for the model, and as measured here.
 
     Args:
-        cost_model: Of this machine.
-        names: Choice of each block.
-        parts_us: What the search took the network to cost.
-        source: What that was told by.
+        cost_model: Cost model of this machine.
+        names: Name of the choice of each block.
+        parts_us: Latency in microseconds that the search predicted from the parts of the network.
+        source: Where `parts_us` comes from, such as "the table".
     """
     network = MobileNet([[name] for name in names]).eval()
     whole = cost_model.predict(network, example=torch.zeros(1, 3, IMAGE, IMAGE))
@@ -174,7 +178,7 @@ def print_found(cost_model: CostModel, names: Sequence[str], parts_us: float, so
 
 
 def _measured_us(module: nn.Module, runs: int = 200) -> float:
-    """What a network takes here, in ONNX Runtime with one thread: a low quantile over runs, in microseconds."""
+    """Measures a network in ONNX Runtime with one thread; returns the 0.2 quantile of the runs in microseconds."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     image = torch.zeros(1, 3, IMAGE, IMAGE)

@@ -1,6 +1,6 @@
-"""What one layer is on a system, in numbers: the columns of `SCHEMA` but for the operator's.
+"""Numeric features of one layer on a system: the columns of `SCHEMA` except those of the operator.
 
-Sizes are logarithms, because costs span six orders of magnitude.
+Sizes are given as logarithms, because costs span six orders of magnitude.
 """
 
 import math
@@ -8,64 +8,65 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from costmodel.features.layout import walk_of
+from costmodel.features.access_pattern import access_pattern_of
 from costmodel.features.work import Work, window_area
-from costmodel.graph import ITEM_BYTES, TensorType
-from costmodel.groups import cached_bytes
-from costmodel.sequence import LayerSequence, SequenceLayer
-from costmodel.systems import System
+from costmodel.ir.graph import ITEM_BYTES, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
+from costmodel.measure.groups import memory_bound_bytes
+from costmodel.systems.system import System
 
-__all__ = ["footprint_features", "layer_numbers"]
+__all__ = ["footprint_features", "layer_features"]
 
-# Rows of a matrix product, and positions along a row of an image, that the kernels of ONNX Runtime's MLAS compute at
-# once; what is left over costs as much as a whole tile.
+# Tile sizes of the kernels of ONNX Runtime's MLAS: rows of a matrix product, positions along a row of an image, and
+# vectors along a row of a product. A partial tile costs as much as a whole one.
 _PRODUCT_TILE = 12
 _IMAGE_TILE = 6
 _VECTORS_IN_TILE = 4
-# Activations that are fused into a layer, the cheap ones first; none is 0, what is not listed is as dear as the last.
+# Ranks of the activations that are fused into a layer, cheapest first; no activation is 0, and one that is not listed
+# ranks with the most expensive.
 _ACTIVATIONS = {
-    name: float(place)
-    for place, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
+    name: float(rank)
+    for rank, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
 }
 
-_Ends = tuple[TensorType, TensorType]
+_DataAndOutput = tuple[TensorType, TensorType]
 
 
-def layer_numbers(
+def layer_features(
     sequence: LayerSequence, layer: SequenceLayer, work: Work, bound: float, system: System
 ) -> Iterable[float]:
-    """The row of a layer up to the columns of operators, in the order of `SCHEMA`; 0 where the footprint goes.
+    """Returns the features of a layer up to the operator columns, in the order of `SCHEMA`; footprint columns are 0.
 
     Args:
-        sequence: What the layer is part of.
-        layer: One of its layers.
-        work: What that does.
-        bound: The least time that it takes, in microseconds.
-        system: Where it would run.
+        sequence: Sequence that contains the layer.
+        layer: Layer to describe.
+        work: Work of the layer.
+        bound: Analytical bound of the layer in microseconds.
+        system: System that the layer would run on.
     """
     assert system.host is not None
-    ends = _ends(sequence, layer)
+    types = _data_and_output(sequence, layer)
     return (
         *_work_features(work, bound, system),
-        *_shape_features(ends, layer, work, max(4, system.host.vector_bits // 32)),
-        *_window_features(ends, layer),
-        *_layout_features(ends, sequence, layer, work),
+        *_shape_features(types, layer, work, max(4, system.host.vector_bits // 32)),
+        *_window_features(types, layer),
+        *_layout_features(types, sequence, layer, work),
         *_system_features(work, system),
     )
 
 
 def footprint_features(footprints: np.ndarray, system: System) -> tuple[np.ndarray, np.ndarray]:
-    """What the bytes of weights that models read are over the second and the last cache of a system, as logarithms.
+    """Returns log(footprint / cache size) of models for the second- and the third-level cache of a system.
 
     Args:
-        footprints: Of models, shape [num_models].
-        system: Where they would run.
+        footprints: Bytes of weights that each model reads, shape [num_models].
+        system: System that the models would run on.
 
     Returns:
         The features "footprint_over_l2" and "footprint_over_l3", float32, shape [num_models] each.
     """
     assert system.host is not None
-    read = np.minimum(footprints, float(cached_bytes(system.host)))
+    read = np.minimum(footprints, float(memory_bound_bytes(system.host)))
     caches = (system.host.l2_bytes, system.host.l3_bytes)
     over_l2, over_l3 = (np.log((read + 1) / cache) if cache else np.zeros(len(read)) for cache in caches)
     return over_l2.astype(np.float32), over_l3.astype(np.float32)
@@ -87,11 +88,11 @@ def _work_features(work: Work, bound: float, system: System) -> list[float]:
     ]
 
 
-def _shape_features(ends: _Ends, layer: SequenceLayer, work: Work, lanes: int) -> list[float]:
-    data, made = ends
+def _shape_features(types: _DataAndOutput, layer: SequenceLayer, work: Work, lanes: int) -> list[float]:
+    data, output = types
     product = work.contraction
     batch, rows, columns, depth = (product.batch, product.rows, product.columns, product.depth) if product else [1] * 4
-    width = made.shape[-1] if made.shape else 1
+    width = output.shape[-1] if output.shape else 1
     return [
         _log(batch),
         _log(rows),
@@ -103,9 +104,9 @@ def _shape_features(ends: _Ends, layer: SequenceLayer, work: Work, lanes: int) -
         _waste(depth, lanes),
         float(len(data.shape)),
         _log(data.shape[1] if len(data.shape) > 1 else 1),
-        _log(made.shape[1] if len(made.shape) > 1 else 1),
+        _log(output.shape[1] if len(output.shape) > 1 else 1),
         _log(math.prod(data.shape[2:])),
-        _log(math.prod(made.shape[2:])),
+        _log(math.prod(output.shape[2:])),
         _log(width),
         _waste(width, _IMAGE_TILE),
         _log(data.shape[-1] if data.shape else 1),
@@ -113,13 +114,13 @@ def _shape_features(ends: _Ends, layer: SequenceLayer, work: Work, lanes: int) -
         float(ITEM_BYTES.get(data.dtype, 0)),
         float("float" in data.dtype),
         float(data.blocked),
-        float(made.blocked),
+        float(output.blocked),
         float(layer.since),
     ]
 
 
-def _window_features(ends: _Ends, layer: SequenceLayer) -> list[float]:
-    data, made = ends
+def _window_features(types: _DataAndOutput, layer: SequenceLayer) -> list[float]:
+    data, output = types
     attributes = layer.attributes
     kernel = attributes.get("kernel_shape", {}).get("ints", [1])
     strides = attributes.get("strides", {}).get("ints", [1])
@@ -129,13 +130,13 @@ def _window_features(ends: _Ends, layer: SequenceLayer) -> list[float]:
     in_channels = data.shape[1] if len(data.shape) > 1 else 1
     windowed = "kernel_shape" in attributes
     area = window_area(layer, data)
-    wide = data.shape[-1] if data.shape else 1
+    data_width = data.shape[-1] if data.shape else 1
     return [
         _log(area),
-        float(min(kernel[-1], wide)),
-        float(min(strides[-1], wide)),
+        float(min(kernel[-1], data_width)),
+        float(min(strides[-1], data_width)),
         float(dilations[-1]),
-        sum(pads) / max(1, sum(made.shape[2:])) if windowed else 0.0,
+        sum(pads) / max(1, sum(output.shape[2:])) if windowed else 0.0,
         _log(group),
         float(group > 1 and group == in_channels),
         float(windowed and area == 1 and math.prod(strides) == 1),
@@ -144,18 +145,18 @@ def _window_features(ends: _Ends, layer: SequenceLayer) -> list[float]:
     ]
 
 
-def _layout_features(ends: _Ends, sequence: LayerSequence, layer: SequenceLayer, work: Work) -> list[float]:
-    data, made = ends
-    walk = walk_of(sequence, layer)
+def _layout_features(types: _DataAndOutput, sequence: LayerSequence, layer: SequenceLayer, work: Work) -> list[float]:
+    data, output = types
+    pattern = access_pattern_of(sequence, layer)
     return [
-        float(walk.last_axis_kept),
-        _log(walk.inner_run),
-        _log(walk.axis_size),
-        math.log(max(1e-9, walk.other_operand)),
-        float(walk.other_operand_inner),
+        float(pattern.last_axis_kept),
+        _log(pattern.inner_run),
+        _log(pattern.axis_size),
+        math.log(max(1e-9, pattern.other_operand)),
+        float(pattern.other_operand_inner),
         float(work.weight_bytes > 0),
-        walk.interpolation,
-        math.log(max(1, made.elements) / max(1, data.elements)),
+        pattern.interpolation,
+        math.log(max(1, output.elements) / max(1, data.elements)),
     ]
 
 
@@ -182,8 +183,8 @@ def _system_features(work: Work, system: System) -> list[float]:
     ]
 
 
-def _ends(sequence: LayerSequence, layer: SequenceLayer) -> _Ends:
-    """The first tensor that a layer reads, and the first that it makes."""
+def _data_and_output(sequence: LayerSequence, layer: SequenceLayer) -> _DataAndOutput:
+    """Returns the types of the first input and the first output of a layer."""
     first = next((i for i in layer.inputs if i >= 0), None)
     data = TensorType("float32", (1,)) if first is None else sequence.values[first].type
     return data, sequence.values[next(i for i in layer.outputs if i >= 0)].type
@@ -194,5 +195,5 @@ def _log(size: int) -> float:
 
 
 def _waste(size: int, tile: int) -> float:
-    """What filling up to whole tiles adds, as the logarithm of a factor."""
+    """Returns the logarithm of the factor by which padding to whole tiles enlarges `size`."""
     return math.log(max(1, -(-size // tile)) * tile / max(1, size))

@@ -1,15 +1,15 @@
-"""The feature schema: names and order of what a regressor sees, with a version and a fingerprint."""
+"""The feature schema: names and order of the features of a regressor, with a version and a fingerprint."""
 
 import hashlib
 from dataclasses import dataclass
 
 from costmodel.errors import ArtefactError
 
-__all__ = ["GROUPS", "OPERATORS", "SCHEMA", "Schema"]
+__all__ = ["FEATURE_GROUPS", "OPERATORS", "SCHEMA", "Schema"]
 
-# Operators that have a feature of their own: first those of common networks, then the others that ONNX Runtime 1.31
-# executes on CPUs, so that what was learnt of one rare operator is not told of another. Appending one is a new schema
-# version.
+# Operators that have a one-hot feature of their own: first those of common networks, then the others that ONNX Runtime
+# 1.31 executes on CPUs, so that what is learnt about one rare operator is not applied to another. Appending an operator
+# makes a new schema version.
 OPERATORS = (
     "Conv", "FusedConv", "ConvTranspose", "QLinearConv", "ConvInteger", "Gemm", "FusedGemm", "QGemm", "MatMul",
     "FusedMatMul", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulNBits",
@@ -79,11 +79,11 @@ _SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What the columns of a feature matrix are.
+    """The columns of a feature matrix.
 
     Attributes:
-        version: Raised when the meaning of a feature changes without its name changing.
-        names: One for each column.
+        version: Version number, raised when the meaning of a feature changes without its name changing.
+        names: Name of each column.
     """
 
     version: int
@@ -91,14 +91,18 @@ class Schema:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of version and names; travels with each trained regressor."""
+        """Digest of version and names, stored with each trained regressor."""
         return hashlib.sha256(f"{self.version}:{','.join(self.names)}".encode()).hexdigest()[:16]
 
     def check(self, fingerprint: str, what: str) -> None:
-        """Refuse an artefact that was trained on other features.
+        """Rejects an artefact that was trained on another feature schema.
+
+        Args:
+            fingerprint: Schema fingerprint of the artefact.
+            what: Name of the artefact, the subject of the error message.
 
         Raises:
-            ArtefactError: The fingerprints differ.
+            ArtefactError: The fingerprint is not that of this schema.
         """
         if fingerprint != self.fingerprint:
             raise ArtefactError(
@@ -107,8 +111,8 @@ class Schema:
             )
 
 
-# What the features tell of, to be left out together where one asks what they buy.
-GROUPS = {
+# Features by subject, for ablation studies that leave out one group at a time.
+FEATURE_GROUPS = {
     "work": _WORK,
     "shape": _SHAPE,
     "window": _WINDOW,
@@ -118,4 +122,4 @@ GROUPS = {
     "operator": (*(f"op_{name}" for name in OPERATORS), "op_other"),
 }
 
-SCHEMA = Schema(4, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_SYSTEM, *GROUPS["operator"]))
+SCHEMA = Schema(4, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_SYSTEM, *FEATURE_GROUPS["operator"]))

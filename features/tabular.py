@@ -1,7 +1,7 @@
 """Tabular encoding: one row of numbers for each layer of a sequence on a system.
 
-The cost of a sequence is the sum of what a regressor says of its layers, so that one trained on single layers answers
-for chains of any length (docs/adr/0006).
+A regressor predicts a cost for each layer, and the cost of a sequence is their sum, so that a regressor trained on
+single layers also predicts chains of any length (docs/adr/0006).
 """
 
 from array import array
@@ -11,33 +11,35 @@ from itertools import chain, product
 
 import numpy as np
 
+from costmodel.bounded_cache import BoundedCache
 from costmodel.errors import ModelError
-from costmodel.features.bound import layer_bound_us
-from costmodel.features.row import footprint_features, layer_numbers
-from costmodel.features.schema import GROUPS, OPERATORS, SCHEMA
+from costmodel.features.analytical_bound import layer_bound_us
+from costmodel.features.row import footprint_features, layer_features
+from costmodel.features.schema import FEATURE_GROUPS, OPERATORS, SCHEMA
 from costmodel.features.work import layer_work
-from costmodel.recent import Recent
-from costmodel.sequence import LayerSequence
-from costmodel.systems import System
+from costmodel.ir.sequence import LayerSequence
+from costmodel.systems.system import System
 
 __all__ = ["Encoded", "Encoder", "encode_all"]
 
 _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
-_NUMBERS = len(SCHEMA.names) - len(GROUPS["operator"])
-_FOOTPRINT = tuple(SCHEMA.names.index(name) for name in GROUPS["footprint"])
-_MOST_REMEMBERED = 100_000  # layers; each takes about 0.5 kB
-_MOST_EDGES = 1_000_000  # between sequences; a model of 20,000 layers, each a sequence, has about as many as layers
+_NUMBERS = len(SCHEMA.names) - len(FEATURE_GROUPS["operator"])
+_FOOTPRINT = tuple(SCHEMA.names.index(name) for name in FEATURE_GROUPS["footprint"])
+_MAX_CACHED_LAYERS = 100_000  # each takes about 0.5 kB
+# Between sequences. A model of 20,000 layers, each a sequence of its own, has about 20,000 edges.
+_MAX_EDGES = 1_000_000
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Sequences as rows of features, one for each layer, those of a sequence together.
+    """Sequences as rows of features: one row for each layer, the rows of a sequence contiguous.
 
     Attributes:
         features: float32, shape [num_layers, num_features], columns as in `SCHEMA`.
-        bounds_us: Analytical bounds of the layers, shape [num_layers].
-        starts: First row of each sequence, and the number of rows at the end; shape [num_sequences + 1].
-        edges: Rows of a layer that makes a tensor and of one that reads it, each pair once; shape [2, num_edges].
+        bounds_us: Analytical bound of each layer in microseconds, shape [num_layers].
+        starts: First row of each sequence, followed by the total number of rows; shape [num_sequences + 1].
+        edges: Pairs of rows: a layer that makes a tensor and a layer that reads it, each pair once; shape
+            [2, num_edges].
     """
 
     features: np.ndarray
@@ -51,50 +53,50 @@ class Encoded:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Layers of each sequence, shape [num_sequences]."""
+        """Number of layers of each sequence, shape [num_sequences]."""
         return np.diff(self.starts)
 
     def totals(self, of_layers: np.ndarray) -> np.ndarray:
-        """Sums over the layers of each sequence, shape [num_sequences]."""
+        """Sums a quantity of layers, shape [num_layers], over each sequence; returns shape [num_sequences]."""
         return np.add.reduceat(of_layers, self.starts[:-1]) if len(self) else np.zeros(0)
 
     def take(self, sequences: np.ndarray) -> "Encoded":
-        """Some of the sequences, by position or as a mask."""
+        """Returns some of the sequences, selected by position or by a mask."""
         chosen = np.flatnonzero(sequences) if sequences.dtype == bool else sequences
         lengths = self.lengths[chosen]
         starts = _starts(lengths)
         layers = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
-        place = np.full(len(self.bounds_us), -1)
-        place[layers] = np.arange(len(layers))
-        edges = place[self.edges]
+        position = np.full(len(self.bounds_us), -1)
+        position[layers] = np.arange(len(layers))
+        edges = position[self.edges]
         return Encoded(self.features[layers], self.bounds_us[layers], starts, edges[:, (edges >= 0).all(axis=0)])
 
 
 class Encoder:
-    """Encodes sequences on one system; what they are by themselves, wherever they run, it works out once.
+    """An encoder for one system that caches the features of a sequence which do not depend on the model around it.
 
-    Threads may share it.
+    Instances are thread-safe.
     """
 
-    def __init__(self, system: System, most: int = _MOST_REMEMBERED) -> None:
-        """Of a system.
+    def __init__(self, system: System, most: int = _MAX_CACHED_LAYERS) -> None:
+        """Creates an encoder for a system.
 
         Args:
-            system: Where the sequences would run.
-            most: Layers to remember.
+            system: System that the sequences would run on.
+            most: Maximum number of layers in the cache.
         """
         self.system = system
-        self._recent: Recent[str, _Rows] = Recent(most, _Rows.__len__)
+        self._recent: BoundedCache[str, _Rows] = BoundedCache(most, _Rows.__len__)
 
     def encode(
         self,
         sequences: Iterable[LayerSequence],
         footprints: Iterable[float] | None = None,
-        needs: Iterable[Iterable[int]] = (),
+        predecessors: Iterable[Iterable[int]] = (),
     ) -> Encoded:
-        """As `encode_all`."""
+        """Encodes sequences as `encode_all` does, for the encoder's system."""
         sequences = list(sequences)
-        return _assembled(sequences, list(map(self._rows_of, sequences)), self.system, footprints, needs)
+        return _assemble(sequences, list(map(self._rows_of, sequences)), self.system, footprints, predecessors)
 
     def _rows_of(self, sequence: LayerSequence) -> "_Rows":
         rows = self._recent.get(sequence.signature)
@@ -108,36 +110,40 @@ def encode_all(
     sequences: Iterable[LayerSequence],
     system: System,
     footprints: Iterable[float] | None = None,
-    needs: Iterable[Iterable[int]] = (),
+    predecessors: Iterable[Iterable[int]] = (),
 ) -> Encoded:
-    """The layers of sequences as features, and their bounds.
+    """Encodes the layers of sequences as features, with their analytical bounds and the edges between them.
 
     Args:
-        sequences: What to encode.
-        system: Where it would run.
-        footprints: For each sequence, the bytes of weights that the model reads which it is part of: they decide from
-            which cache its own come. None, or fewer than its own: it is taken for the model.
-        needs: For each sequence, positions of those whose results it reads, where they are pieces of one model: there
-            are edges between them then. Which of several results it is that a layer reads is not known: it is all.
+        sequences: Sequences to encode.
+        system: System that the sequences would run on.
+        footprints: For each sequence, the bytes of weights that its model reads; they determine the cache that the
+            sequence's own weights are read from. A sequence whose footprint is None, or less than the bytes of its own
+            weights, is taken to be the whole model.
+        predecessors: For each sequence, positions of the sequences whose results it reads, if the sequences are
+            segments of one model; edges then connect these sequences. Which layer reads which result is not known, so
+            each layer that reads an input is connected to each layer that makes a result.
 
     Raises:
-        ModelError: There would be more edges between sequences than can be worked with.
+        ModelError: There would be more than 1,000,000 edges between sequences.
     """
     sequences = list(sequences)
-    return _assembled(sequences, [_Rows.of(sequence, system) for sequence in sequences], system, footprints, needs)
+    return _assemble(
+        sequences, [_Rows.of(sequence, system) for sequence in sequences], system, footprints, predecessors
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What a sequence is by itself, on one system; the footprint around it is added where it is used.
+    """The features of one sequence on one system that do not depend on the model around it, without the footprint.
 
     Attributes:
-        numbers: The columns before those of operators, float32 [num_layers, _NUMBERS], as bytes, which are joined in no
-            time; 0 where the footprint goes.
-        operators: Column of the operator of each layer, among those of operators.
-        bounds_us: Of each layer.
-        weight_bytes: Of all layers.
-        edges: Between its layers.
+        numbers: Features before the operator columns, float32 [num_layers, _NUMBERS], as bytes, which are fast to
+            join; the footprint columns are 0.
+        operators: Index of each layer's operator among the operator columns.
+        bounds_us: Analytical bound of each layer in microseconds.
+        weight_bytes: Bytes of weights that all layers read.
+        edges: Pairs of layers of the sequence: one that makes a tensor and one that reads it.
     """
 
     numbers: bytes
@@ -155,7 +161,7 @@ class _Rows:
         bounds = [layer_bound_us(work, system) for work in works]
         numbers = array("f")
         for layer, work, bound in zip(sequence.layers, works, bounds, strict=True):
-            numbers.extend(layer_numbers(sequence, layer, work, bound, system))
+            numbers.extend(layer_features(sequence, layer, work, bound, system))
         return cls(
             numbers=numbers.tobytes(),
             operators=tuple(_OPERATOR_COLUMN.get(layer.op_type, len(OPERATORS)) for layer in sequence.layers),
@@ -165,12 +171,12 @@ class _Rows:
         )
 
 
-def _assembled(
+def _assemble(
     sequences: Sequence[LayerSequence],
     parts: Sequence[_Rows],
     system: System,
     footprints: Iterable[float] | None,
-    needs: Iterable[Iterable[int]],
+    predecessors: Iterable[Iterable[int]],
 ) -> Encoded:
     starts = _starts([len(part) for part in parts])
     layers = int(starts[-1])
@@ -179,8 +185,8 @@ def _assembled(
     operators = np.fromiter(chain.from_iterable(part.operators for part in parts), np.int64, layers)
     features[np.arange(layers), _NUMBERS + operators] = 1.0
     weights = np.array([part.weight_bytes for part in parts], dtype=np.float64)
-    around = np.zeros(len(parts)) if footprints is None else np.fromiter(footprints, np.float64, len(parts))
-    for column, values in zip(_FOOTPRINT, footprint_features(np.maximum(around, weights), system), strict=True):
+    model_bytes = np.zeros(len(parts)) if footprints is None else np.fromiter(footprints, np.float64, len(parts))
+    for column, values in zip(_FOOTPRINT, footprint_features(np.maximum(model_bytes, weights), system), strict=True):
         features[:, column] = np.repeat(values, np.diff(starts))
     edges = [
         (start + one, start + other)
@@ -188,7 +194,7 @@ def _assembled(
         if part.edges
         for one, other in part.edges
     ]
-    edges += _edges_between(sequences, needs, starts.tolist())
+    edges += _edges_between(sequences, predecessors, starts.tolist())
     return Encoded(
         features=features,
         bounds_us=np.fromiter(chain.from_iterable(part.bounds_us for part in parts), np.float64, layers),
@@ -202,41 +208,41 @@ def _starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def _edges(sequence: LayerSequence) -> Iterable[tuple[int, int]]:
-    maker = {index: place for place, layer in enumerate(sequence.layers) for index in layer.outputs if index >= 0}
-    for place, layer in enumerate(sequence.layers):
+    maker = {index: position for position, layer in enumerate(sequence.layers) for index in layer.outputs if index >= 0}
+    for position, layer in enumerate(sequence.layers):
         for one in dict.fromkeys(maker[index] for index in layer.inputs if index in maker):
-            yield one, place
+            yield one, position
 
 
 def _edges_between(
-    sequences: Sequence[LayerSequence], needs: Iterable[Iterable[int]], starts: Sequence[int]
+    sequences: Sequence[LayerSequence], predecessors: Iterable[Iterable[int]], starts: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Edges from every layer whose result leaves a sequence to every layer that reads from outside, where one needs it.
+    """Returns edges from each layer that makes an output of a sequence to each layer of another one that reads it.
 
     Raises:
-        ModelError: There are more of them than an encoding may have: long sequences that read each other in full.
+        ModelError: There would be more than `_MAX_EDGES` edges, as between long sequences that read each other in full.
     """
     edges: list[tuple[int, int]] = []
-    leaving: dict[int, list[int]] = {}
-    for place, read in enumerate(needs):
-        sequence = sequences[place]
-        arriving = {index for index, value in enumerate(sequence.values) if value.role == "input"}
+    output_rows: dict[int, list[int]] = {}
+    for position, read in enumerate(predecessors):
+        sequence = sequences[position]
+        inputs = {index for index, value in enumerate(sequence.values) if value.role == "input"}
         readers = [
-            starts[place] + row for row, layer in enumerate(sequence.layers) if arriving.intersection(layer.inputs)
+            starts[position] + row for row, layer in enumerate(sequence.layers) if inputs.intersection(layer.inputs)
         ]
-        for needed in read:
-            if needed not in leaving:
-                leaving[needed] = [starts[needed] + row for row in _rows_that_leave(sequences[needed])]
-            if len(edges) + len(leaving[needed]) * len(readers) > _MOST_EDGES:
+        for predecessor in read:
+            if predecessor not in output_rows:
+                output_rows[predecessor] = [starts[predecessor] + row for row in _output_rows(sequences[predecessor])]
+            if len(edges) + len(output_rows[predecessor]) * len(readers) > _MAX_EDGES:
                 raise ModelError(
-                    f"the sequences exchange more than {_MOST_EDGES} values between their layers: ask for a smaller "
+                    f"the sequences exchange more than {_MAX_EDGES} values between their layers: ask for a smaller "
                     "granularity"
                 )
-            edges.extend(product(leaving[needed], readers))
+            edges.extend(product(output_rows[predecessor], readers))
     return edges
 
 
-def _rows_that_leave(sequence: LayerSequence) -> list[int]:
-    """Layers of a sequence that make one of its outputs."""
+def _output_rows(sequence: LayerSequence) -> list[int]:
+    """Returns the positions of the layers that make an output of the sequence."""
     outputs = set(sequence.outputs)
     return [row for row, layer in enumerate(sequence.layers) if outputs.intersection(layer.outputs)]

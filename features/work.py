@@ -1,7 +1,8 @@
-"""How much a layer has to do: arithmetic and memory traffic, from its operator, shapes and attributes alone.
+"""Work of a layer: arithmetic and memory traffic, from its operator, shapes and attributes alone.
 
-A rule that looks at particular inputs or attributes relies on their being there, as a runtime's graph has them. For a
-layer that a stranger describes, `costmodel.checking` makes sure of it: a new rule needs its preconditions there.
+A rule that reads particular inputs or attributes relies on their presence, which holds for the graph of a runtime. For
+a layer that an untrusted client describes, `costmodel.serving.validation` checks these preconditions: a new rule needs
+its own check there.
 """
 
 import math
@@ -9,18 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from costmodel.graph import Attributes, TensorType
-from costmodel.sequence import LayerSequence, SequenceLayer
+from costmodel.ir.graph import Attributes, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
 __all__ = ["Contraction", "Work", "layer_work", "window_area"]
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A layer seen as `batch` matrix products of (rows x depth) by (depth x columns).
+    """A layer expressed as `batch` matrix products of (rows x depth) by (depth x columns).
 
-    For a convolution: one product for each image and group, rows are output positions, columns output channels of
-    the group, depth the input channels of the group times the window.
+    For a convolution there is one product for each image and group: rows are output positions, columns are the output
+    channels of the group, and depth is the input channels of the group times the window.
     """
 
     batch: int
@@ -30,22 +31,22 @@ class Contraction:
 
     @property
     def flops(self) -> float:
-        """Two for each multiply-add."""
+        """Number of floating-point operations, two per multiply-add."""
         return 2.0 * self.batch * self.rows * self.columns * self.depth
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one layer does.
+    """Arithmetic and memory traffic of one layer.
 
     Attributes:
-        multiply_flops: Floating-point operations of its contractions, two per multiply-add.
-        other_flops: Everything else, in simple operations: 1 for an addition, about 10 for an exponential.
-        scalar_calls: Calls into the C library, one element at a time.
-        input_bytes: Read from other layers.
-        weight_bytes: Read from constants.
-        output_bytes: Written.
-        contraction: The largest of the matrix products that it amounts to, if it is any.
+        multiply_flops: Floating-point operations of the layer's contractions, two per multiply-add.
+        other_flops: All other arithmetic, in simple operations: 1 for an addition, about 10 for an exponential.
+        scalar_calls: Number of calls into the C library, each for one element.
+        input_bytes: Bytes read from other layers.
+        weight_bytes: Bytes read from constants.
+        output_bytes: Bytes written.
+        contraction: The largest matrix product of the layer; None if it has none.
     """
 
     multiply_flops: float
@@ -58,20 +59,20 @@ class Work:
 
     @property
     def flops(self) -> float:
-        """All operations."""
+        """Number of all operations."""
         return self.multiply_flops + self.other_flops
 
     @property
     def moved_bytes(self) -> int:
-        """All memory traffic, each tensor once."""
+        """Memory traffic in bytes, each tensor counted once."""
         return self.input_bytes + self.weight_bytes + self.output_bytes
 
 
 def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
-    """The work of one layer of a sequence."""
+    """Computes the work of one layer of a sequence."""
     inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]
     outputs = [sequence.values[i].type for i in layer.outputs if i >= 0]
-    # Each tensor once, however often the layer names it.
+    # Each tensor counts once, even if the layer lists it several times.
     present = [sequence.values[i] for i in dict.fromkeys(layer.inputs) if i >= 0]
     weights = [value.type for value in present if value.role == "constant"]
     activations = [value.type for value in present if value.role != "constant"]
@@ -81,7 +82,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     multiply = sum(c.flops for c in contractions)
     written = sum(t.nbytes for t in outputs)
     read = sum(t.nbytes for t in activations)
-    if layer.op_type in _SELECTIVE:  # reads only what it writes out
+    if layer.op_type in _SELECTIVE:  # it reads only the elements that it writes
         read = min(read, written)
         weights_read = min(sum(t.nbytes for t in weights), written)
     else:
@@ -98,7 +99,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
 
 
 _SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split", "Shape", "Size"}
-# Views: the runtime passes the buffer on.
+# Views: the runtime passes the buffer on without copying.
 _FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
 _TRANSCENDENTAL = {
     "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
@@ -120,14 +121,14 @@ Types = Sequence[TensorType | None]
 
 
 def window_area(layer: SequenceLayer, data: TensorType) -> int:
-    """Elements in the window that a layer slides over `data`, no more than there are; 1 if it slides none."""
+    """Returns the number of elements in a layer's window, clipped to the size of `data`; 1 without a window."""
     kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
     sizes = data.shape[len(data.shape) - len(kernel) :]
     return math.prod(min(k, max(1, size)) for k, size in zip(kernel, sizes, strict=True))
 
 
 def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
-    """Whether ONNX Runtime calls std::pow for each element: ten times an exponential's time and more."""
+    """Returns whether ONNX Runtime calls std::pow for each element, at least ten times the cost of an exponential."""
     if layer.op_type == "Pow":
         exponent = layer.inputs[1]
         assert exponent >= 0
@@ -136,12 +137,12 @@ def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
 
 
 def _other_flops(
-    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], largest: int, contracts: bool
+    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], largest: int, has_contraction: bool
 ) -> float:
     elements = sum(t.elements for t in outputs)
     if layer.op_type in _FREE:
         return 0.0
-    if contracts:  # bias, rescaling, and what is fused
+    if has_contraction:  # bias, rescaling, and a fused activation
         fused = layer.attributes.get("activation", {}).get("s", "")
         return float(elements) * (_TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
     if layer.op_type == "DFT":
@@ -165,27 +166,28 @@ def _other_flops(
 
 
 def _fourier_flops(data: TensorType | None) -> float:
-    """Five for each element and level of a fast transform, four times that where no power of two is transformed.
+    """Returns the operations of a Fourier transform: five for each element and level of a fast transform.
 
-    ONNX Runtime then goes by way of two longer transforms (Bluestein, 1970).
+    A length that is not a power of two takes four times as many, because ONNX Runtime then computes two longer
+    transforms (Bluestein, 1970).
     """
     assert data is not None
     length = data.shape[-2] if len(data.shape) > 1 else 1
-    around = 1.0 if length & (length - 1) == 0 else 4.0
-    return 5.0 * around * data.elements * math.log2(max(2, length))
+    factor = 1.0 if length & (length - 1) == 0 else 4.0
+    return 5.0 * factor * data.elements * math.log2(max(2, length))
 
 
 def _convolution(
     inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, weight: int = 1
 ) -> list[Contraction]:
-    filters, made = inputs[weight], outputs[0]
+    filters, output = inputs[weight], outputs[0]
     assert filters is not None
     group = attributes.get("group", {"i": 1})["i"]
-    images, channels = made.shape[0], filters.shape[0]
+    images, channels = output.shape[0], filters.shape[0]
     return [
         Contraction(
             batch=images * group,
-            rows=made.elements // max(1, images * channels),  # wherever the channels are among the axes
+            rows=output.elements // max(1, images * channels),  # holds for any position of the channel axis
             columns=channels // group,
             depth=math.prod(filters.shape[1:]),
         )
@@ -208,25 +210,25 @@ def _transposed_convolution(inputs: Types, outputs: Sequence[TensorType], attrib
 
 
 def _gemm(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    a, made = inputs[0], outputs[0]
+    a, output = inputs[0], outputs[0]
     assert a is not None
     depth = a.shape[0] if attributes.get("transA", {"i": 0})["i"] else a.shape[-1]
-    return [Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)]
+    return [Contraction(1, math.prod(output.shape[:-1]), output.shape[-1], depth)]
 
 
 def _matmul(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    a, made = inputs[0], outputs[0]
+    a, output = inputs[0], outputs[0]
     b = next((t for t in inputs[1:] if t is not None and len(t.shape) > 0 and t.elements > 1), None)
     assert a is not None
     depth = a.shape[-1]
     if attributes.get("transA", {"i": 0})["i"] and len(a.shape) > 1:
         depth = a.shape[0] if attributes.get("transBatchA", {"i": 0})["i"] else a.shape[-2]
-    if not made.shape:
+    if not output.shape:
         return [Contraction(1, 1, 1, depth)]
-    if b is not None and len(b.shape) <= 2:  # one matrix for all: the runtime folds the batch into the rows
-        return [Contraction(1, math.prod(made.shape[:-1]), made.shape[-1], depth)]
-    rows = made.shape[-2] if len(made.shape) > 1 else 1
-    return [Contraction(math.prod(made.shape[:-2]), rows, made.shape[-1], depth)]
+    if b is not None and len(b.shape) <= 2:  # one matrix for the whole batch, which the runtime folds into the rows
+        return [Contraction(1, math.prod(output.shape[:-1]), output.shape[-1], depth)]
+    rows = output.shape[-2] if len(output.shape) > 1 else 1
+    return [Contraction(math.prod(output.shape[:-2]), rows, output.shape[-1], depth)]
 
 
 def _recurrent(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
@@ -235,7 +237,7 @@ def _recurrent(inputs: Types, outputs: Sequence[TensorType], attributes: Attribu
     assert kernel is not None
     assert recurrence is not None
     steps, batch = data.shape[0], data.shape[1]
-    # Several gates for each hidden unit; quantised weights are transposed, so that the order of the two says nothing.
+    # The gates are the larger axis, since each hidden unit has several; quantised weights have the two axes exchanged.
     directions, hidden, gates_hidden = recurrence.shape[0], min(recurrence.shape[1:]), max(recurrence.shape[1:])
     width = kernel.elements // max(1, directions * gates_hidden)
     return [Contraction(steps * directions, batch, gates_hidden, width + hidden)]
@@ -249,29 +251,31 @@ def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes
         if kind is None or "." in term:
             return []
         for letter, size in zip(term, kind.shape, strict=True):
-            sizes[letter] = max(size, sizes.get(letter, 1))  # one of size 1 is broadcast
-    made = outputs[0].elements
-    depth = math.prod(sizes.values()) // max(1, made)
+            sizes[letter] = max(size, sizes.get(letter, 1))  # an axis of size 1 is broadcast
+    output_elements = outputs[0].elements
+    depth = math.prod(sizes.values()) // max(1, output_elements)
     columns = outputs[0].shape[-1] if outputs[0].shape else 1
-    return [Contraction(1, max(1, made // max(1, columns)), columns, max(1, depth))]
+    return [Contraction(1, max(1, output_elements // max(1, columns)), columns, max(1, depth))]
 
 
 def _attention(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, past: int) -> list[Contraction]:
-    """Scores and weighted sum, two products of the same size, written as one of twice the depth.
+    """Returns the matrix products of an attention layer.
 
-    An operator with weights of its own (com.microsoft's Attention) first projects to queries, keys and values.
+    Scores and weighted sum, two products of the same size, are written as one product of twice the depth. An operator
+    with weights of its own (com.microsoft's Attention) first projects its input to queries, keys and values.
 
     Args:
-        inputs: Query, key, ...; the key may be absent, or packed with the query.
-        outputs: The first is [batch, length, heads * size] or [batch, heads, length, size].
-        attributes: Those of the layer.
-        past: Slot of the keys of earlier calls, [..., keys, size].
+        inputs: Types of query, key, ...; the key may be absent, or packed with the query.
+        outputs: Types of the outputs; the first has shape [batch, length, heads * size] or
+            [batch, heads, length, size].
+        attributes: Attributes of the layer.
+        past: Input slot of the keys of earlier runs, shape [..., keys, size].
     """
-    made = outputs[0].shape
-    if len(made) == 4:
-        batch, heads, length, size = made
-    elif len(made) == 3:
-        batch, length, width = made
+    output_shape = outputs[0].shape
+    if len(output_shape) == 4:
+        batch, heads, length, size = output_shape
+    elif len(output_shape) == 3:
+        batch, length, width = output_shape
         heads = attributes.get("num_heads", attributes.get("q_num_heads", {"i": 1}))["i"]
         size = width // heads
     else:

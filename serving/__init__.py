@@ -1,1 +1,9 @@
-"""Answering: from a model to an estimate, with no HTTP in it."""
+"""Answers: from a model to an estimate.
+
+In come models, a store and trained regressors; out go estimates, one or thousands at a time, in process or over HTTP.
+It trains and measures nothing.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

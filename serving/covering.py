@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from costmodel.cover import cheapest_cover
-from costmodel.decomposition import Decomposition
-from costmodel.features.bound import bound_us
-from costmodel.graph import LayerGraph
-from costmodel.sequence import LayerSequence
+from costmodel.features.analytical_bound import bound_us
+from costmodel.ir.graph import LayerGraph
+from costmodel.ir.sequence import LayerSequence
+from costmodel.partition.cover import cheapest_cover
+from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.predictor import Predictor
-from costmodel.systems import System
+from costmodel.systems.system import System
 
 __all__ = ["cover_of", "run_us"]
 

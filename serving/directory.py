@@ -1,4 +1,4 @@
-"""What a service knows of systems and regressors without loading any: read as a whole, exchanged as a whole."""
+"""A directory of systems and regressors, read without loading any, as immutable snapshots."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from costmodel.drift import Drift
 from costmodel.errors import ArtefactError, StoreError, UnknownSystemError, UnknownVersionError
-from costmodel.observations import Observations
-from costmodel.store import Store
-from costmodel.systems import System
+from costmodel.serving.observations.drift import Drift
+from costmodel.serving.observations.observations import Observations
+from costmodel.store.store import Store
+from costmodel.systems.system import System
 from costmodel.training.artefact import champion_of
 from costmodel.training.listing import TrainedRegressor, list_regressors
 
@@ -20,15 +20,15 @@ __all__ = ["Directory", "Snapshot", "SystemEntry", "identity_of"]
 
 @dataclass(frozen=True)
 class SystemEntry:
-    """A system that something is measured or trained for.
+    """A system of the results store, with its measurements, regressors and drift.
 
     Attributes:
         system: The system.
-        identity: Hash of its champion and its measurements; answers to one question differ only where this does.
-        measurements: How many it has.
-        regressors: What was trained for it, the newest first.
-        accuracy: What its champion's card says of families left out; None without a champion.
-        drift: How far users' latencies have drifted from predictions.
+        identity: Hash of champion and measurements; as long as it is the same, so are the answers to the same request.
+        measurements: Number of measurements.
+        regressors: Trained regressors of the system, newest first.
+        accuracy: Accuracy on held-out families, from the card of the champion; None without a champion.
+        drift: Drift of the system.
     """
 
     system: System
@@ -40,27 +40,27 @@ class SystemEntry:
 
     @property
     def champion(self) -> TrainedRegressor | None:
-        """The regressor that answers for the system."""
+        """Regressor that answers for the system; None if there is none."""
         return next((one for one in self.regressors if one.champion), None)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that was known at one moment.
+    """The systems and regressors at one moment.
 
     Attributes:
-        entries: Systems by name, in order of their names.
-        regressors: All regressors, those of systems that nothing is measured for included.
+        entries: Systems by name, sorted by name.
+        regressors: All regressors, including those of systems without measurements.
     """
 
     entries: Mapping[str, SystemEntry] = field(default_factory=dict)
     regressors: tuple[TrainedRegressor, ...] = ()
 
     def entry(self, name: str) -> SystemEntry:
-        """One system.
+        """Returns one system.
 
         Raises:
-            UnknownSystemError: Nothing is known under that name.
+            UnknownSystemError: There is no system with that name.
         """
         if name not in self.entries:
             known = ", ".join(self.entries) or "none yet"
@@ -68,14 +68,14 @@ class Snapshot:
         return self.entries[name]
 
     def check(self, system: str | None, version: str | None) -> str:
-        """The name of the system that a question is about.
+        """Checks that a system and a version of its regressor exist, and returns the name of the system.
 
         Args:
-            system: Its name; None where there is only one.
-            version: Version of the regressor that is to answer; None for the champion.
+            system: Name of the system; None for the only one.
+            version: Version of the regressor to use; None for the champion.
 
         Raises:
-            UnknownSystemError: No such system is known, or none was named and there are several.
+            UnknownSystemError: There is no such system, or none was named and there is not exactly one.
             UnknownVersionError: The system has no such regressor.
         """
         if system is None:
@@ -89,14 +89,14 @@ class Snapshot:
 
 
 class Directory:
-    """The newest snapshot of a store and a folder of regressors; threads may share it."""
+    """Holder of the newest snapshot of a store and a folder of regressors; threads may share it."""
 
     def __init__(self, store: Store, observations: Observations, bundles: Path) -> None:
-        """Know nothing until the first refresh.
+        """Prepares the directory, which has no snapshot until the first refresh.
 
         Args:
-            store: Where measurements are.
-            observations: Latencies that users saw.
+            store: Results store with the measurements.
+            observations: Observed latencies.
             bundles: Folder of trained regressors.
         """
         self._snapshot: Snapshot | None = None
@@ -107,10 +107,10 @@ class Directory:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What was known when it was refreshed last.
+        """Snapshot of the last refresh.
 
         Raises:
-            StoreError: The store could not be read yet.
+            StoreError: No refresh has succeeded yet.
         """
         if self._snapshot is None:
             raise StoreError("the results store could not be read yet: check that it runs, and its URL")
@@ -118,14 +118,14 @@ class Directory:
 
     @property
     def entries(self) -> Mapping[str, SystemEntry]:
-        """The systems of the newest snapshot; none before there is one."""
+        """Systems of the newest snapshot by name; empty before the first refresh."""
         return {} if self._snapshot is None else self._snapshot.entries
 
     def refresh(self) -> Snapshot:
-        """Look again.
+        """Reads a new snapshot and returns it.
 
         Raises:
-            StoreError: The store cannot be read; the last snapshot stays.
+            StoreError: The store cannot be read; the last snapshot is kept.
         """
         with self._lock:
             regressors = tuple(list_regressors(self._bundles))
@@ -148,13 +148,13 @@ class Directory:
 
 
 def identity_of(store: Store, bundles: Path, system: str, version: str | None = None) -> str:
-    """Hash of all that answers for a system depend on besides the question.
+    """Returns a hash of all that answers for a system depend on except the request: regressor and measurements.
 
     Args:
-        store: Where measurements are.
+        store: Results store with the measurements.
         bundles: Folder of trained regressors.
         system: Name of the system.
-        version: Version of the regressor that answers; None for the champion.
+        version: Version of the regressor; None for the champion.
 
     Raises:
         StoreError: The store cannot be read.
@@ -165,5 +165,5 @@ def identity_of(store: Store, bundles: Path, system: str, version: str | None = 
             version = "none" if path is None else path.name
         except ArtefactError:
             version = "damaged"
-    told = f"{system} {version} {store.measured(system)}"
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    content = f"{system} {version} {store.measured(system)}"
+    return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The log of the service: one line of JSON for each record, on standard error."""
+"""Logging of the service: one line of JSON for each record, on standard error."""
 
 import json
 import logging
@@ -10,24 +10,24 @@ __all__ = ["JsonLines", "set_up_logging"]
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON; what is in its `told` becomes members."""
+    """Formatter that writes a log record as one line of JSON; the entries of its `fields` attribute become members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
-        told: dict[str, Any] = {
+        """Returns the line of JSON for a record."""
+        line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        told |= getattr(record, "told", {})
+        line |= getattr(record, "fields", {})
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str)
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
 
 
 def set_up_logging(level: int = logging.INFO) -> None:
-    """Log to standard error, one line of JSON for each record."""
+    """Configures logging to standard error, with one line of JSON for each record."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 
-from costmodel.accuracy import (
+from costmodel.estimate.accuracy import (
     ConstructionError,
     construction_error,
     expected_error,
@@ -14,15 +14,17 @@ from costmodel.accuracy import (
     known_ratios,
     noise_of,
 )
-from costmodel.composition import Cost, half_width
-from costmodel.decomposition import Decomposition
-from costmodel.duration import group_s
-from costmodel.features.bound import bound_us
-from costmodel.granularity import Option, candidates, is_whole
-from costmodel.graph import LayerGraph
-from costmodel.groups import read_bytes, swept_bytes, weight_bytes
-from costmodel.measurement import Protocol
-from costmodel.rules import Rule
+from costmodel.estimate.cost import Cost
+from costmodel.estimate.pricing import half_width
+from costmodel.estimate.rules import Rule
+from costmodel.features.analytical_bound import bound_us
+from costmodel.ir.footprint import read_bytes, weight_bytes
+from costmodel.ir.graph import LayerGraph
+from costmodel.measure.duration import estimated_group_seconds
+from costmodel.measure.groups import evicted_bytes
+from costmodel.measure.measurement import Protocol
+from costmodel.partition.decomposition import Decomposition
+from costmodel.partition.granularity import Option, candidates, is_whole
 from costmodel.serving.predictor import Predictor
 
 __all__ = ["Known", "Planner"]
@@ -93,7 +95,7 @@ class Planner:
         if found[0].seconds and regression is not None:
             calibration = regression.bundle.calibration
             parts = replace(calibration.uncertainty, construction=0.0)
-            width = half_width([costs[piece.sequence.signature] for piece in cuts[0].pieces], parts)
+            width = half_width([costs[segment.sequence.signature] for segment in cuts[0].segments], parts)
             error = math.hypot(expected_error(width, calibration.level), found[0].error)
             found.append(Option(1, error, 0.0, measured=False))
         return found
@@ -142,17 +144,21 @@ class Planner:
         unpriced = {s: sequence for s, sequence in layers.unique.items() if s not in costs}
         prices = {s: bound_us(sequence, self.predictor.system) for s, sequence in unpriced.items()}
         prices |= {signature: cost.latency_us for signature, cost in costs.items()}
-        return [prices[piece.sequence.signature] / len(piece.layers) for piece in layers.pieces for _ in piece.layers]
+        return [
+            prices[segment.sequence.signature] / len(segment.layers)
+            for segment in layers.segments
+            for _ in segment.layers
+        ]
 
     def _seconds(
         self, cut: Decomposition, known: Mapping[str, float], layers_us: Sequence[float], footprint_bytes: int
     ) -> float:
         """About the time to measure a cut; a sequence that is not measured takes what its layers do."""
-        ends = list(accumulate(len(piece.layers) for piece in cut.pieces))
+        ends = list(accumulate(len(segment.layers) for segment in cut.segments))
         latencies_us = {
-            piece.sequence.signature: math.fsum(layers_us[end - len(piece.layers) : end])
-            for piece, end in zip(cut.pieces, ends, strict=True)
+            segment.sequence.signature: math.fsum(layers_us[end - len(segment.layers) : end])
+            for segment, end in zip(cut.segments, ends, strict=True)
         } | {signature: known[signature] for signature in cut.unique if signature in known}
         read, weights = (sum(map(nbytes, cut.unique.values())) for nbytes in (read_bytes, weight_bytes))
-        swept = 0 if is_whole(cut) else swept_bytes(footprint_bytes, read, self.predictor.system.host)
-        return group_s(list(latencies_us.values()), weights, swept, self.protocol)
+        swept = 0 if is_whole(cut) else evicted_bytes(footprint_bytes, read, self.predictor.system.host)
+        return estimated_group_seconds(list(latencies_us.values()), weights, swept, self.protocol)

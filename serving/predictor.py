@@ -1,44 +1,45 @@
-"""The predictor: prices sequences as measured or predicted, and composes them to estimates."""
+"""The predictor of a system: prices layer sequences as measured or predicted, and composes them to estimates."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 
-from costmodel.composition import Cost, Uncertainty, compose
-from costmodel.decomposition import Decomposition, Piece
-from costmodel.errors import HoleError, UnknownSystemError
-from costmodel.estimate import Estimate, LayerEstimate, PredictorId
-from costmodel.in_place import pressure
-from costmodel.measurement import jitter
-from costmodel.recent import Recent
-from costmodel.rules import Rule, find_rule, rule_name, shares
-from costmodel.sequence import LayerSequence
-from costmodel.serving.placing import placed
-from costmodel.serving.regression import Regression
-from costmodel.serving.timed import Timed
-from costmodel.store import Store
-from costmodel.systems import System
+from costmodel.bounded_cache import BoundedCache
+from costmodel.errors import UnknownSystemError, UnpricedLayersError
+from costmodel.estimate.context_correction import cache_pressures
+from costmodel.estimate.cost import UNPRICED, Cost, Uncertainty
+from costmodel.estimate.estimate import Estimate, LayerEstimate, PredictorId
+from costmodel.estimate.pricing import PricedBatch
+from costmodel.estimate.rules import Rule, find_rule, rule_name, shares
+from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.measurement import jitter
+from costmodel.partition.decomposition import Decomposition
+from costmodel.serving.batch import Batch
+from costmodel.serving.loaded_regressor import Regression
+from costmodel.serving.measured_costs import MeasuredCostCache
+from costmodel.store.store import Store
+from costmodel.systems.system import System
 from costmodel.training.artefact import bundle_of, champion_of, load_bundle
 
 __all__ = ["Predictor"]
 
-_MOST_KNOWN = 100_000  # costs; each takes about 0.4 kB
+_MAX_CACHED_COSTS = 100_000  # each takes about 0.4 kB
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Answers for one system.
+    """Prices layer sequences and models on one system; threads may share it.
 
     Attributes:
-        store: Where measurements are.
-        system: The system asked about.
-        regression: What answers for layers that are not measured; None if nothing was trained.
-        settled: Whether measurements that are added later are left unseen, as in `costmodel.serving.timed.Timed`.
+        store: Results store with the measurements.
+        system: System that is asked about.
+        regression: Regressor that prices what is not measured; None if none was trained.
+        settled: Whether measurements that are added later are ignored, as in
+            `costmodel.serving.measured_costs.MeasuredCostCache`.
     """
 
     store: Store
@@ -50,18 +51,18 @@ class Predictor:
     def load(
         cls, store: Store, bundles: Path, system: str, *, version: str | None = None, settled: bool = False
     ) -> "Predictor":
-        """The predictor of `system`.
+        """Loads the predictor of a system.
 
         Args:
-            store: Where measurements are.
+            store: Results store with the measurements.
             bundles: Folder of trained regressors.
-            system: Its name.
-            version: Of the regressor; by default the champion.
-            settled: As the attribute.
+            system: Name of the system.
+            version: Version of the regressor; by default the champion.
+            settled: See the attribute.
 
         Raises:
-            UnknownSystemError: Nothing is measured or trained for it.
-            ArtefactError: The regressor is not there, or cannot be loaded.
+            UnknownSystemError: Nothing is measured or trained for the system.
+            ArtefactError: The regressor does not exist, or cannot be loaded.
         """
         found = store.system(system)
         if not found.capabilities:
@@ -72,130 +73,188 @@ class Predictor:
         return cls(store, found, None if path is None else Regression(load_bundle(path)), settled)
 
     @cached_property
-    def _timed(self) -> Timed:
-        return Timed(self.store, self.system.name, settled=self.settled)
+    def _measured(self) -> MeasuredCostCache:
+        return MeasuredCostCache(self.store, self.system.name, settled=self.settled)
 
     @cached_property
-    def _known(self) -> Recent[tuple[str, Hashable], Cost]:
-        """Predicted costs of sequences by themselves, by signature and step of the footprint."""
-        return Recent(_MOST_KNOWN)
+    def _predicted(self) -> BoundedCache[tuple[str, Hashable], Cost]:
+        """Predicted costs of sequences in isolation, by signature and bin of the footprint."""
+        return BoundedCache(_MAX_CACHED_COSTS)
 
     @cached_property
-    def _known_in_place(self) -> Recent[Hashable, tuple[Cost, ...]]:
-        """Predicted costs of the pieces of models."""
-        return Recent(_MOST_KNOWN, len)
+    def _predicted_models(self) -> BoundedCache[Hashable, tuple[Cost, ...]]:
+        """Predicted costs of all segments of a model, from a regressor that sees the neighbours of a layer."""
+        return BoundedCache(_MAX_CACHED_COSTS, len)
 
     @cached_property
     def _jitter(self) -> dict[str, float]:
-        """That of whole models; of sequences where none was measured whole, as on a machine that saw bricks only."""
-        wholes = self.store.wholes()
-        measured = list(self.store.measurements(self.system.name, wholes, repeats=False))
+        """Jitter of whole models; that of layers where no whole model was measured, as from a benchmark suite."""
+        whole_model_signatures = self.store.whole_model_signatures()
+        measured = list(self.store.measurements(self.system.name, whole_model_signatures, repeats=False))
         return jitter(measured or self.store.measurements(self.system.name, repeats=False))
 
     def warm_up(self) -> None:
-        """Read what every estimate needs, so that the first one does not wait for it."""
-        _ = self._jitter, self._known, self._known_in_place, self._timed
+        """Reads what every estimate needs, so that the first one does not wait for it."""
+        _ = self._jitter, self._measured, self._predicted, self._predicted_models
+
+    @property
+    def uncertainty(self) -> Uncertainty:
+        """What is known about the errors of composed latencies on this system."""
+        return self.regression.bundle.calibration.uncertainty if self.regression else Uncertainty()
+
+    @property
+    def interval_level(self) -> float:
+        """Probability with which a latency lies in its interval."""
+        return self.regression.bundle.calibration.level if self.regression else 0.9
+
+    @property
+    def version(self) -> str:
+        """Version of the regressor; "none" if there is none."""
+        return self.regression.id.version if self.regression else "none"
 
     def costs(
         self, sequences: Mapping[str, LayerSequence], *, footprint: float = math.inf, measured: bool = True
     ) -> dict[str, Cost]:
-        """The cost of each sequence, by signature; one that has none is left out.
+        """Returns the cost of each sequence in isolation, by signature; one that has no cost is left out.
 
         Args:
-            sequences: By signature.
-            footprint: Bytes of weights that the model reads which they are part of; by default more than caches hold.
+            sequences: Layer sequences by signature.
+            footprint: Bytes of weights that the model around the sequences reads; by default more than caches hold.
             measured: Whether to use measurements; without them every cost is predicted.
         """
-        found = self._timed.costs(sequences) if measured else {}
-        if self.regression is not None:
-            missing = [sequence for signature, sequence in sequences.items() if signature not in found]
-            step = self.regression.steps.of(footprint, self.system)
-            costs = self._predicted(missing, repeat(footprint, len(missing)), repeat(step, len(missing)))
-            found.update(zip((sequence.signature for sequence in missing), costs, strict=True))
-        return found
+        every = list(sequences.values())
+        found = self.price_sequences(every, np.full(len(every), footprint), measured=measured)
+        return {signature: cost for signature, cost in zip(sequences, found, strict=True) if cost is not None}
 
-    def measured_costs(self, sequences: Mapping[str, LayerSequence]) -> dict[str, Cost]:
-        """The costs of those that are measured, by signature."""
-        return self._timed.costs(sequences)
-
-    def costs_among(
+    def price_sequences(
         self, sequences: Sequence[LayerSequence], footprints: np.ndarray, *, measured: bool = True
     ) -> list[Cost | None]:
-        """The costs of sequences of several models, in one call into the regressor; None for one that has none.
+        """Returns the cost of each sequence in isolation; None where there is none.
+
+        All that has to be predicted is predicted in one call of the regressor.
 
         Args:
-            sequences: Each as often as there are models of different footprints that it is asked about in.
-            footprints: For each, the bytes of weights that its model reads, shape [num_sequences].
+            sequences: Layer sequences; the same one may occur with several footprints.
+            footprints: Bytes of weights that the model around each sequence reads, shape [num_sequences].
             measured: Whether to use measurements.
         """
-        found = self._timed.costs({sequence.signature: sequence for sequence in sequences}) if measured else {}
-        result = [found.get(sequence.signature) for sequence in sequences]
-        if self.regression is not None:
-            missing = [place for place, cost in enumerate(result) if cost is None]
-            around = footprints[missing]
-            steps = map(tuple, self.regression.steps.of_all(around, self.system).tolist())
-            costs = self._predicted([sequences[place] for place in missing], around.tolist(), steps)
-            for place, predicted in zip(missing, costs, strict=True):
-                result[place] = predicted
+        known = self._measured.costs({sequence.signature: sequence for sequence in sequences}) if measured else {}
+        result = [known.get(sequence.signature) for sequence in sequences]
+        missing = [position for position, cost in enumerate(result) if cost is None]
+        if self.regression is None or not missing:
+            return result
+        around = footprints[missing]
+        bins = map(tuple, self.regression.footprint_bins.of(around, self.system).tolist())
+        keys = [(sequences[position].signature, one) for position, one in zip(missing, bins, strict=True)]
+        found = {key: self._predicted.get(key) for key in keys}
+        new = {key: place for place, key in enumerate(keys) if found[key] is None}
+        if new:
+            asked = [sequences[missing[place]] for place in new.values()]
+            costs = self.regression.costs(asked, self.system, around[list(new.values())].tolist())
+            for key, cost in zip(new, costs, strict=True):
+                found[key] = cost
+                self._predicted.put(key, cost)
+        for position, key in zip(missing, keys, strict=True):
+            result[position] = found[key]
         return result
 
-    def prepare(self, decompositions: Iterable[Decomposition], *, measured: bool = True) -> None:
-        """Price the layers of models together, so that estimates of them find them priced.
+    def price(
+        self,
+        batch: Batch,
+        *,
+        measured: bool = True,
+        footprints: np.ndarray | None = None,
+        predecessors: Sequence[Sequence[Sequence[int]]] | None = None,
+    ) -> PricedBatch:
+        """Prices the layer sequences of a batch of models, each in its place in the model.
 
         Args:
-            decompositions: Of the models.
-            measured: Whether the estimates will use measurements.
+            batch: The models.
+            measured: Whether to use measurements; without them every cost is predicted.
+            footprints: Bytes of weights that each model reads, shape [num_models]; by default those of its sequences.
+                With these given, the models are taken to be parts of larger ones.
+            predecessors: For each model and each of its sequences, the positions in the model of those whose results it
+                reads; by default each reads the result of the one before. Only a regressor that sees the neighbours of
+                a layer looks at them.
         """
-        if self.regression is None or self.regression.sees_neighbours:
-            return
-        asked = [(sequence, float(cut.read_bytes)) for cut in decompositions for sequence in cut.unique.values()]
-        self.costs_among([sequence for sequence, _ in asked], np.array([read for _, read in asked]), measured=measured)
+        around = batch.footprints if footprints is None else footprints
+        if self.regression is not None and self.regression.sees_neighbours:
+            priced = PricedBatch.of(self._among_neighbours(batch, around, predecessors, measured=measured))
+        else:
+            priced = self._independently(batch, around, measured=measured)
+        if self.regression is None:
+            return priced
+        bundle = self.regression.bundle
+        corrected = priced.in_context(
+            bundle.measured_correction, bundle.predicted_correction, cache_pressures(around, self.system.host)
+        )
+        if footprints is not None:
+            return corrected
+        # A model of one sequence is that sequence, with nothing around it.
+        alone = batch.lengths[batch.model] == 1
+        return replace(corrected, factor=np.where(alone, 1.0, corrected.factor)) if alone.any() else corrected
 
-    def _predicted(
-        self, sequences: Sequence[LayerSequence], footprints: Iterable[float], steps: Iterable[Hashable]
-    ) -> list[Cost]:
-        """The predicted cost of each sequence by itself."""
-        assert self.regression is not None
-        keys = [(sequence.signature, step) for sequence, step in zip(sequences, steps, strict=True)]
-        found = {key: self._known.get(key) for key in keys}
-        missing = {
-            key: (sequence, footprint)
-            for key, sequence, footprint in zip(keys, sequences, footprints, strict=True)
-            if found[key] is None
-        }
-        if missing:
-            asked, around = zip(*missing.values(), strict=True)
-            for key, predicted in zip(missing, self.regression.costs(asked, self.system, around), strict=True):
-                self._known.put(key, predicted)
-                found[key] = predicted
-        return [cost for key in keys if (cost := found[key]) is not None]
+    def _independently(self, batch: Batch, footprints: np.ndarray, *, measured: bool) -> PricedBatch:
+        """Prices each different pair of sequence and footprint bin once.
 
-    def _costs_in_place(self, pieces: Sequence[Piece], *, footprint: float, measured: bool) -> list[Cost | None]:
-        """The cost of each piece of a model; what is not measured is predicted where it stands."""
-        unique = {piece.sequence.signature: piece.sequence for piece in pieces}
-        if self.regression is None or not self.regression.sees_neighbours:
-            costs = self.costs(unique, footprint=footprint, measured=measured)
-            return [costs.get(piece.sequence.signature) for piece in pieces]
-        found = self._timed.costs(unique) if measured else {}
-        if len(found) == len(unique):
-            return [found[piece.sequence.signature] for piece in pieces]
-        return [
-            found.get(piece.sequence.signature, in_place)
-            for piece, in_place in zip(pieces, self._predicted_in_place(pieces, footprint), strict=True)
+        A measured cost is the same in every model. A predicted one depends on the footprint of the model, and is the
+        same for all footprints between which the regressor sees no difference.
+        """
+        layers = batch.sequences
+        known = self._measured.costs({layer.signature: layer for layer in layers}) if measured else {}
+        around, bin_of = footprints[:1], np.zeros(len(footprints), dtype=np.int64)
+        if self.regression is not None and len(footprints) > 1:
+            bins = self.regression.footprint_bins.of(footprints, self.system)
+            _, first, bin_of = np.unique(bins, axis=0, return_index=True, return_inverse=True)
+            around, bin_of = footprints[first], bin_of.reshape(-1)
+        is_known = np.array([layer.signature in known for layer in layers], dtype=bool)
+        block = np.where(is_known[batch.rows], 0, 1 + bin_of[batch.model])
+        cells, cell = np.unique(block * len(layers) + batch.rows, return_inverse=True)
+        wanted = [layers[place] for place in (cells % max(1, len(layers))).tolist()]
+        blocks = cells // max(1, len(layers))
+        new = [layer for layer, of in zip(wanted, blocks.tolist(), strict=True) if of]
+        predicted: Iterator[Cost | None] = iter(
+            self.price_sequences(new, around[blocks[blocks > 0] - 1], measured=False)
+        )
+        costs = [
+            next(predicted) if of else known[layer.signature] for layer, of in zip(wanted, blocks.tolist(), strict=True)
         ]
+        one = PricedBatch.of([costs])
+        return replace(
+            one,
+            cost=one.cost[cell.reshape(-1)],
+            model=batch.model,
+            num_models=len(footprints),
+            factor=np.ones(len(cell)),
+        )
 
-    def _predicted_in_place(self, pieces: Sequence[Piece], footprint: float) -> tuple[Cost, ...]:
-        """The predicted cost of each piece of a model among the others."""
+    def _among_neighbours(
+        self,
+        batch: Batch,
+        footprints: np.ndarray,
+        predecessors: Sequence[Sequence[Sequence[int]]] | None,
+        *,
+        measured: bool,
+    ) -> Iterator[list[Cost | None]]:
+        """Prices each model as a whole with a regressor that sees the neighbours of a layer."""
         assert self.regression is not None
-        needs = tuple(piece.needs for piece in pieces)
-        key = tuple(piece.sequence.signature for piece in pieces), needs
-        costs = self._known_in_place.get(key)
-        if costs is None:
-            costs = tuple(
-                self.regression.costs([p.sequence for p in pieces], self.system, [footprint] * len(pieces), needs)
+        known = self._measured.costs({layer.signature: layer for layer in batch.sequences}) if measured else {}
+        for number, rows in enumerate(batch.models()):
+            layers = [batch.sequences[row] for row in rows]
+            if all(layer.signature in known for layer in layers):
+                yield [known[layer.signature] for layer in layers]
+                continue
+            read = (
+                predecessors[number] if predecessors else [(place - 1,) if place else () for place in range(len(rows))]
             )
-            self._known_in_place.put(key, costs)
-        return costs
+            key = tuple(layer.signature for layer in layers), tuple(map(tuple, read)), float(footprints[number])
+            costs = self._predicted_models.get(key)
+            if costs is None:
+                costs = tuple(
+                    self.regression.costs(layers, self.system, [float(footprints[number])] * len(layers), read)
+                )
+                self._predicted_models.put(key, costs)
+            yield [known.get(layer.signature, cost) for layer, cost in zip(layers, costs, strict=True)]
 
     def estimate(
         self,
@@ -207,62 +266,105 @@ class Predictor:
         construction: float | None = None,
         warnings: Iterable[str] = (),
     ) -> Estimate:
-        """What a decomposed model will cost.
+        """Estimates the latency of a decomposed model.
 
         Args:
-            decomposition: The model's sequences.
-            composition: A rule, or the name of one; see `costmodel.rules.find_rule`.
+            decomposition: Segments of the model.
+            composition: A rule, or the name of one; see `costmodel.estimate.rules.find_rule`.
             partial: Answer even if sequences have no cost; they count as 0 and are named in a warning.
             measured: Whether to use measurements; without them every cost is predicted.
             construction: Half-width, in log latency, of (sum of sequences) / (whole model), where more is known than
                 the calibration says.
-            warnings: To pass on in the estimate.
+            warnings: Sentences to pass on in the estimate.
 
         Raises:
-            HoleError: A sequence has no cost and `partial` was not asked for.
+            UnpricedLayersError: A sequence has no cost and `partial` was not asked for.
             RuleError: There is no such rule, or it is the user's own and failed.
         """
+        (found,) = self.estimate_all(
+            [decomposition], composition=composition, partial=partial, measured=measured, construction=construction,
+            warnings=[warnings],
+        )  # fmt: skip
+        return found
+
+    def estimate_all(
+        self,
+        decompositions: Sequence[Decomposition],
+        *,
+        composition: str | Rule = "sequential",
+        partial: bool = False,
+        measured: bool = True,
+        construction: float | None = None,
+        warnings: Sequence[Iterable[str]] | None = None,
+    ) -> list[Estimate]:
+        """Estimates the latencies of several models, whose layers are priced together.
+
+        The arguments are those of `estimate`, with the warnings of each model.
+        """
         rule = find_rule(composition) if isinstance(composition, str) else composition
-        pieces = decomposition.pieces
-        footprint = float(decomposition.read_bytes)
-        priced = self._costs_in_place(pieces, footprint=footprint, measured=measured)
-        if self.regression is not None:
-            bundle, under = self.regression.bundle, pressure(footprint, self.system.host)
-            priced = placed(pieces, priced, bundle.measured_in_place, bundle.predicted_in_place, under)
-        holes = [name for p, cost in zip(pieces, priced, strict=True) if cost is None for name in p.layers]
-        notes = list(warnings)
-        if self.system.asserted:
-            notes.append(f"the records of {self.system.name} are vouched for by a user, not checked (--assert-system)")
-        if holes:
-            if not partial:
-                raise HoleError(decomposition.model, self.system.name, holes)
-            notes.append(f"{len(holes)} layers have no cost and count as 0: {', '.join(holes)}")
-        unpriced = Cost(0.0, (0.0, 0.0), "unpriced", "")
-        costs = [unpriced if cost is None else cost for cost in priced]
-        extrapolated = sum(c.source == "extrapolated" for c in costs)
-        if extrapolated:
-            notes.append(f"{extrapolated} of {len(costs)} sequences lie outside what the regressor was trained on")
-        calibration = self.regression.bundle.calibration if self.regression else None
-        uncertainty = calibration.uncertainty if calibration else Uncertainty()
+        batch = Batch.of([[segment.sequence for segment in cut.segments] for cut in decompositions])
+        predecessors = [[segment.predecessors for segment in cut.segments] for cut in decompositions]
+        priced = self.price(batch, measured=measured, predecessors=predecessors)
+        costs = priced.costs_in_context()
+        ends = np.cumsum(batch.lengths).tolist()
+        of_models = [costs[end - len(cut.segments) : end] for cut, end in zip(decompositions, ends, strict=True)]
+        notes = [
+            [*given, *self._notes(cut, of_model, partial=partial)]
+            for cut, of_model, given in zip(decompositions, of_models, warnings or [()] * len(of_models), strict=True)
+        ]
+        included = [shares(rule, of_model, read) for of_model, read in zip(of_models, predecessors, strict=True)]
+        uncertainty = self.uncertainty
         if construction is not None:
             uncertainty = replace(uncertainty, construction=construction)
-        included = shares(rule, costs, [p.needs for p in pieces])
-        latency, interval = compose(costs, included, uncertainty)
-        used = any(c.source in ("predicted", "extrapolated") for c in costs)
-        return Estimate(
-            model=decomposition.model,
-            system=self.system.name,
-            latency_us=latency,
-            interval_us=interval,
-            interval_level=calibration.level if calibration else 0.9,
-            jitter=self._jitter,
-            composition=composition if isinstance(composition, str) else rule_name(rule),
-            granularity=decomposition.granularity,
-            layers=tuple(
-                LayerEstimate("+".join(p.layers), p.sequence.kind, p.sequence.signature, cost, share)
-                for p, cost, share in zip(pieces, costs, included, strict=True)
-            ),
-            predictor=self.regression.id if used and self.regression else PredictorId(),
-            warnings=tuple(notes),
-            cover=decomposition.cover,
-        )
+        composed = priced.compose(uncertainty, np.array([share for of in included for share in of], dtype=np.float64))
+        intervals = composed.interval_us.tolist()
+        return [
+            Estimate(
+                model=cut.model,
+                system=self.system.name,
+                latency_us=float(composed.latency_us[number]),
+                interval_us=(intervals[number][0], intervals[number][1]),
+                interval_level=self.interval_level,
+                jitter=self._jitter,
+                composition=composition if isinstance(composition, str) else rule_name(rule),
+                granularity=cut.granularity,
+                layers=tuple(
+                    LayerEstimate(
+                        "+".join(segment.layers), segment.sequence.kind, segment.sequence.signature, cost, share
+                    )
+                    for segment, cost, share in zip(cut.segments, of_models[number], included[number], strict=True)
+                ),
+                predictor=self._id_for(of_models[number]),
+                warnings=tuple(notes[number]),
+                cover=cut.cover,
+            )
+            for number, cut in enumerate(decompositions)
+        ]
+
+    def _id_for(self, costs: Sequence[Cost]) -> PredictorId:
+        predicted = any(cost.source in ("predicted", "extrapolated") for cost in costs)
+        return self.regression.id if predicted and self.regression else PredictorId()
+
+    def _notes(self, cut: Decomposition, costs: Sequence[Cost], *, partial: bool) -> list[str]:
+        """Returns warnings about how a model was priced.
+
+        Raises:
+            UnpricedLayersError: A sequence has no cost and `partial` was not asked for.
+        """
+        notes = []
+        if self.system.asserted:
+            notes.append(f"the records of {self.system.name} are vouched for by a user, not checked (--assert-system)")
+        unpriced = [
+            name
+            for segment, cost in zip(cut.segments, costs, strict=True)
+            if cost.source == UNPRICED.source
+            for name in segment.layers
+        ]
+        if unpriced:
+            if not partial:
+                raise UnpricedLayersError(cut.model, self.system.name, unpriced)
+            notes.append(f"{len(unpriced)} layers have no cost and count as 0: {', '.join(unpriced)}")
+        extrapolated = sum(cost.source == "extrapolated" for cost in costs)
+        if extrapolated:
+            notes.append(f"{extrapolated} of {len(costs)} sequences lie outside what the regressor was trained on")
+        return notes

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from costmodel.estimate import Estimate
+from costmodel.estimate.estimate import Estimate
 
 __all__ = ["QUANTILES", "Ranked", "cheapest", "rank"]
 
@@ -25,8 +25,9 @@ class Ranked:
         slo_latency_us: The latency that the objective is about.
         slo_interval_us: Of that.
         meets: Whether it is within the objective; None without one.
-        surely: Whether all of the interval is, if it meets it, or none of it, if it fails; None without an objective.
-        over_us: By how much it fails; negative is what is left; None without an objective.
+        within_interval: Whether all of the interval is, if it meets it, or none of it, if it fails; None without an
+            objective.
+        exceeds_by_us: By how much it fails; negative is what is left; None without an objective.
         usd_per_million: One million inferences, one after the other; None where no price is known.
         coverage: Share of the latency by source.
         version: Of the regressor that answered.
@@ -39,8 +40,8 @@ class Ranked:
     slo_latency_us: float
     slo_interval_us: tuple[float, float]
     meets: bool | None
-    surely: bool | None
-    over_us: float | None
+    within_interval: bool | None
+    exceeds_by_us: float | None
     usd_per_million: float | None
     coverage: Mapping[str, float]
     version: str
@@ -90,8 +91,8 @@ def _ranked(estimate: Estimate, slo_us: float | None, quantile: str, prices: Map
         slo_latency_us=latency_us,
         slo_interval_us=(low, high),
         meets=meets,
-        surely=None if slo_us is None else (high <= slo_us if meets else low > slo_us),
-        over_us=None if slo_us is None else latency_us - slo_us,
+        within_interval=None if slo_us is None else (high <= slo_us if meets else low > slo_us),
+        exceeds_by_us=None if slo_us is None else latency_us - slo_us,
         usd_per_million=None if price is None else price / _SECONDS_AN_HOUR * latency_us,
         coverage=estimate.coverage,
         version=estimate.predictor.version,

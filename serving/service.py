@@ -1,4 +1,4 @@
-"""The service, without HTTP: questions about models that strangers send, answered from a store and its regressors."""
+"""The prediction service without HTTP: answers questions about untrusted models from a store and its regressors."""
 
 import json
 import math
@@ -12,41 +12,42 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.checking import check_sequence
-from costmodel.decomposition import Decomposition
-from costmodel.drift import Observation, StoredObservation
+from costmodel.bounded_cache import BoundedCache
 from costmodel.errors import ModelError, UnknownModelError
-from costmodel.estimate import Estimate
-from costmodel.isolation import Limits, Pool, Task
-from costmodel.observations import Observations
-from costmodel.recent import Recent
-from costmodel.sequence import LayerSequence
-from costmodel.serving.answering import Answerer, LoadedPredictors
+from costmodel.estimate.estimate import Estimate
+from costmodel.ir.sequence import LayerSequence
+from costmodel.partition.decomposition import Decomposition
+from costmodel.serving.isolation.limits import Limits
+from costmodel.serving.isolation.pool import Pool, Task
+from costmodel.serving.loaded_predictors import LoadedPredictor, LoadedPredictors
 from costmodel.serving.networks import Networks, price_networks
+from costmodel.serving.observations.drift import Observation, StoredObservation
+from costmodel.serving.observations.observations import Observations
 from costmodel.serving.predictor import Predictor
 from costmodel.serving.uploads import UploadedModelStore, content_digest
-from costmodel.store import Store
+from costmodel.serving.validation.sequences import check_sequence
+from costmodel.store.store import Store
 
-__all__ = ["Item", "Question", "Seen", "Service"]
+__all__ = ["BulkModel", "ObservedRun", "PredictionOptions", "Service"]
 
-# Memory of the decompositions that are kept, and what they take for each byte of their text: 7.7 to 8.3 by
-# tracemalloc, for three of the light models.
+# Maximum memory of cached decompositions, and their memory per byte of text: 7.7 to 8.3 by tracemalloc, for three of
+# the light models.
 _MOST_KEPT_BYTES = 128 << 20
 _BYTES_PER_TEXT_BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked about a model.
+class PredictionOptions:
+    """The parameters of a prediction, except for the model.
 
     Attributes:
-        system: Where it would run.
-        version: Of the regressor; None for the champion.
-        batch: As in `costmodel.model.read_model`.
-        shapes: As there, sorted by name.
-        granularity: The most layers in a sequence.
-        composition: Name of a rule that comes with costmodel.
-        partial: Whether to answer even if layers have no cost.
+        system: Name of the system on which the model would run.
+        version: Version of the regressor; None for the champion.
+        batch: Batch size, as in `costmodel.onnx_io.model.read_model`.
+        shapes: Input shapes, as in `costmodel.onnx_io.model.read_model`, sorted by name.
+        granularity: Maximum number of layers in a sequence.
+        composition: Name of a composition rule that comes with costmodel.
+        partial: Whether to answer even if some layers have no cost.
         measured: Whether to use measurements.
     """
 
@@ -61,14 +62,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A latency that users saw.
+class ObservedRun:
+    """A latency that users observed.
 
     Attributes:
-        latency_us: The latency, as users see it.
-        runs: How many runs it is the average of; None where that is not known.
-        observed_at: When it was seen, ISO 8601 in UTC; None for now.
-        idempotency_key: The client's own key: an observation that is sent again under it is stored once.
+        latency_us: Observed latency in microseconds.
+        runs: Number of runs that the latency is the average of; None if unknown.
+        observed_at: Time of the observation, ISO 8601 in UTC; None for now.
+        idempotency_key: Key chosen by the client: an observation that is sent again with the same key is stored once.
     """
 
     latency_us: float
@@ -78,8 +79,8 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One of many models: positions of its layers in a list that the models share."""
+class BulkModel:
+    """One of many models: its name, and the indices of its layers in a list that the models share."""
 
     name: str
     layers: Sequence[int]
@@ -87,14 +88,14 @@ class Item:
 
 @dataclass
 class Service:
-    """Answers; threads may share it.
+    """The prediction service of one engine; threads may share it.
 
     Attributes:
-        store: Where measurements are.
-        predictors: What answers for each system.
-        pool: Where models are read.
-        uploads: Models that need not be sent again.
-        observations: Where latencies that users saw go.
+        store: Results store with the measurements.
+        predictors: Predictors of the systems.
+        pool: Reader processes, which read models.
+        uploads: Models that clients uploaded.
+        observations: Store of observed latencies.
     """
 
     store: Store
@@ -102,8 +103,8 @@ class Service:
     pool: Pool
     uploads: UploadedModelStore
     observations: Observations
-    _cuts: Recent[tuple[object, ...], tuple[Decomposition, tuple[str, ...]]] = field(
-        default_factory=lambda: Recent(_MOST_KEPT_BYTES, lambda found: _nbytes_of(found[0]))
+    _decompositions: BoundedCache[tuple[object, ...], tuple[Decomposition, tuple[str, ...]]] = field(
+        default_factory=lambda: BoundedCache(_MOST_KEPT_BYTES, lambda found: _nbytes_of(found[0]))
     )
 
     @classmethod
@@ -111,17 +112,17 @@ class Service:
         cls, store_url: str, bundles: Path, folder: Path, *, readers: int, limits: Limits, uploads_bytes: int,
         store_wait_s: float = 1.0, scratch: Path | None = None,
     ) -> "Service":  # fmt: skip
-        """A service on a store, which need not be reachable yet.
+        """Returns a service on a results store, which need not be reachable yet.
 
         Args:
             store_url: URL of the results store.
             bundles: Folder of trained regressors.
-            folder: Where models that clients sent are kept.
-            readers: Processes that read models.
-            limits: What one model may cost a reader.
-            uploads_bytes: The most that the kept models may take on the disk.
-            store_wait_s: Seconds that the database may keep a question waiting.
-            scratch: Folder in which readers have theirs; by default that of temporary files.
+            folder: Folder of the models that clients uploaded.
+            readers: Maximum number of reader processes.
+            limits: Resource limits for reading one model.
+            uploads_bytes: Maximum disk space of the uploaded models.
+            store_wait_s: Maximum time in seconds that a query waits for the database.
+            scratch: Folder for the folders of readers; by default the folder of temporary files.
         """
         store = Store(store_url, wait_s=store_wait_s, lazy=True)
         return cls(
@@ -133,7 +134,7 @@ class Service:
         )
 
     def close(self) -> None:
-        """End the readers and let go of the store."""
+        """Ends the readers and closes the store."""
         self.pool.close()
         self.observations.close()
         self.store.close()
@@ -141,44 +142,45 @@ class Service:
     # Models
 
     def keep(self, owner: str, upload: Path, sent_as: str) -> str:
-        """Keep the model in a file that a client sent; the file itself is not needed afterwards.
+        """Stores the model in an uploaded file, without its weights; the file is not needed afterwards.
 
-        Only what can be read is kept, and without its weights.
+        A model that cannot be read is not stored.
 
         Args:
-            owner: Who sent it.
-            upload: The file.
-            sent_as: Hash of its content.
+            owner: Name of the owner who sent the file.
+            upload: Path of the file.
+            sent_as: Hash of the content of the file.
 
         Returns:
-            The digest of the model: the same with and without its names, weights and documentation.
+            The digest of the model, which does not depend on names, weights and documentation.
 
         Raises:
-            ModelError: It cannot be read.
+            ModelError: The model cannot be read.
+            BusyError: No reader was free in time.
         """
         known = self.uploads.find(owner, sent_as)
         if known is not None:
             return f"sha256:{known.stem}"
-        content, digest = self.pool.without_weights(upload)
+        content, digest = self.pool.read_without_weights(upload)
         self.uploads.put(owner, digest, content, ".onnx", sent_as)
         return digest
 
     def keep_graph(self, owner: str, graph: Mapping[str, Any]) -> str:
-        """Keep a graph of layers; its digest is the hash of its JSON with sorted keys and no spaces."""
+        """Stores a graph of layers and returns its digest: the hash of its JSON with sorted keys and no spaces."""
         content = json.dumps(graph, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
         digest = content_digest(content)
         self.uploads.put(owner, digest, content, ".json")
         return digest
 
     def decompose(
-        self, owner: str, digest: str, name: str, question: Question
+        self, owner: str, digest: str, name: str, question: PredictionOptions
     ) -> tuple[Decomposition, tuple[str, ...]]:
-        """A model that an owner sent, as the sequences that a system would execute, and warnings about it.
+        """Returns the decomposition of an uploaded model, lowered for a system, and warnings about the model.
 
         Raises:
-            UnknownModelError: The owner did not send it, or it was forgotten.
-            ModelError: It cannot be lowered, or has layers that no runtime makes.
-            UnknownSystemError: Nothing answers for the system.
+            UnknownModelError: The owner did not upload the model, or it was deleted since.
+            ModelError: The model cannot be lowered, or has invalid layers.
+            UnknownSystemError: There is no predictor for the system.
         """
         system = self.predictors.of(question.system).predictor.system
         path = self.uploads.find(owner, digest)
@@ -188,16 +190,16 @@ class Service:
             owner, path.name, name, system.runtime, system.settings.level, question.granularity, question.batch,
             question.shapes,
         )  # fmt: skip
-        found = self._cuts.get(key)
+        found = self._decompositions.get(key)
         if found is None:
             found = self.pool.lower(self._task(path, name, question, system.runtime, system.settings.level))
             for sequence in found[0].unique.values():
                 check_sequence(sequence)
-            self._cuts.put(key, found)
+            self._decompositions.put(key, found)
         return found
 
     @staticmethod
-    def _task(path: Path, name: str, question: Question, runtime: str, level: str) -> Task:
+    def _task(path: Path, name: str, question: PredictionOptions, runtime: str, level: str) -> Task:
         if path.suffix == ".json":
             if question.batch is not None or question.shapes:
                 raise ModelError(f"{name} is a graph of layers, whose shapes are fixed: leave out batch and shapes")
@@ -215,79 +217,82 @@ class Service:
     # Answers
 
     def estimate(
-        self, owner: str, digest: str, name: str, question: Question, answerer: Answerer | None = None
-    ) -> tuple[Estimate, Answerer]:
-        """What a model that an owner sent will cost, and what answered.
+        self, owner: str, digest: str, name: str, question: PredictionOptions, loaded: LoadedPredictor | None = None
+    ) -> tuple[Estimate, LoadedPredictor]:
+        """Returns the estimate of an uploaded model, and the predictor that made it.
 
         Args:
-            owner: Who sent it.
-            digest: Hash of the model, or of the file as it was sent.
-            name: What to call it.
-            question: What is asked.
-            answerer: What is to answer, where other models are asked about together with this one.
+            owner: Name of the owner who uploaded the model.
+            digest: Digest of the model, or hash of the uploaded file.
+            name: Name of the model, for the estimate and messages.
+            question: Parameters of the prediction.
+            loaded: Predictor to use, to price several models by the same; None for that of the question.
 
         Raises:
-            CostModelError: There is no answer; the kind of error says why.
+            CostModelError: There is no estimate; the class of the error says why.
         """
-        answerer = answerer or self.predictors.of(question.system, question.version)
-        cut, warnings = self.decompose(owner, digest, name, question)
-        estimate = answerer.predictor.estimate(
-            cut,
+        loaded = loaded or self.predictors.of(question.system, question.version)
+        decomposition, warnings = self.decompose(owner, digest, name, question)
+        estimate = loaded.predictor.estimate(
+            decomposition,
             composition=question.composition,
             partial=question.partial,
             measured=question.measured,
             warnings=warnings,
         )
-        return estimate, answerer
+        return estimate, loaded
 
     @staticmethod
     def price_items(
-        answerer: Answerer, layers: Sequence[LayerSequence | str], items: Sequence[Item], *, measured: bool
+        loaded: LoadedPredictor, layers: Sequence[LayerSequence | str], items: Sequence[BulkModel], *, measured: bool
     ) -> tuple[Networks | None, list[int], dict[int, str]]:
-        """Many models made of a few layers.
+        """Prices many models that share a list of layers.
 
         Args:
-            answerer: What is to answer.
-            layers: Each a sequence, or the reason why it is none.
+            loaded: Predictor to use.
+            layers: List of layers: each a layer sequence, or the reason why it is not valid.
             items: The models.
             measured: Whether to use measurements.
 
         Returns:
-            What they cost, the positions of the items that have a cost, in that order, and the reasons of the others.
+            The costs of the items that have one (None if there are none), the positions of these items in the same
+            order, and the reasons why the other items have no cost, by position.
         """
-        predictor = answerer.predictor
+        predictor = loaded.predictor
         refused = {place: reason for place, reason in enumerate(layers) if isinstance(reason, str)}
-        sound = {place: layer for place, layer in enumerate(layers) if isinstance(layer, LayerSequence)}
-        priced = _priced(predictor, sound, refused, measured=measured)
+        valid = {place: layer for place, layer in enumerate(layers) if isinstance(layer, LayerSequence)}
+        priced = _priced(predictor, valid, refused, measured=measured)
         problems = _problems(items, refused, priced)
         kept = [place for place in range(len(items)) if place not in problems]
         if not kept:
             return None, [], problems
-        blocks = [[sound[place]] if priced[place] else [] for place in range(len(layers))]
+        blocks = [[valid[place]] if priced[place] else [] for place in range(len(layers))]
         found = price_networks(predictor, blocks, [items[place].layers for place in kept], measured=measured)
         return found, kept, problems
 
     # Observations
 
-    def observe(self, owner: str, digest: str, name: str, question: Question, seen: Seen) -> StoredObservation:
-        """Store a latency that users saw beside what is predicted of it.
+    def observe(
+        self, owner: str, digest: str, name: str, question: PredictionOptions, seen: ObservedRun
+    ) -> StoredObservation:
+        """Stores an observed latency together with its prediction.
 
         Args:
-            owner: Whose observation it is.
-            digest: Hash of the model.
-            name: What to call it.
-            question: Where and how the model runs.
-            seen: What was seen.
+            owner: Name of the owner of the observation.
+            digest: Digest of the model.
+            name: Name of the model.
+            question: System and options under which the model ran.
+            seen: The observed latency.
 
         Raises:
-            CostModelError: There is no prediction to compare it with, or it cannot be stored.
+            CostModelError: There is no prediction to compare with, or the observation cannot be stored.
         """
-        estimate, answerer = self.estimate(owner, digest, name, question)
+        estimate, loaded = self.estimate(owner, digest, name, question)
         if estimate.latency_us <= 0:
             raise ModelError(f"{name} has no layer with a cost on {question.system}: there is nothing to compare with")
         factor = estimate.jitter.get("p50", 1.0)
         low, high = estimate.interval_us
-        regression = answerer.predictor.regression
+        regression = loaded.predictor.regression
         observation = Observation(
             system=question.system,
             model=name,
@@ -305,17 +310,17 @@ class Service:
         return stored
 
 
-def _nbytes_of(cut: Decomposition) -> int:
-    """Memory that a decomposition takes, about."""
-    names = sum(getsizeof(name) for piece in cut.pieces for name in piece.layers)
-    texts = sum(len(sequence.text) for sequence in cut.unique.values())
-    return 400 * len(cut.pieces) + names + _BYTES_PER_TEXT_BYTE * texts
+def _nbytes_of(decomposition: Decomposition) -> int:
+    """Returns the approximate memory of a decomposition in bytes."""
+    names = sum(getsizeof(name) for segment in decomposition.segments for name in segment.layers)
+    texts = sum(len(sequence.text) for sequence in decomposition.unique.values())
+    return 400 * len(decomposition.segments) + names + _BYTES_PER_TEXT_BYTE * texts
 
 
 def _priced(
     predictor: Predictor, layers: Mapping[int, LayerSequence], refused: dict[int, str], *, measured: bool
 ) -> np.ndarray:
-    """Which layers have a cost, by position in the list; the others are added to what is refused."""
+    """Returns a mask of the listed layers that have a cost; adds the reasons for the others to `refused`."""
     costs = predictor.costs({one.signature: one for one in layers.values()}, measured=measured)
     priced = np.zeros(len(layers) + len(refused), dtype=bool)
     for place, layer in layers.items():
@@ -327,14 +332,14 @@ def _priced(
     return priced
 
 
-def _problems(items: Sequence[Item], refused: Mapping[int, str], priced: np.ndarray) -> dict[int, str]:
-    """Why models have no cost, by position; those that have one are not in it."""
+def _problems(items: Sequence[BulkModel], refused: Mapping[int, str], priced: np.ndarray) -> dict[int, str]:
+    """Returns the reasons why items have no cost, by position; items with a cost are left out."""
     lengths = np.fromiter((len(item.layers) for item in items), np.int64, len(items))
     rows = np.fromiter(chain.from_iterable(item.layers for item in items), np.int64, int(lengths.sum()))
-    sound = np.append(priced, False)[np.minimum(rows, len(priced))]
-    broken = np.unique(np.repeat(np.arange(len(items)), lengths)[~sound])
+    valid = np.append(priced, False)[np.minimum(rows, len(priced))]
+    invalid = np.unique(np.repeat(np.arange(len(items)), lengths)[~valid])
     found = {place: f"{items[place].name} has no layers" for place in np.flatnonzero(lengths == 0).tolist()}
-    for place in broken.tolist():
+    for place in invalid.tolist():
         item = items[place]
         layer = next(layer for layer in item.layers if layer >= len(priced) or not priced[layer])
         if layer >= len(priced):

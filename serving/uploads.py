@@ -1,4 +1,4 @@
-"""Models that clients have sent: kept without weights, under their content hash, apart for each owner."""
+"""Stores uploaded models on disk: without weights, by content hash, separately for each owner."""
 
 import hashlib
 import os
@@ -10,29 +10,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from costmodel.errors import ModelReadError
-from costmodel.isolation.digest import DIGEST
+from costmodel.serving.isolation.digest import DIGEST
 
 __all__ = ["UploadedModel", "UploadedModelStore", "content_digest"]
 
 _SUFFIXES = (".onnx", ".json")
-# A file that names the model that another content hash stands for.
+# Suffix of a file that maps the hash of an uploaded file to the digest of its model.
 _ALIAS = ".alias"
 
 
 def content_digest(content: bytes) -> str:
-    """The content hash of a model: "sha256:" and 64 hexadecimal digits."""
+    """Returns the content hash of a model: "sha256:" and 64 hexadecimal digits."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
 class UploadedModel:
-    """A model that an owner has sent.
+    """A model that an owner has uploaded.
 
     Attributes:
-        digest: Hash of what shapes the work of the model: the same with and without names, weights, documentation.
-        kind: "onnx" for a file, "graph" for layers in JSON.
-        nbytes: Size of what is kept of it.
-        used_at: When it was asked about last; ISO 8601, UTC.
+        digest: Hash of all that determines the work of the model, without names, weights and documentation.
+        kind: "onnx" for an ONNX file, "graph" for layers in JSON.
+        nbytes: Size of the stored file.
+        used_at: Time of the last use; ISO 8601 in UTC.
     """
 
     digest: str
@@ -42,28 +42,28 @@ class UploadedModel:
 
 
 class UploadedModelStore:
-    """Files in a folder that several processes share; each owner has a folder of its own and sees no other.
+    """A store of uploaded models in a folder that several processes share, with a folder for each owner.
 
-    Models that were not asked about for longest are forgotten first, beginning with the owner who keeps the most.
+    If the models take too much space, the least recently used ones of the owner with the most data are deleted first.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        """Make the folder.
+        """Creates the folder if it does not exist.
 
         Args:
-            folder: Where the models are kept.
-            most_bytes: The most that all of them may take on the disk.
+            folder: Folder of the models.
+            most_bytes: Maximum disk space of all models.
         """
         self._folder = folder
         self._most_bytes = most_bytes
         folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, owner: str, digest: str) -> Path | None:
-        """The file of an owner's model, and from now on one that was used last; None if the owner sent none such.
+        """Returns the file of a model and marks it as used now; None if the owner has no such model.
 
         Args:
-            owner: Whose model it is.
-            digest: Hash of the model, or of the file as it was sent.
+            owner: Name of the owner of the model.
+            digest: Digest of the model, or hash of the uploaded file.
 
         Raises:
             ModelReadError: `digest` is not a content hash.
@@ -79,14 +79,17 @@ class UploadedModelStore:
         return None
 
     def put(self, owner: str, digest: str, content: bytes, suffix: str, sent_as: str | None = None) -> None:
-        """Keep a model, all of it or nothing.
+        """Stores a model atomically.
 
         Args:
-            owner: Whose model it is.
-            digest: The digest of the model.
+            owner: Name of the owner of the model.
+            digest: Digest of the model.
             content: The model without its weights, or its layers in JSON.
             suffix: ".onnx" or ".json".
-            sent_as: Hash of the file that was sent, where that differs: the model is found under it too.
+            sent_as: Hash of the uploaded file, under which the model is found too; None if there is none.
+
+        Raises:
+            ModelReadError: `digest` or `sent_as` is not a content hash.
         """
         path = self._path(owner, digest)
         path.parent.mkdir(exist_ok=True)
@@ -96,7 +99,7 @@ class UploadedModelStore:
         self.trim()
 
     def models(self, owner: str) -> list[UploadedModel]:
-        """The models of an owner, by digest."""
+        """Returns the models of an owner, sorted by digest."""
         found = []
         for path, stat in _files(self._folder / _folder_of(owner)):
             if path.suffix in _SUFFIXES:
@@ -106,7 +109,7 @@ class UploadedModelStore:
         return sorted(found, key=lambda model: model.digest)
 
     def remove(self, owner: str, digest: str) -> bool:
-        """Forget a model of an owner; whether there was one."""
+        """Deletes a model of an owner, and returns whether there was one."""
         path = self.find(owner, digest)
         if path is None:
             return False
@@ -119,7 +122,7 @@ class UploadedModelStore:
         return True
 
     def trim(self) -> None:
-        """Forget models until the others fit."""
+        """Deletes models until the others fit the limit on disk space."""
         by_owner = {
             folder: sorted(_files(folder), key=lambda found: found[1].st_mtime, reverse=True)
             for folder in self._folder.iterdir()

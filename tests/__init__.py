@@ -1,1 +1,1 @@
-"""The tests: one package, so that no package called `tests` in an environment takes its place."""
+"""The tests as one package, so that no installed package called `tests` is imported instead."""

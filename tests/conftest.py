@@ -1,9 +1,9 @@
-"""Fixtures as a ladder: files, models read from them, the runtime, the graphs it lowers them to, bricks that run.
+"""Shared fixtures: model files, models read from them, the runtime, lowered graphs, runs of layer sequences.
 
 A model in a test is written in ONNX's own text form, `onnx.parser`, without its header: "(float[2,3] x) => ...".
 
-`pytest --host NAME` runs everything as on a host of `tests/hosts`, child processes included. The runtime's kernels are
-those of the real processor all the same.
+`pytest --host NAME` runs all tests, child processes included, as if on a host of `tests/hosts`. The runtime still uses
+the kernels of the real processor.
 """
 
 import os
@@ -19,17 +19,17 @@ import onnx.parser
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from costmodel.decomposition import decompose
-from costmodel.graph import Layer, LayerGraph, TensorType
-from costmodel.host import probe_host
-from costmodel.model import read_model
-from costmodel.runtimes import RuntimeSettings
-from costmodel.runtimes.ort import OnnxRuntime
-from costmodel.sequence import LayerSequence
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.ir.sequence import LayerSequence
+from costmodel.onnx_io.model import read_model
+from costmodel.partition.decomposition import decompose
+from costmodel.runtimes.base import RuntimeSettings
+from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.systems.host import probe_host
 from tests.hosts import HOSTS, lay_out
 from tests.postgres import NoServerError, emptied, running_server
 
-# The same examples on every run: a change breaks a test, chance does not. No deadlines: the machine is shared.
+# The same examples on every run, so that tests do not fail by chance. No deadlines, because the machine is shared.
 hypothesis.settings.register_profile("costmodel", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("costmodel")
 
@@ -38,15 +38,13 @@ LIGHT = MappingProxyType({path.stem.removeprefix("light_"): path for path in sor
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the whole run take place on another host."""
+    """Adds the option `--host`, which runs all tests as if on another host."""
     parser.addoption("--host", choices=sorted(HOSTS), help="run as on this host of tests/hosts, not as on this machine")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _as_on_the_host_asked_for(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    """Answer for another host; where that one has fewer CPUs than this machine, run on as few."""
+def _use_requested_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Replaces the detected host by that of `--host`, and limits CPUs to that host's number if it has fewer."""
     name = request.config.getoption("--host")
     if name is None:
         yield
@@ -62,27 +60,27 @@ def _as_on_the_host_asked_for(
 
 @pytest.fixture(params=HOSTS)
 def other_host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Answers for each host of `tests/hosts` in turn, and gives its name."""
+    """Replaces the detected host by each host of `tests/hosts` in turn; the value is its name."""
     monkeypatch.setenv("COSTMODEL_HOST_ROOT", str(lay_out(request.param, tmp_path / "host")))
     return request.param
 
 
 @pytest.fixture(scope="session")
 def light_models() -> MappingProxyType[str, Path]:
-    """The nine real topologies that come with the onnx package, by name."""
+    """The nine real topologies that the onnx package contains, by name."""
     assert len(LIGHT) == 9
     return LIGHT
 
 
 @pytest.fixture(scope="session", params=LIGHT)
 def light_name(request: pytest.FixtureRequest) -> str:
-    """Each light model in turn."""
+    """Name of each light model in turn."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """URL of a database of PostgreSQL that tests may do anything to."""
+    """URL of a PostgreSQL database that tests may change in any way."""
     try:
         with running_server() as url:
             yield url
@@ -92,13 +90,13 @@ def postgres_server() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres_server: str) -> str:
-    """URL of an empty database of PostgreSQL."""
+    """URL of an empty PostgreSQL database."""
     return emptied(postgres_server)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """URL of a place where a new store can be made, in each of the databases in turn."""
+    """URL of a place where a new store can be created, for each supported database in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
     url: str = request.getfixturevalue("postgres_url")
@@ -107,7 +105,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def parse() -> Callable[..., ModelProto]:
-    """Makes a model from text; weights of the given shapes are added by name.
+    """Function that makes a model from text; weights of the given shapes are added by name.
 
     parse("(float[2] x) => (float[2] y) { y = Mul(x, w) }", weights={"w": (2,)})
     """
@@ -145,7 +143,7 @@ def settings() -> RuntimeSettings:
 
 @pytest.fixture(scope="session")
 def lower(runtime: OnnxRuntime) -> Callable[..., LayerGraph]:
-    """Lowers a model in memory, at any level and with what `read_model` takes besides."""
+    """Function that lowers a model in memory, at any level and with the options of `read_model`."""
 
     def lower(proto: ModelProto, level: str = "all", **given: object) -> LayerGraph:
         return runtime.lower(read_model(proto, **given), level)
@@ -155,7 +153,7 @@ def lower(runtime: OnnxRuntime) -> Callable[..., LayerGraph]:
 
 @pytest.fixture(scope="session")
 def lowered_light(runtime: OnnxRuntime) -> Callable[..., LayerGraph]:
-    """The graph of a light model at a level; each is lowered once a session."""
+    """Function that returns the graph of a light model at a level, lowered once a session."""
     graphs: dict[tuple[str, str], LayerGraph] = {}
 
     def lowered_light(name: str, level: str = "all") -> LayerGraph:
@@ -168,7 +166,7 @@ def lowered_light(runtime: OnnxRuntime) -> Callable[..., LayerGraph]:
 
 @pytest.fixture(scope="session")
 def run_alone(runtime: OnnxRuntime, settings: RuntimeSettings) -> Callable[[LayerSequence], None]:
-    """Runs a sequence by itself, once a session for each signature."""
+    """Function that runs a sequence in isolation, once a session for each signature."""
     done: set[str] = set()
 
     def run_alone(sequence: LayerSequence) -> None:
@@ -181,7 +179,7 @@ def run_alone(runtime: OnnxRuntime, settings: RuntimeSettings) -> Callable[[Laye
 
 @pytest.fixture(scope="session")
 def run_bricks(run_alone: Callable[[LayerSequence], None]) -> Callable[..., None]:
-    """Runs every brick of a graph, cut at the given granularities, by itself."""
+    """Function that runs in isolation every layer sequence of a graph cut at the given granularities."""
 
     def run_bricks(graph: LayerGraph, *granularities: int) -> None:
         for granularity in granularities or (1,):
@@ -196,14 +194,14 @@ _SHAPES = ((4, 8), (8,), ())
 
 
 @st.composite
-def _graphs(draw: st.DrawFn, most_layers: int = 12) -> LayerGraph:
+def _graphs(draw: st.DrawFn, max_layers: int = 12) -> LayerGraph:
     types: dict[str, TensorType] = {}
     inputs = [f"x{i}" for i in range(draw(st.integers(1, 3)))]
     weights = [f"w{i}" for i in range(draw(st.integers(0, 3)))]
     for name in inputs + weights:
         types[name] = TensorType("float32", draw(st.sampled_from(_SHAPES)))
     readable, layers = inputs + weights, []
-    for i in range(draw(st.integers(1, most_layers))):
+    for i in range(draw(st.integers(1, max_layers))):
         operator, arity = draw(st.sampled_from(_OPERATORS))
         read = [draw(st.sampled_from(readable)) for _ in range(arity)]
         made = [f"v{i}_{slot}" for slot in range(draw(st.integers(1, 2)))]
@@ -218,5 +216,5 @@ def _graphs(draw: st.DrawFn, most_layers: int = 12) -> LayerGraph:
 
 @pytest.fixture(scope="session")
 def graphs() -> Callable[..., st.SearchStrategy[LayerGraph]]:
-    """A strategy: random graphs of element-wise layers that share inputs and weights."""
+    """Strategy that draws random graphs of element-wise layers with shared inputs and weights."""
     return _graphs

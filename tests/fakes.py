@@ -1,29 +1,29 @@
-"""A runtime whose time is made up, so that no unit test measures the machine that it runs on.
+"""A fake runtime with simulated time, so that no unit test measures the machine that it runs on.
 
-Nothing but a run moves its clock, and a run costs what the sequence says: the same test gives the same times anywhere.
+Only runs advance its clock, each by a cost computed from the sequence, so that a test gives the same times anywhere.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from costmodel.attributes import encode
-from costmodel.bench import Bench
-from costmodel.constants import data_of, dtype_name
-from costmodel.decomposition import whole_model
-from costmodel.drift import Observation
 from costmodel.errors import LoweringError, MeasurementError
-from costmodel.graph import Layer, LayerGraph, TensorType
-from costmodel.host import Host
-from costmodel.inference import infer_model
-from costmodel.measurement import Measurement, Protocol
-from costmodel.model import Model
-from costmodel.operators import since_version
-from costmodel.results import Results
-from costmodel.runtimes import RuntimeSettings
-from costmodel.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.store import Store
-from costmodel.systems import System
+from costmodel.ir.attributes import encode_attribute
+from costmodel.ir.constants import dtype_name, signature_data
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.ir.operators import since_version
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.jobs.benchmark_session import BenchmarkSession
+from costmodel.measure.measurement import Measurement, Protocol
+from costmodel.onnx_io.model import Model
+from costmodel.onnx_io.shape_inference import infer_model
+from costmodel.partition.decomposition import whole_model
+from costmodel.runtimes.base import RuntimeSettings
+from costmodel.serving.observations.drift import Observation
+from costmodel.store.results import Results
+from costmodel.store.store import Store
+from costmodel.systems.host import Host
+from costmodel.systems.system import System
 
 __all__ = [
     "HOST",
@@ -47,38 +47,38 @@ OBSERVED = Observation(
     interval_us=(90.0, 112.0), version="v1", observed_at="2026-11-21T12:00:00+00:00",
 )  # fmt: skip
 QUICK = Protocol(
-    passes=3, most_passes=5, fewest_passes=2, reference_every_us=100.0, cold_start_us=50.0, turn_us=20.0, most_runs=4
+    passes=3, max_passes=5, min_passes=2, reference_every_us=100.0, short_lap_us=50.0, turn_us=20.0, max_runs=4
 )  # fmt: skip
 
 
 class FakeClock:
-    """Nanoseconds since the test began; they pass only when something runs."""
+    """Simulated nanoseconds since the start of the test; only runs advance them."""
 
     def __init__(self) -> None:
         self.now_ns = 0
 
     def __call__(self) -> int:
-        """The time."""
+        """Returns the time in nanoseconds."""
         return self.now_ns
 
     def pass_us(self, microseconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.now_ns += round(microseconds * 1000)
 
 
 @dataclass
 class FakeRunner:
-    """Takes `cost_us` each time, times the factor that `noise` gives for the number of the run.
+    """A runner whose run takes `cost_us` times the factor that `noise` gives for the number of the run.
 
     Attributes:
-        clock: What a run moves.
-        cost_us: Of a run on the quiet machine.
-        noise: Factor by the number of the run, from 0.
-        error: Raised by each run, if any.
-        label: What it is called in `ran`.
-        ran: Takes the label at each run.
-        runs: How many there were.
-        feeds: How often its inputs were written.
+        clock: Clock that a run advances.
+        cost_us: Microseconds of a run without noise.
+        noise: Function from the number of the run, from 0, to a factor.
+        error: Exception that each run raises; None for none.
+        label: Entry that a run adds to `ran`.
+        ran: List of the labels of all runs.
+        runs: Number of runs.
+        feeds: Number of times that the inputs were written.
     """
 
     clock: FakeClock
@@ -91,7 +91,7 @@ class FakeRunner:
     feeds: int = 0
 
     def run(self) -> None:
-        """Let the time of one run pass."""
+        """Advance the clock by the time of one run."""
         if self.error is not None:
             raise self.error
         self.clock.pass_us(self.cost_us * self.noise(self.runs))
@@ -99,25 +99,25 @@ class FakeRunner:
         self.runs += 1
 
     def feed(self) -> None:
-        """Writing takes no time here."""
+        """Count the write; writing takes no simulated time."""
         self.feeds += 1
 
 
 @dataclass
 class FakeRuntime:
-    """A `costmodel.runtimes.Runtime` that executes every node as a layer of its own, in imagined time.
+    """A `costmodel.runtimes.base.Runtime` that executes every node as one layer, in simulated time.
 
-    A run of a network takes what its call costs and, one after the other, what its layers do: nothing else.
+    A run of a network takes the call overhead plus the sum of its layers' costs.
 
     Attributes:
-        version: Of the runtime.
-        clock: What a run moves.
-        overhead_us: What a call costs, whatever is in it.
-        noise: Factor by the number of the run of a network, from 0; called anew for each network that is opened.
+        version: Version of the runtime.
+        clock: Clock that a run advances.
+        overhead_us: Call overhead in microseconds.
+        noise: Function from the number of a network's run, from 0, to a factor; restarted for each opened network.
         refused: Signatures and model names that do not load.
         broken: Signatures and model names that load and fail when they run.
         opened: Signatures and model names, in the order in which they were opened.
-        ran: The same, in the order in which they ran.
+        ran: Signatures and model names, in the order in which they ran.
         lowered: Names of models, in the order in which they were lowered.
     """
 
@@ -133,12 +133,12 @@ class FakeRuntime:
     name: str = "fake"
 
     def cost_us(self, sequence: LayerSequence) -> float:
-        """What the layers of a sequence take: each a microsecond, and one for a thousand elements read or written."""
+        """Returns a sequence's cost: 1 us for each layer and for each thousand elements read or written."""
         touched = (i for layer in sequence.layers for i in (*layer.inputs, *layer.outputs) if i >= 0)
         return round(len(sequence.layers) + sum(sequence.values[i].type.elements for i in touched) / 1000, 3)
 
     def lower(self, model: Model, level: str) -> LayerGraph:
-        """Every node of the model as it stands, at any level."""
+        """Returns each node of the model as a layer, at any level."""
         self.lowered.append(model.name)
         graph = model.proto.graph
         opset = next(entry.version for entry in model.proto.opset_import if not entry.domain)
@@ -153,7 +153,7 @@ class FakeRuntime:
                     op_type=node.op_type,
                     domain=node.domain,
                     since=since_version(node.op_type, node.domain, opset),
-                    attributes={a.name: encode(a) for a in node.attribute},
+                    attributes={a.name: encode_attribute(a) for a in node.attribute},
                     inputs=tuple(node.input),
                     outputs=tuple(node.output),
                     sources=(node.name or node.output[0],),
@@ -161,20 +161,20 @@ class FakeRuntime:
                 for node in graph.node
             ),
             types=types,
-            constants={tensor.name: data_of(tensor) for tensor in graph.initializer},
+            constants={tensor.name: signature_data(tensor) for tensor in graph.initializer},
             inputs=tuple(model.inputs),
             outputs=tuple(port.name for port in graph.output),
             opset=opset,
         )
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> FakeRunner:
-        """A runner that takes what a call costs and what `cost_us` says."""
+        """Returns a runner that takes the call overhead plus `cost_us`."""
         if sequence.signature in self.refused:
             raise MeasurementError(f"{sequence.kind} does not load")
         return self._runner(sequence.signature, self.cost_us(sequence))
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> FakeRunner:
-        """The same for the model as one sequence."""
+        """Returns a runner of the whole model, which takes the call overhead plus `cost_us` of all its layers."""
         if model.name in self.refused:
             raise LoweringError(f"{model.name} does not load")
         cost_us = self.cost_us(whole_model(self.lower(model, settings.level)))
@@ -187,12 +187,12 @@ class FakeRuntime:
         return FakeRunner(self.clock, self.overhead_us + cost_us, self.noise, error, label, self.ran)
 
     def fingerprint(self) -> str:
-        """It has no vectors."""
+        """Returns a constant, because the fake runtime does not depend on the processor."""
         return "imagined"
 
 
 def elementwise(*shape: int, op_type: str = "Relu", dtype: str = "float32") -> LayerSequence:
-    """A sequence of one layer that reads one tensor and writes another of its type."""
+    """Returns a sequence of one layer that reads one tensor and writes another of the same type."""
     kind = TensorType(dtype, shape)
     layer = SequenceLayer(op_type, "", 6, {}, (0,), (1,))
     return LayerSequence((layer,), (Value(kind, "input"), Value(kind, "internal")), (1,))
@@ -207,7 +207,7 @@ def fake_system(
     capabilities: Mapping[str, float] | None = None,
     asserted: bool = False,
 ) -> System:
-    """An imaginary host with an imaginary runtime."""
+    """Returns a fictitious host with the fake runtime."""
     runtime = runtime or FakeRuntime()
     settings = settings or RuntimeSettings()
     return System(name, host, runtime.name, runtime.version, settings, capabilities or {}, asserted)
@@ -215,10 +215,10 @@ def fake_system(
 
 def fake_bench(
     store: Store, runtime: FakeRuntime, system: System | None = None, protocol: Protocol | None = QUICK
-) -> Bench:
-    """A bench that lives in the runtime's time and locks nobody out."""
+) -> BenchmarkSession:
+    """Returns a bench that uses the runtime's simulated clock and takes no machine-wide lock."""
     system = system or fake_system(runtime=runtime)
-    return Bench(
+    return BenchmarkSession(
         store,
         system,
         runtime,
@@ -231,25 +231,25 @@ def fake_bench(
 
 def measured(
     sequence: LayerSequence,
-    *rounds_us: Iterable[float],
+    *pass_times_us: Iterable[float],
     at: str = "2026-01-01T00:00:00.000+00:00",
     stable: bool = True,
     overhead_us: float = 0.0,
 ) -> Measurement:
-    """A measurement of `sequence` with these raw times."""
-    rounds = tuple(tuple(times) for times in rounds_us) or ((10.0, 11.0, 12.0),)
+    """Returns a measurement of `sequence` with these raw times."""
+    rounds = tuple(tuple(times) for times in pass_times_us) or ((10.0, 11.0, 12.0),)
     return Measurement(
         signature=sequence.signature,
-        rounds_us=rounds,
+        pass_times_us=rounds,
         reference_us=(100.0,) * len(rounds),
         stable=stable,
         overhead_us=overhead_us,
-        circumstances={"threads": 1, "before": {"load_1m": 0.5}},
+        environment={"threads": 1, "before": {"load_1m": 0.5}},
         measured_at=at,
     )
 
 
 def results(system: System, records: Iterable[tuple[LayerSequence, Measurement]]) -> Results:
-    """What was measured on a system, of no models."""
+    """Returns measurements on a system as `Results` without models."""
     records = list(records)
     return Results(system, tuple(m for _, m in records), {sequence.signature: sequence for sequence, _ in records})

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: the one that COSTMODEL_TEST_POSTGRES names, or one of their own, made and removed."""
+"""A PostgreSQL server for tests: the one in COSTMODEL_TEST_POSTGRES, or a temporary one."""
 
 import os
 import shutil
@@ -18,22 +18,22 @@ _PLACES = Path("/usr/lib/postgresql")
 
 
 class NoServerError(Exception):
-    """Neither is a server named nor are PostgreSQL's programs here."""
+    """COSTMODEL_TEST_POSTGRES is not set, and PostgreSQL's programs are not installed."""
 
 
 @contextmanager
 def running_server() -> Iterator[str]:
-    """The URL of a database that tests may do anything to.
+    """Yields the URL of a database that tests may change in any way.
 
     Raises:
-        NoServerError: There is none, and none can be made.
+        NoServerError: No server is configured, and none can be started.
     """
     given = os.environ.get("COSTMODEL_TEST_POSTGRES")
     if given:
         yield given
         return
     initdb = _program("initdb")
-    # Short, because the path of a socket must be; and root may not run a server, only start one as somebody else.
+    # The path is short because that of a socket must be. PostgreSQL refuses to run as root, hence another user.
     folder = Path(tempfile.mkdtemp(prefix="cm-pg-"))
     user = "postgres" if os.geteuid() == 0 else None
     try:
@@ -56,14 +56,14 @@ def running_server() -> Iterator[str]:
                 time.sleep(0.05)
             yield f"postgresql://costmodel@/postgres?host={folder}"
         finally:
-            server.send_signal(signal.SIGINT)  # which does not wait for clients, as SIGTERM does
+            server.send_signal(signal.SIGINT)  # unlike SIGTERM, SIGINT does not wait for clients
             server.wait()
     finally:
         shutil.rmtree(folder)
 
 
 def emptied(url: str) -> str:
-    """The same URL, after all tables behind it were dropped."""
+    """Drops all tables of the database and returns its URL."""
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA public CASCADE"))

@@ -1,4 +1,4 @@
-"""A proxy in front of the service, as an operator would put one there."""
+"""A reverse proxy in front of the service, as an operator would deploy it."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ __all__ = ["behind_prefix"]
 
 @contextmanager
 def behind_prefix(url: str, prefix: str, passed: list[bytes] | None = None) -> Iterator[str]:
-    """The URL of a proxy that passes what is below a prefix on to a service, without the prefix.
+    """Yields the URL of a proxy that forwards requests below a prefix to a service and removes the prefix.
 
     Args:
         url: URL of the service.

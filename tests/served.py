@@ -1,4 +1,4 @@
-"""The service in tests: started on a home, asked without a network."""
+"""The service in tests: started on a home and queried in the same process."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,23 +11,24 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from costmodel.home import Home
-from costmodel.serving.engine import Call, EngineSettings, Reply
+from costmodel.paths import Home
+from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.engine.operations import Operations
 from costmodel.serving.engine.pool import EnginePool
+from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http.app import MakeEngines, create_app
 from costmodel.serving.http.settings import Settings
 
 __all__ = ["FILE", "HERE", "InProcess", "Serve", "listening", "serving"]
 
 Serve = Callable[..., TestClient]
-# What a model is sent as.
+# Content type of an uploaded model.
 FILE = MappingProxyType({"content-type": "application/octet-stream"})
 HERE = "http://127.0.0.1"
 
 
 class InProcess:
-    """One engine in the process of the tests: what it does can be looked at, and a start takes no second."""
+    """One engine in the test process, which starts at once and whose state tests can inspect."""
 
     def __init__(self, size: int, settings: EngineSettings) -> None:
         self.operations = Operations(settings)
@@ -36,16 +37,16 @@ class InProcess:
         self._lock = Lock()
 
     def start(self) -> None:
-        """Be ready."""
+        """Start the engine's operations."""
         self.operations.start()
 
     def perform(self, call: Call) -> Reply:
-        """One call after the other, as an engine does."""
+        """Perform one call at a time, as an engine does."""
         with self._lock:
             return self.operations.perform(call)
 
     def close(self) -> None:
-        """End the reader."""
+        """Stop the reader process."""
         self.operations.close()
 
 
@@ -53,7 +54,7 @@ class InProcess:
 def serving(
     home: Home, patch: pytest.MonkeyPatch, *, make_engines: MakeEngines = InProcess, **settings: object
 ) -> Iterator[TestClient]:
-    """A service on a home, for as long as the block."""
+    """Yields a client of a service on a home."""
     patch.setenv("COSTMODEL_HOME", str(home.root))
     app = create_app(Settings(**settings), make_engines=make_engines)
     with TestClient(app, base_url=HERE, client=("127.0.0.1", 50000)) as client:
@@ -64,7 +65,7 @@ def serving(
 def listening(
     home: Home, patch: pytest.MonkeyPatch, *, make_engines: MakeEngines = EnginePool, **settings: object
 ) -> Iterator[str]:
-    """The URL of a service on a home that listens on a port, for as long as the block."""
+    """Yields the URL of a service on a home that listens on a port."""
     patch.setenv("COSTMODEL_HOME", str(home.root))
     app = create_app(Settings(**settings), make_engines=make_engines)
     config = uvicorn.Config(app, port=0, log_config=None, http="costmodel.serving.http.protocol:LimitedProtocol")

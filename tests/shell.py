@@ -1,4 +1,4 @@
-"""A command of `costmodel` as a shell would see it."""
+"""Runs a `costmodel` command as from a shell."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ __all__ = ["Done", "Run"]
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left behind.
+    """Result of a finished command.
 
     Attributes:
         code: Exit code.
@@ -24,18 +24,18 @@ class Done:
 
     @property
     def said(self) -> str:
-        """Standard output with single spaces and no line breaks, so that it does not matter where lines are wrapped."""
+        """Standard output with single spaces and no line breaks, so that line wrapping does not matter."""
         return " ".join(self.out.split())
 
     @property
     def document(self) -> Any:
-        """The one JSON document on standard output; fails if there is anything else."""
+        """The JSON document on standard output; fails if there is anything else."""
         assert self.code == 0, self.err
         return json.loads(self.out)
 
     @property
     def sentence(self) -> str:
-        """The one line of an error; fails if there is anything else, or no error."""
+        """The one line of the error message; fails if there is anything else, or no error."""
         assert (self.code, self.out) == (1, "")
         (line,) = self.err.splitlines()
         assert line.startswith("costmodel: ")
@@ -43,5 +43,5 @@ class Done:
         return line
 
 
-# Called with the home and the arguments.
+# Parameters: the home, then the command-line arguments.
 Run = Callable[..., Done]

@@ -1,4 +1,4 @@
-"""Programs that tests start and kill: a benchmark, and a writer, on a real store and in imagined time.
+"""Programs that tests start and kill: a benchmark and a writer on a real store, in simulated time.
 
 python -m tests.slow_bench bench URL COUNT     measure COUNT sequences, printing each signature once it is stored
 python -m tests.slow_bench write URL NAME      add 100 measurements in 50 signatures, two of each
@@ -7,17 +7,17 @@ python -m tests.slow_bench write URL NAME      add 100 measurements in 50 signat
 import sys
 from collections.abc import Sequence
 
-from costmodel.groups import grouped
-from costmodel.measurement import Measurement
-from costmodel.sequence import LayerSequence
-from costmodel.store import Store
+from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.groups import grouped
+from costmodel.measure.measurement import Measurement
+from costmodel.store.store import Store
 from tests.fakes import FakeRuntime, elementwise, fake_bench, fake_system, measured
 
 __all__ = ["sequences"]
 
 
 def sequences(count: int) -> list[LayerSequence]:
-    """As many different sequences."""
+    """Returns `count` different sequences."""
     return [elementwise(1, size) for size in range(1, count + 1)]
 
 
@@ -41,7 +41,7 @@ def _write(url: str, name: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Say that all is loaded, wait for a word, and do what the arguments say."""
+    """Print that everything is loaded, wait for a line of input, then do what the arguments say."""
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()

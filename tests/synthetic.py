@@ -1,7 +1,7 @@
-"""A store filled without timing anything: the layers of real models, with costs made up from their bounds.
+"""A store of synthetic measurements of real models' layers, whose costs are derived from their analytical bounds.
 
-A made-up cost is the analytical bound of a sequence, times a factor of its kind, times a little noise that depends on
-its signature alone: there is something to learn, and every run of the tests learns the same.
+A synthetic cost is the analytical bound of a sequence, times a factor of its kind, times a little noise that depends on
+its signature alone: a regressor can learn the factors, and every test run has the same data.
 """
 
 import hashlib
@@ -13,22 +13,22 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from costmodel.features.bound import bound_us
-from costmodel.home import Home
-from costmodel.host import Host
-from costmodel.jobs import Decomposed, decompose_models
-from costmodel.measurement import Measurement, Protocol
-from costmodel.runtimes import RuntimeSettings, get_runtime, lowering_key
-from costmodel.sampling import sample_around
-from costmodel.sequence import LayerSequence
-from costmodel.store import Store
-from costmodel.systems import System
-from costmodel.training.boosted import LightGBMRegressor
+from costmodel.features.analytical_bound import bound_us
+from costmodel.ir.sequence import LayerSequence
+from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models
+from costmodel.measure.measurement import Measurement, Protocol
+from costmodel.paths import Home
+from costmodel.runtimes.base import RuntimeSettings, get_runtime, lowering_key
+from costmodel.store.store import Store
+from costmodel.synthetic.sampling import sample_around
+from costmodel.systems.host import Host
+from costmodel.systems.system import System
 from costmodel.training.corpus import corpus_models
-from costmodel.training.train import train
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.train import train_system
 from tests.fakes import results
 
-# MLflow 3.17's own queries, as SQLAlchemy 2.1 sees them; for tests that record runs.
+# SQLAlchemy 2.1's warning about MLflow 3.17's own queries; for tests that record runs.
 MLFLOW_DEPRECATION = "The ``noload`` loader strategy"
 
 __all__ = [
@@ -61,7 +61,7 @@ SYSTEM = System(
     },
 )  # fmt: skip
 
-# Six models of five families are measured; the three others are there to be predicted.
+# Six models of five families are measured; the three others are only predicted.
 MEASURED = (
     "light_bvlc_alexnet",
     "light_inception_v1",
@@ -72,54 +72,54 @@ MEASURED = (
 )
 HELD_BACK = ("light_resnet50", "light_inception_v2")
 FAMILIES = ("alexnet", "inception", "shufflenet", "squeezenet", "vgg")
-# What is trained where it does not matter what is.
+# Fast regressors, for tests that do not depend on the regressor.
 QUICK = MappingProxyType({"lightgbm": LightGBMRegressor})
 SAMPLES = 40
 REPEATED = 30
 
 
 def _chance(text: str) -> float:
-    """A number between 0 and 1 that depends on `text` alone."""
+    """Returns a pseudo-random number between 0 and 1 that depends on `text` alone."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
 
 
 def made_up_us(sequence: LayerSequence, system: System = SYSTEM) -> float:
-    """What a sequence costs in the made-up world."""
+    """Returns the synthetic cost of a sequence in microseconds."""
     factor = 1.2 + 2 * _chance(sequence.kind)
     noise = 0.98 + 0.04 * _chance(sequence.signature)
     return bound_us(sequence, system) * factor * noise
 
 
 def made_up_measurement(signature: str, latency_us: float) -> Measurement:
-    """A measurement of which `latency_us` is the typical latency, and most of the noise lies above."""
+    """Returns a measurement with median `latency_us` and noise mostly above it."""
     return Measurement(
         signature=signature,
-        rounds_us=tuple(tuple(latency_us * factor for factor in (0.99, 1.0, 1.0, 1.05, 1.4)) for _ in range(5)),
+        pass_times_us=tuple(tuple(latency_us * factor for factor in (0.99, 1.0, 1.0, 1.05, 1.4)) for _ in range(5)),
         reference_us=(420.0,) * 5,
         stable=True,
-        circumstances={"protocol": Protocol().version},
+        environment={"protocol": Protocol().version},
         measured_at="2026-11-20T12:00:00+00:00",
     )
 
 
 @cache
-def corpus(folder: Path) -> dict[str, Decomposed]:
-    """The light models, lowered once a session with a cache in `folder`, by name."""
+def corpus(folder: Path) -> dict[str, DecomposedModel]:
+    """Returns the light models by name, lowered once a session with a cache in `folder`."""
     names = sorted((*MEASURED, *HELD_BACK))
     models = [model for name in names for model in corpus_models(name)]
     return {item.model.name: item for item in decompose_models(models, get_runtime(), "all", folder)}
 
 
-def fill(store: Store, models: Iterable[Decomposed], *, system: System = SYSTEM, samples: int = SAMPLES) -> None:
-    """Measure models in the made-up world: their sequences, themselves, samples around them, some a second time."""
+def fill(store: Store, models: Iterable[DecomposedModel], *, system: System = SYSTEM, samples: int = SAMPLES) -> None:
+    """Store synthetic measurements of models: sequences, whole models, samples, and some repeated measurements."""
     store.put_system(system)
     sequences: dict[str, LayerSequence] = {}
     lowering = lowering_key(get_runtime(), "all")
     for item in models:
-        pieces = item.decomposition
-        store.put_model(pieces, item.whole, digest=item.model.digest, family=item.family, lowering=lowering)
-        sequences |= pieces.unique
-        total = sum(made_up_us(piece.sequence, system) for piece in pieces.pieces)
+        segments = item.decomposition
+        store.put_model(segments, item.whole, digest=item.model.digest, family=item.family, lowering=lowering)
+        sequences |= segments.unique
+        total = sum(made_up_us(segment.sequence, system) for segment in segments.segments)
         whole_us = total * (0.97 + 0.06 * _chance(item.model.name))
         store.put_measurement(system.name, made_up_measurement(item.whole.signature, whole_us), item.whole)
     around = sample_around(list(sequences.values()), samples)
@@ -135,13 +135,13 @@ def fill(store: Store, models: Iterable[Decomposed], *, system: System = SYSTEM,
 
 @cache
 def trained_home(root: Path) -> Home:
-    """A home with the measured models in its store and a champion; made once a session, and not to be changed."""
+    """Returns a home with the measured models in its store and a champion; shared by a session, so read-only."""
     home = Home(root)
     home.data.mkdir(parents=True)
     models = corpus(home.cache)
     store = Store(home.store_url)
     fill(store, [models[name] for name in MEASURED])
-    train(store, SYSTEM.name, home.bundles, tracking=None, seeds=(0,), learners=QUICK)
+    train_system(store, SYSTEM.name, home.bundles, tracking=None, seeds=(0,), learners=QUICK)
     return home
 
 
@@ -157,11 +157,11 @@ def _migrated(root: Path) -> Path:
 
 
 def put_tracking_store(root: Path, folder: Path) -> Path:
-    """Make `folder` with an empty tracking store in it: migrating one takes seconds, copying it does not.
+    """Create `folder` with an empty tracking store, copied because migrating a new one takes seconds.
 
     Args:
-        root: Where the one that is copied lives; the same for the whole session.
-        folder: As a home's `tracking`.
+        root: Folder of the store that is copied; the same for the whole session.
+        folder: Folder to create, like a home's `tracking`.
     """
     folder.mkdir(parents=True)
     shutil.copy(_migrated(root), folder / "mlflow.db")
@@ -169,6 +169,6 @@ def put_tracking_store(root: Path, folder: Path) -> Path:
 
 
 def copied(home: Home, root: Path) -> Home:
-    """A copy of a home, to be changed at will."""
+    """Returns a copy of a home that a test may change."""
     shutil.copytree(home.root, root)
     return Home(root)

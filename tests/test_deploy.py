@@ -1,4 +1,4 @@
-"""The files that deploy the service: valid by published schemas, closed where they should be, and working."""
+"""The deployment files are valid by published schemas, expose no more than intended, and work."""
 
 import json
 import re
@@ -22,7 +22,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.tokens import add_token
 from tests.served import listening
@@ -36,20 +36,20 @@ UID = 10001
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    """The compose file."""
+    """The parsed compose file."""
     document: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     return document
 
 
 @pytest.fixture(scope="module")
 def manifests() -> dict[str, Any]:
-    """The objects for Kubernetes, by kind."""
+    """The Kubernetes objects, by kind."""
     return {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
 
 
 @pytest.fixture(scope="module")
 def pod(manifests: dict[str, Any]) -> dict[str, Any]:
-    """What the Deployment says of its pods."""
+    """The pod specification of the Deployment."""
     found: dict[str, Any] = manifests["Deployment"]["spec"]["template"]
     return found
 
@@ -58,7 +58,7 @@ def pod(manifests: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_compose_file_is_one(compose: dict[str, Any]) -> None:
-    """By the schema of the Compose specification; every network, volume, secret and configuration is defined."""
+    """The compose file obeys the Compose specification, and everything that it refers to is defined."""
     schema = resources.files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     jsonschema.validate(compose, json.loads(schema.read_text()))
     for service in compose["services"].values():
@@ -69,16 +69,16 @@ def test_the_compose_file_is_one(compose: dict[str, Any]) -> None:
 
 
 def test_the_manifests_are_valid(manifests: dict[str, Any]) -> None:
-    """By the schemas of the latest Kubernetes that the validator knows; a misspelt field is an error."""
+    """The manifests obey the schemas of the newest Kubernetes of the validator; misspelt fields are errors."""
     for manifest in manifests.values():
         kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
 
 
-# What is open
+# Exposed ports
 
 
 def test_nothing_but_the_proxy_is_published(compose: dict[str, Any]) -> None:
-    """Other hosts reach neither the database, nor MLflow, nor the service itself."""
+    """Other hosts cannot reach the database, MLflow or the service directly."""
     published = {name: service.get("ports", []) for name, service in compose["services"].items()}
     public = {name for name, ports in published.items() if any(not port.startswith("127.0.0.1:") for port in ports)}
     assert public == {"proxy"}
@@ -90,11 +90,11 @@ def test_nothing_but_the_proxy_is_published(compose: dict[str, Any]) -> None:
 
 
 def test_containers_come_back_and_have_limits(compose: dict[str, Any], pod: dict[str, Any]) -> None:
-    """After a crash and a reboot; none may take the host's memory, and folders in memory have a size."""
+    """Containers restart after crash and reboot, have a memory limit, and bound their in-memory folders."""
     for name, service in compose["services"].items():
         assert service.get("restart") == "unless-stopped" or name == "training"
         assert "mem_limit" in service
-        assert "healthcheck" in service or name == "service"  # which has that of its image
+        assert "healthcheck" in service or name == "service"  # the service's image defines its own
         assert all("size=" in folder for folder in service.get("tmpfs", ()))
     assert "HEALTHCHECK" in (DEPLOY / "Containerfile").read_text()
     (container,) = pod["spec"]["containers"]
@@ -103,7 +103,7 @@ def test_containers_come_back_and_have_limits(compose: dict[str, Any], pod: dict
 
 
 def test_uploads_are_written_to_a_disk(compose: dict[str, Any], pod: dict[str, Any]) -> None:
-    """Not to memory: a volume is where the setting leads."""
+    """The upload folder of the settings is on a volume, not in memory."""
     folder = re.search(r"COSTMODEL_SERVE_SCRATCH=(\S+)", (DEPLOY / "Containerfile").read_text())
     assert folder
     assert f"uploads:{folder[1]}" in compose["services"]["service"]["volumes"]
@@ -115,7 +115,7 @@ def test_uploads_are_written_to_a_disk(compose: dict[str, Any], pod: dict[str, A
 
 
 def test_settings_are_known_to_the_service(compose: dict[str, Any], pod: dict[str, Any]) -> None:
-    """Each variable of the environment is a setting of that name, with a value that it takes."""
+    """Each environment variable is a setting of the service with a valid value."""
     (container,) = pod["spec"]["containers"]
     for environment in (compose["services"]["service"]["environment"], _environment(container)):
         given = {name.removeprefix("COSTMODEL_SERVE_").lower(): value for name, value in environment.items()
@@ -125,21 +125,21 @@ def test_settings_are_known_to_the_service(compose: dict[str, Any], pod: dict[st
 
 
 def test_the_store_is_spelt_in_one_way() -> None:
-    """The driver is named, as everywhere."""
+    """The store URL names the driver in all deployment files."""
     urls = [url for path in DEPLOY.iterdir() for url in re.findall(r"postgres\w*(?:\+\w+)?://", path.read_text())]
     assert set(urls) == {"postgresql+psycopg://"}
     assert len(urls) >= 4
 
 
 def test_probes_do_not_restart_for_a_database_that_is_down(pod: dict[str, Any]) -> None:
-    """Only readiness looks at the store; ports, labels and the policy belong together."""
+    """Only the readiness probe depends on the store; ports and labels of all objects match."""
     (container,) = pod["spec"]["containers"]
     paths = {name: probe["httpGet"]["path"] for name, probe in container.items() if name.endswith("Probe")}
     assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
 
 
 def test_pods_talk_to_few(manifests: dict[str, Any], pod: dict[str, Any]) -> None:
-    """The policy is that of the pods of the Deployment, names their port, and lets them out to two ports only."""
+    """The network policy selects the Deployment's pods, names their port and allows two outgoing ports only."""
     policy = manifests["NetworkPolicy"]["spec"]
     assert policy["podSelector"]["matchLabels"] == pod["metadata"]["labels"]
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
@@ -153,7 +153,7 @@ def test_pods_talk_to_few(manifests: dict[str, Any], pod: dict[str, Any]) -> Non
 
 
 def test_nobody_is_root(compose: dict[str, Any], pod: dict[str, Any]) -> None:
-    """The image has a user, and containers have no rights beyond those of one."""
+    """The image sets a user, and containers have no additional privileges."""
     stages = (DEPLOY / "Containerfile").read_text().split("\nFROM ")
     assert re.findall(r"^USER (.+)$", stages[-1], re.MULTILINE) == [str(UID)]
     assert (pod["spec"]["securityContext"]["runAsUser"], pod["spec"]["securityContext"]["runAsNonRoot"]) == (UID, True)
@@ -171,7 +171,7 @@ def _environment(container: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_image_is_made_of_what_it_needs() -> None:
-    """All that the recipe copies is in its context, and neither tests nor data, stores, secrets or the history."""
+    """Docker's build context contains all copied files, and no tests, data, stores, secrets or git history."""
     build = pytest.importorskip("docker.utils.build", reason="reads .dockerignore as engines do")
     patterns = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     context = {Path(path) for path in build.exclude_paths(str(ROOT), patterns)}
@@ -184,7 +184,7 @@ def test_the_image_is_made_of_what_it_needs() -> None:
 
 
 def test_the_image_has_fixed_versions() -> None:
-    """Of everything that the package depends on, within what it accepts."""
+    """The constraints pin every dependency to a version within the package's accepted range."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [line for line in (DEPLOY / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
@@ -198,7 +198,7 @@ def test_the_image_has_fixed_versions() -> None:
 
 @contextmanager
 def _proxied(url: str, folder: Path, prefix: str = "") -> Iterator[httpx.Client]:
-    """A client of a service behind nginx, with the configuration of deploy/ but for addresses and paths."""
+    """Yields a client of a service behind nginx, with the configuration of deploy/ except addresses and paths."""
     certificate = folder / "tls.crt"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
@@ -244,7 +244,7 @@ def _proxied(url: str, folder: Path, prefix: str = "") -> Iterator[httpx.Client]
 
 
 def _status_of_a_long_body(client: httpx.Client, certificate: Path) -> bytes:
-    """The first line of the answer to a request that announces more than a service takes, and sends none of it."""
+    """Returns the status line for a request that announces a body above the size limit and sends none of it."""
     context = ssl.create_default_context(cafile=certificate)
     host, port = client.base_url.host, client.base_url.port or 443
     with context.wrap_socket(socket.create_connection((host, port)), server_hostname=host) as connection:
@@ -255,7 +255,7 @@ def _status_of_a_long_body(client: httpx.Client, certificate: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home with something to answer from."""
+    """A home with a trained champion, to be changed."""
     trained = trained_home(tmp_path_factory.getbasetemp() / "trained-home")
     return copied(trained, tmp_path_factory.mktemp("deployed") / "home")
 
@@ -265,7 +265,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def test_the_proxy_speaks_tls_and_sets_limits(
     own: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A service behind the configuration of deploy/, by TLS, at the root and below a prefix."""
+    """The proxy with deploy/'s configuration serves TLS, at the root and below a prefix, and limits body sizes."""
     token = add_token(tmp_path / "tokens", "me", scopes=("admin",))
     tmp_path.chmod(0o755)
     with (
@@ -283,6 +283,6 @@ def test_the_proxy_speaks_tls_and_sets_limits(
         assert _status_of_a_long_body(client, tmp_path / "tls.crt") == b"HTTP/1.1 413 Request Entity Too Large"
         assert client.get("/v1/systems", headers={"x-forwarded-for": "203.0.113.9"}).status_code == 200
         assert "strict-transport-security" in client.get("/").headers
-    clients = {record.told["client"] for record in caplog.records if "client" in getattr(record, "told", {})}
-    assert clients == {"127.0.0.1"}  # and not the address that a client claims
+    clients = {record.fields["client"] for record in caplog.records if "client" in getattr(record, "fields", {})}
+    assert clients == {"127.0.0.1"}  # not the address that a client claims in a header
     assert token not in (tmp_path / "access.log").read_text()

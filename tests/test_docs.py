@@ -1,7 +1,9 @@
-"""What the documentation shows runs."""
+"""Commands, Python examples and links in the documentation work."""
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,7 +16,12 @@ from tests.served import listening
 from tests.synthetic import SYSTEM, copied, trained_home
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+WRITTEN = ROOT / "docs/reference"  # by docs/reference.py
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md")))
+    if page.parent != WRITTEN
+]
 SHOWN_SYSTEM = "amd-epyc-zen5-2c-ort1.31-1t"
 SHOWN_URL = "http://127.0.0.1:8000"
 
@@ -24,7 +31,7 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 
 def _commands() -> Iterator[tuple[str, str]]:
-    """Every command of costmodel's in a block or in backticks, and the page that it is on."""
+    """Returns every `costmodel` command in a code block or in backticks, with the page that shows it."""
     for page in PAGES:
         text = page.read_text()
         blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
@@ -48,7 +55,7 @@ def _resolved(words: list[str]) -> tuple[click.Command, list[str]]:
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(_commands())))
 def test_every_command_that_is_shown_exists(page: str, line: str) -> None:
-    """With the options that are shown."""
+    """Every documented command exists, with the documented options."""
     words = shlex.split(line)[1:]
     if words[0].startswith("--") or words[0] == "...":
         return
@@ -68,7 +75,7 @@ def test_python_that_is_shown_runs(
     monkeypatch: pytest.MonkeyPatch,
     light_models: Mapping[str, Path],
 ) -> None:
-    """In order, as one program, beside a service that listens, with a model and what was measured here."""
+    """The documented Python blocks run in order as one program, beside a running service and a filled store."""
     code = "\n".join(_blocks(page, "python"))
     if "pandas" in code or "def rule" in code:
         pytest.skip("needs what is not there, and has a test of its own")
@@ -81,7 +88,28 @@ def test_python_that_is_shown_runs(
 
 
 def test_links_lead_somewhere() -> None:
-    """Those to files."""
+    """Every relative link in the documentation points to an existing file."""
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_reference_pages_are_current() -> None:
+    """What the reference says of the command line and of the HTTP interface is what the code says."""
+    done = subprocess.run([sys.executable, ROOT / "docs/reference.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """A page that nobody can reach is not documentation."""
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert listed == pages
+
+
+def test_every_file_in_the_table_of_questions_exists() -> None:
+    """docs/architecture.md answers where something is with files that are there."""
+    table = (ROOT / "docs/architecture.md").read_text().partition("## Where is")[2]
+    files = re.findall(r"`([\w/]+\.\w+)`", table)
+    assert len(files) >= 20
+    assert [file for file in files if not (ROOT / file).is_file()] == []

@@ -1,4 +1,4 @@
-"""The examples run, small."""
+"""The examples run with small settings."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.synthetic import SYSTEM, copied, trained_home
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """With a regressor of the made-up system."""
+    """A home with a regressor of the synthetic system."""
     trained = trained_home(tmp_path_factory.getbasetemp() / "trained-home")
     return copied(trained, tmp_path_factory.mktemp("examples") / "home")
 
@@ -46,7 +46,7 @@ def _ms(out: str, label: str) -> float:
     ],
 )
 def test_a_search_ends_with_its_network_predicted_and_run(home: Home, program: str, arguments: tuple[str, ...]) -> None:
-    """The sum of its parts is the price of the whole model, and it ran."""
+    """The best network's price equals the estimate of its whole model, and the model was run."""
     pytest.importorskip("torch")
     out = _run(home, program, *arguments)
     parts = _ms(out, "predicted from (?:its parts|the table)")
@@ -55,7 +55,7 @@ def test_a_search_ends_with_its_network_predicted_and_run(home: Home, program: s
 
 
 def test_a_search_that_finds_nothing_says_so(home: Home) -> None:
-    """With how much is missing."""
+    """A search without a feasible network says by how much the fastest one misses the objective."""
     pytest.importorskip("torch")
     with pytest.raises(AssertionError, match=r"no network is within 0\.001 ms"):
         _run(home, "evolutionary_search.py", "--limit-ms", "0.001", "--generations", "1", "--population", "4")

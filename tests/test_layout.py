@@ -1,4 +1,4 @@
-"""The folders on disk and what the packaging says of them."""
+"""The packaging configuration matches the folders on disk."""
 
 import tomllib
 from pathlib import Path
@@ -11,7 +11,7 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setup
 
 
 def _packages(folder: str, package: str) -> set[str]:
-    """Packages under a folder: every folder in it, itself included, that holds Python files."""
+    """Returns the packages under a folder, itself included: all folders that contain Python files."""
     found = set()
     for path in [ROOT / folder, *(ROOT / folder).rglob("*")]:
         inside_link = any(parent.is_symlink() for parent in (path, *path.parents) if parent != ROOT)
@@ -21,13 +21,13 @@ def _packages(folder: str, package: str) -> set[str]:
 
 
 def test_every_package_on_disk_is_in_the_list() -> None:
-    """The list in pyproject.toml is written by hand; a package missing from it would be missing from a wheel."""
+    """Every package on disk is in pyproject.toml's handwritten list, else a wheel would lack it."""
     on_disk = _packages("costmodel", "costmodel").union(*(_packages(room, f"costmodel.{room}") for room in ROOMS))
     assert set(SETUPTOOLS["packages"]) == on_disk
 
 
 def test_each_room_is_mapped_to_its_folder() -> None:
-    """`features/` at the root is `costmodel.features`, and so on; so are the packages inside, each by its own line."""
+    """pyproject.toml maps `costmodel.features` and its siblings, with all subpackages, to the root folders."""
     inside = {package: package.removeprefix("costmodel.").replace(".", "/") for package in SETUPTOOLS["packages"]}
     expected = {package: folder for package, folder in inside.items() if folder.split("/")[0] in ROOMS}
     assert SETUPTOOLS["package-dir"] == {"costmodel": "costmodel"} | expected
@@ -35,7 +35,7 @@ def test_each_room_is_mapped_to_its_folder() -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_symlink_leads_to_each_room(room: str) -> None:
-    """Type checkers and editors, which know nothing of the mapping, find the rooms inside the package."""
+    """A symlink in the package leads to each root folder, for tools that do not know the mapping."""
     link = ROOT / "costmodel" / room
     assert link.is_symlink()
     assert link.readlink() == Path("..") / room

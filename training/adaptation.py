@@ -1,8 +1,8 @@
-"""A system by another one: what the base measured, times factors learnt from the little that is measured on both.
+"""Adaptation: predicts costs on a new system from those on a base system and a few measurements on the new one.
 
-Layers of which the base has a cost keep it as their anchor, and trees learn log(cost / anchor) from features. Each of a
-few members leaves some families out, so that their difference says how sure the answer is, and what a member says of
-the families that it has not seen says how far off it is.
+The cost of a layer on the base is its anchor, and trees learn log(cost / anchor) from features. Several members are
+trained, each without some families: the spread of their predictions is the uncertainty of a cost, and the predictions
+of a member for the families it was trained without give the error.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -11,43 +11,45 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.duration import group_s
 from costmodel.features.tabular import Encoded
-from costmodel.groups import read_bytes, weight_bytes
-from costmodel.measurement import Protocol
-from costmodel.sequence import LayerSequence
-from costmodel.store import Store
-from costmodel.systems import System
-from costmodel.training.anchors import anchored, anchors
-from costmodel.training.boosted import Hyperparameters, LightGBMRegressor
+from costmodel.ir.footprint import read_bytes, weight_bytes
+from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.duration import estimated_group_seconds
+from costmodel.measure.measurement import Protocol
+from costmodel.store.store import Store
+from costmodel.systems.system import System
 from costmodel.training.dataset import Dataset, dataset_of
-from costmodel.training.regressors import Regressor
-from costmodel.training.splits import LEAST_FAMILIES, leave_families_out
-from costmodel.training.suggestion import Prices, Usage, importance
+from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out
+from costmodel.training.regressors.anchors import anchored, anchors
+from costmodel.training.regressors.lightgbm_regressor import Hyperparameters, LightGBMRegressor
+from costmodel.training.regressors.registry import Regressor
+from costmodel.training.suggestion import BenchmarkTimeModel, Usage, importance
 
-__all__ = ["Adaptation", "Expected", "Learnt", "load_adaptation"]
+__all__ = ["Adaptation", "AdaptationState", "Expected", "load_adaptation"]
 
+# Regressors of the ensemble, each trained without some of the families.
 MEMBERS = 5
-# Fewer layers than that are no evidence of anything but a common factor.
+# With fewer measured layers than this, only one common factor is learnt.
 _LEAST_TO_LEARN = 30
-# What is to be said of log(cost / anchor) while nothing is measured.
+# Spread of log(cost / anchor) that is assumed while only a common factor is learnt.
 _UNKNOWN_SPREAD = 0.3
-# A model of which less is measured does not say how far off its sum would be.
+# Smallest measured share of a model's cost from which the error of the sum of its layers is derived.
 _LEAST_MEASURED_SHARE = 0.3
-# As many models that are measured whole say how far off the others are.
+# Number of models measured whole whose errors are taken to be representative of the others.
 _LEAST_CHECKED = 10
-_NEAR = 0.1
-# Trees for hundreds of rows, grown again after every round of measuring.
-_MEMBER = Hyperparameters(rounds=300, leaves=15)
+# Relative error up to which an estimate counts for `Expected.within_10pct`.
+_WITHIN = 0.1
+# Small, because a member has hundreds of rows and is trained again after every round of measuring.
+_MEMBER = Hyperparameters(num_boost_round=300, num_leaves=15)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """How far off estimates of the models are to be expected.
+    """Expected errors of the estimates of models.
 
     Attributes:
-        error: Mean relative error.
-        within_10pct: Share of them that is off by at most 10%.
+        error: Mean absolute relative error.
+        within_10pct: Share of the models whose estimate is off by at most 10%.
     """
 
     error: float
@@ -55,15 +57,15 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """What is known of the new system at some moment.
+class AdaptationState:
+    """Costs on the new system after some measurements.
 
     Attributes:
-        measured: Rows that are measured there, shape [num_rows].
-        costs_us: Measured where they are, else anchors times what was learnt; shape [num_rows].
-        spread: How far the members are apart, in log cost; shape [num_rows].
-        apart_us: Of measured rows, the cost that was told by the members which have not seen their families; nan of
-            all others. Shape [num_rows].
+        measured: Whether each row is measured on the new system, shape [num_rows].
+        costs_us: Cost of each row: measured, or else its anchor times the learnt factor; shape [num_rows].
+        spread: Standard deviation of the members' predictions in log cost, shape [num_rows].
+        apart_us: For measured single layers, the cost predicted by the member that was trained without their families;
+            nan for all other rows. Shape [num_rows].
     """
 
     measured: np.ndarray
@@ -74,15 +76,16 @@ class Learnt:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """Everything that could be measured on a new system, with what another one says of it.
+    """The sequences that could be measured on a new system, with their costs on a base system.
 
     Attributes:
-        dataset: Encoded for the new system. Costs are those of the base, and nan where it has none.
-        anchors_us: What stands for each row until it is measured, shape [num_rows].
-        usages: The models whose sequences may be measured.
-        construction: For models that the base has measured whole, whole over sum of sequences there.
-        sequences: What each signature stands for.
-        make: Of the regressor of a member, from a seed.
+        dataset: The sequences, encoded for the new system. Costs are those on the base, nan where it has none.
+        anchors_us: Anchor of each row, its assumed cost until it is measured; shape [num_rows].
+        usages: Models whose sequences may be measured.
+        construction: For each model that the base has measured whole, its latency divided by the sum of its sequences
+            on the base.
+        sequences: Layer sequence of each signature.
+        make: Makes the regressor of a member from a seed.
     """
 
     dataset: Dataset
@@ -96,21 +99,26 @@ class Adaptation:
     def _used(self) -> dict[str, Usage]:
         return {usage.name: usage for usage in self.usages}
 
-    def to_check(self, learnt: Learnt, protocol: Protocol, budget_s: float) -> list[tuple[int, Usage]]:
-        """Models to measure whole, so that one sees how far off estimates are: drawn by chance, within a time.
+    def to_check(self, learnt: AdaptationState, protocol: Protocol, budget_s: float) -> list[tuple[int, Usage]]:
+        """Draws models to be measured whole, within a time, so that errors of their estimates become known.
+
+        Args:
+            learnt: Costs on the new system so far.
+            protocol: Protocol of the measurements.
+            budget_s: Time for all of them in seconds.
 
         Returns:
-            The row of each as a whole, and the model.
+            For each drawn model, its row in the data set as a whole, and its usage.
         """
         models = [m for m in self.dataset.models if m.name in self._used]
-        found = []
+        chosen = []
         for number in np.random.default_rng(0).permutation(len(models)).tolist():
             row = models[number].row
-            seconds = group_s([float(learnt.costs_us[row])], 0, 0, protocol)
+            seconds = estimated_group_seconds([float(learnt.costs_us[row])], 0, 0, protocol)
             if not learnt.measured[row] and seconds <= budget_s:
-                found.append((row, self._used[models[number].name]))
+                chosen.append((row, self._used[models[number].name]))
                 budget_s -= seconds
-        return found
+        return chosen
 
     @cached_property
     def row_of(self) -> dict[str, int]:
@@ -119,7 +127,7 @@ class Adaptation:
 
     @cached_property
     def open(self) -> np.ndarray:
-        """Rows that a model uses, and that can be measured because of that; shape [num_rows]."""
+        """Whether each row occurs in a model, so that it can be measured; shape [num_rows]."""
         used = np.zeros(len(self.dataset), dtype=bool)
         for usage in self.usages:
             used[usage.rows] = True
@@ -127,38 +135,39 @@ class Adaptation:
 
     @cached_property
     def weights_bytes(self) -> np.ndarray:
-        """Weights of each open row, 0 of the others; shape [num_rows]."""
+        """Bytes of weights of each open row, 0 for the others; shape [num_rows]."""
         return self._of_open(weight_bytes)
 
     @cached_property
     def reads_bytes(self) -> np.ndarray:
-        """Of the weights of each open row those that a run reads; shape [num_rows]."""
+        """Bytes of weights that a run of each open row reads, 0 for the others; shape [num_rows]."""
         return self._of_open(read_bytes)
 
     def _of_open(self, nbytes: Callable[[LayerSequence], int]) -> np.ndarray:
-        found = np.zeros(len(self.dataset), dtype=np.int64)
+        """Returns a number of bytes for each open row, 0 for the others; shape [num_rows]."""
+        sizes = np.zeros(len(self.dataset), dtype=np.int64)
         for row in np.flatnonzero(self.open):
-            found[row] = nbytes(self.sequences[self.dataset.signatures[row]])
-        return found
+            sizes[row] = nbytes(self.sequences[self.dataset.signatures[row]])
+        return sizes
 
     @cached_property
     def _anchored(self) -> Encoded:
         return anchored(self.dataset.encoded, self.anchors_us)
 
-    def shares(self, learnt: Learnt) -> np.ndarray:
-        """How much of the models' latencies each row is; shape [num_rows]."""
+    def shares(self, learnt: AdaptationState) -> np.ndarray:
+        """Returns the share of the models' latencies that each row makes up, shape [num_rows]."""
         return importance(self.usages, learnt.costs_us)
 
-    def prices(self, learnt: Learnt, protocol: Protocol) -> Prices:
-        """How long measuring takes."""
+    def prices(self, learnt: AdaptationState, protocol: Protocol) -> BenchmarkTimeModel:
+        """Returns the model of how long measuring each row takes on the new system."""
         host = self.dataset.system.host
-        return Prices(learnt.costs_us, self.weights_bytes, self.reads_bytes, host, protocol)
+        return BenchmarkTimeModel(learnt.costs_us, self.weights_bytes, self.reads_bytes, host, protocol)
 
-    def learn(self, latencies_us: Mapping[str, float]) -> Learnt:
-        """What measurements on the new system say of all rows.
+    def learn(self, latencies_us: Mapping[str, float]) -> AdaptationState:
+        """Predicts the costs of all rows from measurements on the new system.
 
         Args:
-            latencies_us: By signature; those that are no row are passed over.
+            latencies_us: Measured latency of each signature; signatures without a row are ignored.
         """
         exact = np.full(len(self.dataset), np.nan)
         for signature, latency_us in latencies_us.items():
@@ -170,32 +179,41 @@ class Adaptation:
             factor = float(np.median(exact[single] / self.anchors_us[single])) if single.any() else 1.0
             costs = np.where(measured, exact, self.anchors_us * factor)
             spread = np.full(len(self.dataset), _UNKNOWN_SPREAD)
-            return Learnt(measured, costs, spread, np.full(len(self.dataset), np.nan))
-        told, apart = self._members(exact, single)
-        costs = np.where(measured, exact, np.exp(np.median(told, axis=0)))
-        return Learnt(measured, costs, told.std(axis=0), apart)
+            return AdaptationState(measured, costs, spread, np.full(len(self.dataset), np.nan))
+        log_costs, apart = self._members(exact, single)
+        costs = np.where(measured, exact, np.exp(np.median(log_costs, axis=0)))
+        return AdaptationState(measured, costs, log_costs.std(axis=0), apart)
 
     def _members(self, exact: np.ndarray, single: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log costs by each member, shape [num_members, num_rows]; and costs told without having seen the family."""
-        told = []
+        """Trains the members and predicts every row.
+
+        Args:
+            exact: Measured costs in microseconds, nan where there are none; shape [num_rows].
+            single: Mask of the measured single layers, shape [num_rows].
+
+        Returns:
+            Log cost of each row as each member predicts it, shape [num_members, num_rows]; and for each measured single
+            layer the cost predicted by the member that was trained without its families, shape [num_rows].
+        """
+        log_costs = []
         apart = np.full(len(self.dataset), np.nan)
         for number, split in enumerate(leave_families_out(self.dataset, MEMBERS)):
-            kept = single & split.kept
-            if kept.sum() < _LEAST_TO_LEARN / 2:
+            trained_on = single & split.train_rows
+            if trained_on.sum() < _LEAST_TO_LEARN / 2:
                 continue
-            regressor = self.make(number).fit(self._anchored.take(kept), exact[kept])
+            regressor = self.make(number).fit(self._anchored.take(trained_on), exact[trained_on])
             costs = self._anchored.totals(regressor.predict_us(self._anchored))
-            told.append(np.log(costs))
-            judged = single & split.judged
+            log_costs.append(np.log(costs))
+            judged = single & split.test_rows
             apart[judged] = costs[judged]
-        return np.array(told), apart
+        return np.array(log_costs), apart
 
-    def expected(self, learnt: Learnt) -> Expected:
-        """The error to expect of the models.
+    def expected(self, learnt: AdaptationState) -> Expected:
+        """Returns the expected errors of the models' estimates.
 
-        By those that are measured whole, if they are enough: what is known of their layers, measured or told, beside
-        what the models take. Before that by what was told of layers without their families, and by what sums of layers
-        are off on the base.
+        If enough models are measured whole, these are the errors of the sums of their layers, measured or predicted.
+        Otherwise they are composed of two errors: that of the costs that were predicted without the family of a layer,
+        and that of sums of layers against whole models on the base.
         """
         checked = [m for m in self.dataset.models if learnt.measured[m.row] and m.name in self._used]
         if len(checked) >= _LEAST_CHECKED:
@@ -204,41 +222,44 @@ class Adaptation:
             off = self._composed_errors(learnt)
         if not len(off):
             return Expected(float("nan"), float("nan"))
-        return Expected(float(np.abs(off).mean()), float((np.abs(off) <= _NEAR).mean()))
+        return Expected(float(np.abs(off).mean()), float((np.abs(off) <= _WITHIN).mean()))
 
-    def _composed_errors(self, learnt: Learnt) -> np.ndarray:
-        """Errors of each model, for every pair of an error of a sum and a ratio of a whole to its sum."""
+    def _composed_errors(self, learnt: AdaptationState) -> np.ndarray:
+        """Returns errors of all models, one for each pair of an error of a sum and a ratio of a whole to its sum."""
         errors = self.sum_errors(learnt)[:, None]
         ratios = self.construction if len(self.construction) else np.ones(1)
-        found = [np.empty(0)]
+        errors_of_models = [np.empty(0)]
         for usage in self.usages if len(errors) else ():
             costs = learnt.costs_us[usage.rows]
             share = 1 - costs[learnt.measured[usage.rows]].sum() / costs.sum()
-            found.append(((1 + share * errors) / ratios - 1).ravel())
-        return np.concatenate(found)
+            errors_of_models.append(((1 + share * errors) / ratios - 1).ravel())
+        return np.concatenate(errors_of_models)
 
-    def sum_errors(self, learnt: Learnt) -> np.ndarray:
-        """Relative errors of sums over the measured layers of each model, told without its family; of some of them."""
-        found = []
+    def sum_errors(self, learnt: AdaptationState) -> np.ndarray:
+        """Returns the relative error of the sum over the measured layers of each model, predicted without its family.
+
+        Models of which too little is measured are left out.
+        """
+        errors = []
         for usage in self.usages:
             costs = learnt.costs_us[usage.rows]
             rows = usage.rows[~np.isnan(learnt.apart_us[usage.rows])]
             if learnt.costs_us[rows].sum() >= _LEAST_MEASURED_SHARE * costs.sum():
-                found.append(learnt.apart_us[rows].sum() / learnt.costs_us[rows].sum() - 1)
-        return np.array(found)
+                errors.append(learnt.apart_us[rows].sum() / learnt.costs_us[rows].sum() - 1)
+        return np.array(errors)
 
-    def _judges(self, learnt: Learnt) -> bool:
-        """Whether enough of enough families is measured to judge on."""
+    def _judges(self, learnt: AdaptationState) -> bool:
+        """Returns whether enough rows of enough families are measured to judge on."""
         rows = np.flatnonzero(learnt.measured & ~self.dataset.whole & ~self.dataset.sampled)
         families = set().union(*(self.dataset.families[row] for row in rows))
         return len(rows) >= _LEAST_TO_LEARN and len(families) > LEAST_FAMILIES
 
-    def adapted(self, learnt: Learnt) -> Dataset:
-        """The data set of the new system: measured rows are judged on, transferred ones train.
+    def adapted(self, learnt: AdaptationState) -> Dataset:
+        """Returns the data set of the new system: measured rows are judged on, rows transferred from the base train.
 
-        While hardly anything is measured, transferred rows are judged on, too: intervals are about those of the base
-        then. The latency of a model that is not measured whole is what the base's was, times what its layers cost here
-        over what they cost there.
+        While too little is measured, transferred rows are judged on as well, and intervals are about as wide as those
+        of the base. The latency of a model that is not measured whole is its latency on the base, times the ratio of
+        the costs of its layers on the new system to those on the base.
         """
         dataset, costs = self.dataset, learnt.costs_us.copy()
         models = []
@@ -262,36 +283,36 @@ class Adaptation:
 def load_adaptation(
     store: Store, base: str | None, system: System, *, lowering: str = "", names: Set[str] | None = None
 ) -> Adaptation:
-    """What could be measured on a system.
+    """Loads the sequences that could be measured on a system, with their costs on a base.
 
     Args:
-        store: Where the models are, and what was measured on the base.
-        base: Name of the system that stands for the new one at first; None for analytical bounds.
-        system: The new one, with its capabilities.
-        lowering: Of the models that count; empty for those of which the base has measured every layer.
-        names: Of the models that count; None for all.
+        store: Store with the models and the measurements on the base.
+        base: Name of the system whose costs are the anchors; None to use analytical bounds as anchors.
+        system: The new system, with its capabilities.
+        lowering: Lowering of the models to use; empty for the models of which the base has measured every layer.
+        names: Names of the models of that lowering to use; None for all.
 
     Raises:
-        UnknownSystemError: Nothing is known of the base.
-        TrainingError: There is too little to learn from.
+        UnknownSystemError: The store has no system of the base's name.
+        TrainingError: There are too few sequences to learn from.
     """
     known = store.latencies_us(store.system(base).name) if base is not None else {}
     models = [m for m in store.models() if m.granularity == 1 and m.family]
     if lowering:
         models = [m for m in models if m.lowering == lowering and (names is None or m.name in names)]
     elif known:
-        models = [m for m in models if known.keys() >= {piece.signature for piece in m.pieces}]
-    pieces = {piece.signature for model in models for piece in model.pieces}
+        models = [m for m in models if known.keys() >= {segment.signature for segment in m.segments}]
+    segments = {segment.signature for model in models for segment in model.segments}
     whole = {model.whole for model in models}
-    dataset = dataset_of(store, system, dict.fromkeys(pieces | whole, np.nan) | known)
+    dataset = dataset_of(store, system, dict.fromkeys(segments | whole, np.nan) | known)
     row_of = {signature: row for row, signature in enumerate(dataset.signatures)}
-    sequences = store.sequences(pieces)
+    sequences = store.sequences(segments)
     first = {model.whole: model for model in models}
     usages = tuple(
         Usage(
             model.name,
-            np.array([row_of[piece.signature] for piece in model.pieces]),
-            sum(read_bytes(sequences[piece.signature]) for piece in model.pieces),
+            np.array([row_of[segment.signature] for segment in model.segments]),
+            sum(read_bytes(sequences[segment.signature]) for segment in model.segments),
         )
         for model in first.values()
     )

@@ -1,8 +1,9 @@
-"""Artefacts: a trained regressor as files that load in five years and execute nothing.
+"""Artefacts: trained regressors as files in durable formats that execute no code when they are loaded.
 
-A bundle is a folder: `model.onnx` (what serves), `support.npz` (arrays of numbers: the layers that were trained on),
-`card.json` (schema fingerprint, system, calibration, accuracy) and `lightgbm.txt` where that is what it was made from.
-`champion.json` beside the bundles of a system names the one that answers. No pickle anywhere.
+A bundle is a folder with `model.onnx` (the regressor that serves), `support.npz` (the layers that it was trained on, as
+arrays of numbers), `card.json` (schema fingerprint, system, calibration, accuracy) and, for a regressor with a text
+format of its own, a file such as `lightgbm.txt`. `champion.json` beside the bundles of a system names its champion.
+Nothing is pickled.
 """
 
 import json
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.errors import ArtefactError, UnknownVersionError
+from costmodel.estimate.context_correction import ContextCorrection
 from costmodel.features.schema import SCHEMA
-from costmodel.in_place import InPlace
 from costmodel.training.calibration import Calibration
 from costmodel.training.support import Support
 
@@ -28,19 +29,19 @@ _CHAMPION = "champion.json"
 
 @dataclass(frozen=True)
 class Bundle:
-    """A trained regressor with all that is needed to answer with it.
+    """A trained regressor with everything that is needed to predict with it.
 
     Attributes:
-        name: Of the regressor, "lightgbm" or "gnn".
-        version: Unique among those of the system.
-        system: Name of the system that it was trained for.
-        model: ONNX: features, and edges where it takes them, to log(cost / bound).
-        calibration: Of its intervals.
-        support: What it was trained on.
-        facts: Data fingerprint, number of rows, accuracy: for people.
-        predicted_in_place: What a predicted cost becomes in a model.
-        measured_in_place: What a measured cost becomes in a model.
-        source: The regressor's own text format; empty if it has none.
+        name: Name of the regressor, such as "lightgbm" or "gnn".
+        version: Version, unique among the bundles of the system.
+        system: Name of the system that the regressor was trained for.
+        model: ONNX model from features, and edges if it takes them, to log(cost / bound).
+        calibration: Calibration of the prediction intervals.
+        support: Layers that the regressor was trained on.
+        facts: Information for people: data fingerprint, number of rows, accuracy.
+        predicted_correction: Context correction of predicted costs.
+        measured_correction: Context correction of measured costs.
+        source: The regressor in its own text format; empty if it has none.
     """
 
     name: str
@@ -50,13 +51,13 @@ class Bundle:
     calibration: Calibration
     support: Support
     facts: Mapping[str, Any]
-    predicted_in_place: InPlace = field(default_factory=InPlace)
-    measured_in_place: InPlace = field(default_factory=InPlace)
+    predicted_correction: ContextCorrection = field(default_factory=ContextCorrection)
+    measured_correction: ContextCorrection = field(default_factory=ContextCorrection)
     source: str = ""
 
 
 def save_bundle(folder: Path, bundle: Bundle) -> Path:
-    """Write a bundle under `folder`/<system>/<version>, all of it or nothing.
+    """Writes a bundle to `folder`/<system>/<version>, completely or not at all, and returns that path.
 
     Raises:
         ArtefactError: The folder cannot be written.
@@ -72,8 +73,8 @@ def save_bundle(folder: Path, bundle: Bundle) -> Path:
         "schema_fingerprint": SCHEMA.fingerprint,
         "calibration": bundle.calibration.to_dict(),
         "in_place": {
-            "predicted": bundle.predicted_in_place.to_dict(),
-            "measured": bundle.measured_in_place.to_dict(),
+            "predicted": bundle.predicted_correction.to_dict(),
+            "measured": bundle.measured_correction.to_dict(),
         },
         "facts": dict(bundle.facts),
     }
@@ -96,10 +97,10 @@ def save_bundle(folder: Path, bundle: Bundle) -> Path:
 
 
 def promote(folder: Path, system: str, version: str) -> None:
-    """Make a saved bundle the one that answers for its system.
+    """Makes a saved bundle the champion of its system.
 
     Raises:
-        ArtefactError: There is no such bundle, or the pointer to it cannot be written.
+        ArtefactError: There is no such bundle, or `champion.json` cannot be written.
     """
     pointer = folder / system / _CHAMPION
     partial = pointer.with_suffix(".partial")
@@ -113,10 +114,10 @@ def promote(folder: Path, system: str, version: str) -> None:
 
 
 def champion_of(folder: Path, system: str) -> Path | None:
-    """The bundle that answers for a system; None if nothing was trained for it.
+    """Returns the folder of the champion of a system; None if the system has no champion.
 
     Raises:
-        ArtefactError: The pointer is damaged.
+        ArtefactError: `champion.json` is damaged.
     """
     pointer = folder / system / _CHAMPION
     try:
@@ -128,12 +129,12 @@ def champion_of(folder: Path, system: str) -> Path | None:
 
 
 def bundle_of(folder: Path, system: str, version: str) -> Path:
-    """One bundle of a system, by its version.
+    """Returns the folder of the bundle of a system that has the given version.
 
     Raises:
-        ArtefactError: There is none.
+        UnknownVersionError: The system has no complete bundle of that version.
     """
-    # Looked up among those that are there: a version may come from a stranger, and become a path nowhere else.
+    # Compared with the existing folders, because a version may come from an untrusted client and must not form a path.
     found = next((path for path in (folder / system).glob("*") if path.name == version), None)
     if found is None or not (found / _CARD).is_file():
         raise UnknownVersionError(
@@ -143,10 +144,10 @@ def bundle_of(folder: Path, system: str, version: str) -> Path:
 
 
 def load_bundle(path: Path) -> Bundle:
-    """Read a bundle.
+    """Reads a bundle from its folder.
 
     Raises:
-        ArtefactError: It is incomplete, of a newer format, or trained on another feature schema.
+        ArtefactError: The bundle is incomplete, damaged, of a newer format, or was trained on another feature schema.
     """
     try:
         card = json.loads((path / _CARD).read_text())
@@ -164,8 +165,8 @@ def load_bundle(path: Path) -> Bundle:
             calibration=Calibration.from_dict(card["calibration"]),
             support=Support.from_bytes((path / _SUPPORT).read_bytes()),
             facts=card["facts"],
-            predicted_in_place=InPlace.from_dict(card["in_place"]["predicted"]),
-            measured_in_place=InPlace.from_dict(card["in_place"]["measured"]),
+            predicted_correction=ContextCorrection.from_dict(card["in_place"]["predicted"]),
+            measured_correction=ContextCorrection.from_dict(card["in_place"]["measured"]),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactError(

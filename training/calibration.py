@@ -1,8 +1,8 @@
-"""How sure a regressor is of a layer: split conformal prediction on held-out families (Lei et al., 2018).
+"""Prediction intervals by split conformal prediction on held-out families (Lei et al., 2018).
 
-Errors are measured against how large they usually are for an operator and a size, and the quantile of that is taken
-apart for each range of distances to what was trained on (Mondrian conformal prediction; Vovk et al., 2005): where
-there is less to interpolate between, the interval is wider, by as much as held-out errors were.
+Errors are divided by the error that is typical of their operator and size, and the quantile of these scores is taken
+separately for each range of distances to the training data (Mondrian conformal prediction; Vovk et al., 2005). Further
+away from the training data an interval is wider, by as much as held-out errors were larger.
 """
 
 import math
@@ -13,30 +13,31 @@ from typing import Any, Self
 
 import numpy as np
 
-from costmodel.composition import Cost, Uncertainty
-from costmodel.tolerance import known_fields
-from costmodel.training.support import FARTHEST
+from costmodel.estimate.cost import Cost, Uncertainty
+from costmodel.training.support import MAX_DISTANCE
+from costmodel.unknown_fields import known_fields
 
 __all__ = ["DISTANCES", "SIZES_US", "Calibration", "conformal_quantile", "predicted_costs"]
 
-# Limits of the ranges of distances, and of predicted latencies, within which errors are alike.
-DISTANCES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, FARTHEST)
+# Limits of the ranges of distances, and of predicted latencies in microseconds, within which errors are alike.
+DISTANCES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, MAX_DISTANCE)
 SIZES_US = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)
-# Errors below this are noise of the measurement: no operator is known better.
+# Errors below this are measurement noise: no operator is predicted better than that.
 _LEAST_ERROR = 0.005
-# Layers of its own that count as much for an operator as what all have in common.
+# Number of layers of a class at which its effect is shrunk to one half.
 _SHRINK = 20
+# Iterations of the median polish.
 _STEPS = 4
-# What is farther than anything that could be judged has no errors to learn from; its interval is widened by a round
-# factor. A layer is called extrapolated where errors are as much larger than at usual distances.
+# Beyond the sequence_distances distance with enough held-out errors, intervals are widened by this round factor. A
+# layer is called extrapolated at distances where errors exceed those at usual distances by the same factor.
 EXTRAPOLATION_FACTOR = 2.0
 
 
 def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float) -> float:
-    """The value that a new score stays below with probability `level`; the largest score if there are too few.
+    """Returns the value that a new score stays below with probability `level`; the largest if there are too few scores.
 
     Raises:
-        ValueError: There is no score at all, and so nothing to say.
+        ValueError: There are no scores.
     """
     ordered = np.sort(np.asarray(scores, dtype=np.float64))
     if not len(ordered):
@@ -47,23 +48,23 @@ def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Half-widths of intervals, in log latency, so that they are factors on a cost.
+    """Half-widths of prediction intervals in log latency, that is, factors on a cost.
 
     Attributes:
         level: Nominal coverage.
-        by_distance: Half-width for a layer of no operator in particular, for each range between `DISTANCES`; it never
-            falls.
-        by_kind: Factor on that for the kinds of sequences that were judged.
-        by_size: Factor on that for each range of predicted latencies between `SIZES_US`.
-        extrapolated_from: Distance from which on a prediction is called extrapolated.
-        uncertainty: For composed latencies.
+        by_distance: Half-width for a layer of a typical kind and size, for each range between `DISTANCES`; it never
+            decreases with the distance.
+        by_kind: Factor on `by_distance` for each kind of sequences that was judged.
+        by_size: Factor on `by_distance` for each range of predicted latencies between `SIZES_US`.
+        extrapolated_from: Distance from which a prediction is called extrapolated.
+        uncertainty: Parameters of the intervals of composed latencies.
     """
 
     level: float
     by_distance: tuple[float, ...]
     by_kind: Mapping[str, float] = field(default_factory=dict)
     by_size: tuple[float, ...] = (1.0,) * (len(SIZES_US) + 1)
-    extrapolated_from: float = FARTHEST
+    extrapolated_from: float = MAX_DISTANCE
     uncertainty: Uncertainty = field(default_factory=Uncertainty)
 
     @classmethod
@@ -75,25 +76,25 @@ class Calibration:
         residuals: np.ndarray,
         level: float,
     ) -> Self:
-        """Widths from residuals of sequences whose family was held out.
+        """Computes half-widths from the residuals of sequences whose family was held out.
 
         Args:
-            kinds: Of the held-out sequences, at least one.
-            predicted_us: Their predicted costs, shape [num_sequences].
-            distances: To what was trained on, shape [num_sequences].
+            kinds: Kind of each held-out sequence; there must be at least one.
+            predicted_us: Predicted cost of each sequence in microseconds, shape [num_sequences].
+            distances: Distance of each sequence to the training data, shape [num_sequences].
             residuals: log(measured / predicted), shape [num_sequences].
             level: Nominal coverage.
 
         Raises:
-            ValueError: There is no sequence at all.
+            ValueError: There are no sequences.
         """
         if not len(residuals):
             raise ValueError("intervals of no residuals")
         sizes = np.abs(residuals)
         names, of_kind = np.unique(np.asarray(kinds, dtype=object).astype(str), return_inverse=True)
         of_size = np.digitize(predicted_us, SIZES_US)
-        usual = np.log(np.maximum(sizes, _LEAST_ERROR))
-        by_kind, by_size = _effects(usual, [(of_kind, len(names)), (of_size, len(SIZES_US) + 1)])
+        log_sizes = np.log(np.maximum(sizes, _LEAST_ERROR))
+        by_kind, by_size = _effects(log_sizes, [(of_kind, len(names)), (of_size, len(SIZES_US) + 1)])
         by_kind, by_size = np.exp(by_kind), np.exp(by_size)
         by_distance = _by_distance(sizes / (by_kind[of_kind] * by_size[of_size]), distances, level)
         return cls(
@@ -101,67 +102,67 @@ class Calibration:
             by_distance=by_distance,
             by_kind=dict(zip(names.tolist(), by_kind.tolist(), strict=True)),
             by_size=tuple(by_size.tolist()),
-            extrapolated_from=_strange_from(by_distance, distances),
+            extrapolated_from=_extrapolated_from(by_distance, distances),
         )
 
     def half_widths(self, kinds: Sequence[str], latencies_us: np.ndarray, distances: np.ndarray) -> np.ndarray:
-        """Half-widths for predicted sequences, shape [num_sequences].
+        """Returns the half-widths of the intervals of predicted sequences, shape [num_sequences].
 
         Args:
-            kinds: Theirs.
-            latencies_us: Predicted, shape [num_sequences].
-            distances: To what was trained on, shape [num_sequences].
+            kinds: Kind of each sequence.
+            latencies_us: Predicted latency of each sequence, shape [num_sequences].
+            distances: Distance of each sequence to the training data, shape [num_sequences].
         """
         of_kinds = np.array([self.by_kind.get(kind, 1.0) for kind in kinds])
         of_sizes = np.array(self.by_size)[np.digitize(latencies_us, SIZES_US)]
         return np.asarray(of_kinds * of_sizes * np.array(self.by_distance)[np.digitize(distances, DISTANCES)])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; read back by `from_dict`."""
+        """Returns the calibration as JSON data, to be read back by `from_dict`."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_dict` wrote down."""
+        """Creates a calibration from the result of `to_dict`."""
         lists = {name: tuple(data[name]) for name in ("by_distance", "by_size")}
         uncertainty = Uncertainty(**known_fields(Uncertainty, data["uncertainty"]))
         return cls(**{**known_fields(cls, data), **lists, "uncertainty": uncertainty})
 
 
 def _effects(values: np.ndarray, classes: Sequence[tuple[np.ndarray, int]]) -> list[np.ndarray]:
-    """What it adds to a value to be of a class, in each of several classifications at once (Tukey's median polish).
+    """Returns the additive effect of each class on a value, for several classifications (Tukey's median polish).
 
     Args:
-        values: Shape [num_values].
-        classes: Of each classification the class of each value, shape [num_values], and how many there are.
+        values: Values to explain, shape [num_values].
+        classes: For each classification, the class of each value, shape [num_values], and the number of classes.
     """
     typical = np.median(values)
     effects = [np.zeros(number) for _, number in classes]
     orders = [np.argsort(of, kind="stable") for of, _ in classes]
     for _ in range(_STEPS):
-        for this, ((of, number), order) in enumerate(zip(classes, orders, strict=True)):
-            others = sum(effects[i][classes[i][0]] for i in range(len(classes)) if i != this)
-            left = (values - typical - others)[order]
+        for position, ((of, number), order) in enumerate(zip(classes, orders, strict=True)):
+            others = sum(effects[i][classes[i][0]] for i in range(len(classes)) if i != position)
+            remainder = (values - typical - others)[order]
             ends = np.searchsorted(of[order], np.arange(number + 1))
             for one, (start, end) in enumerate(pairwise(ends.tolist())):
                 if end > start:
-                    effects[this][one] = np.median(left[start:end]) * (end - start) / (end - start + _SHRINK)
+                    effects[position][one] = np.median(remainder[start:end]) * (end - start) / (end - start + _SHRINK)
     return effects
 
 
 def _by_distance(scores: np.ndarray, distances: np.ndarray, level: float) -> tuple[float, ...]:
-    """The conformal quantile of the scores in each range of distances.
+    """Returns the conformal quantile of the scores in each range of distances.
 
-    A range with too few of its own, or with a smaller quantile than a nearer one has, is one with that.
+    A range is pooled with the next nearer one if either has too few scores, or if its quantile is not the larger one.
     """
     places = np.digitize(distances, DISTANCES)
     least = max(10, math.ceil(1 / (1 - level)))
-    pools: list[tuple[np.ndarray, int]] = []  # scores, of how many ranges
-    farthest = 0
+    pools: list[tuple[np.ndarray, int]] = []  # scores, and the number of ranges that they come from
+    sequence_distances = 0
     for place in range(len(DISTANCES) + 1):
         pool, ranges = scores[places == place], 1
         if len(pool) >= least:
-            farthest = place
+            sequence_distances = place
         while pools and (
             min(len(pool), len(pools[-1][0])) < least
             or conformal_quantile(pool, level) <= conformal_quantile(pools[-1][0], level)
@@ -169,38 +170,40 @@ def _by_distance(scores: np.ndarray, distances: np.ndarray, level: float) -> tup
             nearer, more = pools.pop()
             pool, ranges = np.concatenate([nearer, pool]), ranges + more
         pools.append((pool, ranges))
-    found = [width for pool, ranges in pools for width in [conformal_quantile(pool, level)] * ranges]
-    return tuple(width if place <= farthest else EXTRAPOLATION_FACTOR * width for place, width in enumerate(found))
+    widths = [width for pool, ranges in pools for width in [conformal_quantile(pool, level)] * ranges]
+    return tuple(
+        width if place <= sequence_distances else EXTRAPOLATION_FACTOR * width for place, width in enumerate(widths)
+    )
 
 
-def _strange_from(by_distance: Sequence[float], distances: np.ndarray) -> float:
-    """The distance from which on errors are larger than at the usual one by more than a factor."""
+def _extrapolated_from(by_distance: Sequence[float], distances: np.ndarray) -> float:
+    """Returns the distance from which intervals are `EXTRAPOLATION_FACTOR` times as wide as at the median distance."""
     usual = by_distance[int(np.digitize(np.median(distances), DISTANCES))]
     beyond = (
         start
         for start, width in zip(DISTANCES, by_distance[1:], strict=True)
         if width >= EXTRAPOLATION_FACTOR * usual and start > np.median(distances)
     )
-    return next(beyond, FARTHEST)
+    return next(beyond, MAX_DISTANCE)
 
 
 def predicted_costs(
     latencies_us: np.ndarray, kinds: Sequence[str], distances: np.ndarray, calibration: Calibration
 ) -> list[Cost]:
-    """Predicted latencies with their intervals.
+    """Returns predicted latencies as costs with intervals.
 
     Args:
-        latencies_us: Shape [num_sequences].
-        kinds: Of the sequences.
-        distances: To what was trained on, shape [num_sequences].
-        calibration: Of the regressor.
+        latencies_us: Predicted latency of each sequence, shape [num_sequences].
+        kinds: Kind of each sequence.
+        distances: Distance of each sequence to the training data, shape [num_sequences].
+        calibration: Calibration of the regressor.
     """
     factors = np.exp(calibration.half_widths(kinds, latencies_us, distances))
-    strange = distances >= calibration.extrapolated_from
-    columns = (latencies_us, latencies_us / factors, latencies_us * factors, strange, kinds)
+    extrapolated = distances >= calibration.extrapolated_from
+    columns = (latencies_us, latencies_us / factors, latencies_us * factors, extrapolated, kinds)
     return [
-        Cost(us, (low, high), "extrapolated" if is_strange else "predicted", kind)
-        for us, low, high, is_strange, kind in zip(
+        Cost(us, (low, high), "extrapolated" if is_extrapolated else "predicted", kind)
+        for us, low, high, is_extrapolated, kind in zip(
             *(column.tolist() if isinstance(column, np.ndarray) else column for column in columns), strict=True
         )
     ]

@@ -8,14 +8,14 @@ from pathlib import Path
 import onnx
 
 from costmodel.errors import ModelReadError
-from costmodel.home import find_home
+from costmodel.paths import find_home
 from costmodel.training.corpora.registry import MADE, read_manifest, recipes_of
 
 __all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models", "corpus_names", "known_models"]
 
-# The topologies that the onnx package carries, with the family of each: an architecture lineage, never split
-# across training and test.
-_LIGHT = {
+# Models that the onnx package contains, each with its family: an architecture lineage that is never split across
+# training and test.
+_LIGHT_FAMILIES = {
     "light_bvlc_alexnet": "alexnet",
     "light_densenet121": "densenet",
     "light_inception_v1": "inception",
@@ -27,12 +27,12 @@ _LIGHT = {
     "light_zfnet512": "alexnet",
 }
 
-# The model of the first tour's closing prediction: the best-known one, and the only one of its family.
+# Model that the introductory tour predicts at its end: the best-known one, and the only one of its family.
 HELD_BACK = "light_resnet50"
 
 CORPORA = {
-    "light": tuple(_LIGHT),
-    "starter": tuple(name for name in _LIGHT if name != HELD_BACK),
+    "light": tuple(_LIGHT_FAMILIES),
+    "starter": tuple(name for name in _LIGHT_FAMILIES if name != HELD_BACK),
 }
 
 _NAMES = (*CORPORA, *MADE)
@@ -45,9 +45,9 @@ class CorpusModel:
     """One model of a corpus.
 
     Attributes:
-        name: Unique in the corpus.
-        path: Its ONNX file.
-        family: Architecture lineage; empty for what is no model of anybody's.
+        name: Name, unique in the corpus.
+        path: Path of the ONNX file.
+        family: Architecture lineage; empty for models that no one deploys.
     """
 
     name: str
@@ -56,23 +56,23 @@ class CorpusModel:
 
 
 def corpus_models(corpus: str | Path) -> list[CorpusModel]:
-    """The models of a corpus, in order of name.
+    """Returns the models of a corpus, in order of name.
 
     Args:
-        corpus: The name of a built-in corpus or of one that `costmodel corpus build` made, an ONNX file, or a folder
-            with ONNX files at any depth. In a folder the family is the first letters of the file's name, which keeps
-            resnet18 and resnet50 together, or the name of the subfolder that the file lies in; a file that came with
-            costmodel or was built by it keeps its family.
+        corpus: Name of a built-in corpus or of one of its models, name of a corpus that `costmodel corpus build` made,
+            path of an ONNX file, or path of a folder with ONNX files at any depth. The family of a file in a folder is
+            the name of the subfolder that contains it, or else the first letters of its own name, which keeps resnet18
+            and resnet50 together; a file that came with costmodel or was built by it keeps its family.
 
     Raises:
-        ModelReadError: There is no such corpus, it is not or only partly built, or no ONNX file is in it.
+        ModelReadError: There is no such corpus, it is not completely built, or it contains no ONNX file.
     """
     if str(corpus) in MADE:
-        return _made(str(corpus))
+        return _built_models(str(corpus))
     if str(corpus) in CORPORA:
-        return [CorpusModel(name, _light_path(name), _LIGHT[name]) for name in CORPORA[str(corpus)]]
-    if str(corpus) in _LIGHT:
-        return [CorpusModel(str(corpus), _light_path(str(corpus)), _LIGHT[str(corpus)])]
+        return [CorpusModel(name, _light_path(name), _LIGHT_FAMILIES[name]) for name in CORPORA[str(corpus)]]
+    if str(corpus) in _LIGHT_FAMILIES:
+        return [CorpusModel(str(corpus), _light_path(str(corpus)), _LIGHT_FAMILIES[str(corpus)])]
     path = Path(corpus)
     if not str(corpus).strip():
         raise ModelReadError(f"no corpus is named: give one of {', '.join(_NAMES)}, a file or a folder")
@@ -83,17 +83,17 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
     files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
     if not files:
         raise ModelReadError(f"the folder {path} has no .onnx file in it: put the models there")
-    return _named(path, files)
+    return _folder_models(path, files)
 
 
 def corpus_names(corpus: str) -> list[str]:
-    """Names of the models of a corpus, in order; a corpus that can be made need not be built.
+    """Returns the sorted names of the models of a corpus; one that `costmodel corpus build` makes need not be built.
 
     Args:
-        corpus: As in `corpus_models`.
+        corpus: Corpus, as in `corpus_models`.
 
     Raises:
-        ModelReadError: There is no such corpus, or no ONNX file is in it.
+        ModelReadError: There is no such corpus, or it contains no ONNX file.
     """
     if corpus in MADE:
         return sorted(recipe.name for recipe in recipes_of(corpus))
@@ -101,16 +101,16 @@ def corpus_names(corpus: str) -> list[str]:
 
 
 def known_models() -> list[CorpusModel]:
-    """The models that came with costmodel, and those of every corpus as far as it is built."""
+    """Returns the models that came with costmodel and those of every corpus that are built."""
     built = [
         CorpusModel(entry.name, folder / entry.file, entry.family)
         for folder in (find_home().corpora / corpus for corpus in MADE)
         for entry in read_manifest(folder)
     ]
-    return [*(CorpusModel(name, _light_path(name), family) for name, family in _LIGHT.items()), *built]
+    return [*(CorpusModel(name, _light_path(name), family) for name, family in _LIGHT_FAMILIES.items()), *built]
 
 
-def _made(corpus: str) -> list[CorpusModel]:
+def _built_models(corpus: str) -> list[CorpusModel]:
     folder = find_home().corpora / corpus
     entries = read_manifest(folder)
     names = {entry.name for entry in entries}
@@ -121,7 +121,7 @@ def _made(corpus: str) -> list[CorpusModel]:
     return sorted((CorpusModel(e.name, folder / e.file, e.family) for e in entries), key=lambda model: model.name)
 
 
-def _named(folder: Path, files: Sequence[Path]) -> list[CorpusModel]:
+def _folder_models(folder: Path, files: Sequence[Path]) -> list[CorpusModel]:
     models = []
     built = _built_families(folder)
     for file in files:
@@ -138,7 +138,7 @@ def _built_families(folder: Path) -> dict[str, str]:
 
 def _lineage(stem: str) -> str:
     match = _LINEAGE.match(stem)
-    return _LIGHT.get(stem) or (match[0].lower() if match else stem)
+    return _LIGHT_FAMILIES.get(stem) or (match[0].lower() if match else stem)
 
 
 def _light_path(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The data set of one system: measured sequences as features, and the models that were measured whole."""
+"""The data set of one system: measured layer sequences as features, and the models that were measured whole."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -10,31 +10,33 @@ import numpy as np
 from costmodel.errors import TrainingError
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded, encode_all
-from costmodel.groups import read_bytes
-from costmodel.sequence import LayerSequence
-from costmodel.store import Store, StoredModel
-from costmodel.systems import System
+from costmodel.ir.footprint import read_bytes
+from costmodel.ir.sequence import LayerSequence
+from costmodel.store.store import Store, StoredModel
+from costmodel.systems.system import System
 
 __all__ = ["Dataset", "MeasuredModel", "dataset_of", "load_dataset"]
 
+# Smallest number of measured layers to train on.
 LEAST_ROWS = 20
-# Where there are hardly any layers, whole models have to tell.
+# Smallest number of whole models to train on where there are fewer layers.
 LEAST_MODELS = 10
-# Fewer sequences that were measured twice say little: one tiny layer that took twice its time decides their mean.
+# Smallest number of repeated sequences for a noise floor: with fewer, one tiny layer that took twice its time decides
+# the mean.
 LEAST_REPEATS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModel:
-    """A model with its end-to-end latency.
+    """A model with its measured end-to-end latency.
 
     Attributes:
-        name: Of the model.
-        family: Architecture lineage.
-        rows: Row of the data set for each of its sequences, in execution order; its own where only whole models were
-            measured.
-        row: That of the model as a whole.
-        latency_us: Measured end to end.
+        name: Name of the model.
+        family: Architecture lineage of the model.
+        rows: Row of the data set for each sequence of the model, in execution order; the row of the model itself where
+            only whole models were measured.
+        row: Row of the data set for the model as a whole.
+        latency_us: Measured end-to-end latency in microseconds.
     """
 
     name: str
@@ -49,18 +51,18 @@ class Dataset:
     """Measured sequences of one system.
 
     Attributes:
-        system: Where they were measured.
-        signatures: One for each row.
+        system: System on which the sequences were measured.
+        signatures: Signature of each row.
         kinds: Operator types of each row.
-        families: The families in whose models each row appears, and those of the sequence that it was sampled
-            around; empty where neither is known, or only models have it that are nobody's.
-        sampled: Whether each row is in nobody's model: a sample, or a layer of a model without a family. Those train,
-            and are never judged on.
-        whole: Whether each row is a model from end to end.
-        encoded: Their layers as features, with the analytical bounds.
-        latencies_us: Measured costs, shape [num_rows].
-        models: Those whose end-to-end latency is measured.
-        repeats: Pairs (first, second) of latencies of sequences that were measured twice.
+        families: For each row, the families of the models in which it occurs and, for a sample, those of the sequence
+            that it was made from; empty if there are none, or if the row occurs only in models without a family.
+        sampled: Whether each row is a sample, or occurs only in models without a family. Such rows are trained on but
+            never judged on.
+        whole: Whether each row is a whole model.
+        encoded: Layers of the rows as features, with their analytical bounds.
+        latencies_us: Measured cost of each row in microseconds, shape [num_rows].
+        models: Models whose end-to-end latency is measured.
+        repeats: Pairs (first, second) of the latencies of sequences that were measured twice.
     """
 
     system: System
@@ -80,7 +82,7 @@ class Dataset:
 
     @property
     def whole_only(self) -> bool:
-        """Whether too few layers were measured to learn from, so that whole models have to tell."""
+        """Whether too few layers were measured to train on, so that whole models are trained on instead."""
         return bool((~self.whole).sum() < LEAST_ROWS)
 
     @property
@@ -89,9 +91,10 @@ class Dataset:
         return tuple(sorted({family for families in self.families for family in families}))
 
     def by_model(self) -> "Dataset":
-        """This data set with every model as a family of its own, to be left out alone.
+        """Returns this data set with every model as a family of its own, so that each can be held out alone.
 
-        Only where nothing but whole models is measured: layers would tell of each other.
+        Valid only where nothing but whole models is measured: models may share layers, which would then occur both in
+        training and in test.
         """
         names = {model.row: model.name for model in self.models}
         return replace(
@@ -102,7 +105,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of what was measured, so that a trained regressor can name its data."""
+        """Digest of signatures and latencies, by which a trained regressor identifies its data."""
         digest = hashlib.sha256(SCHEMA.fingerprint.encode())
         for signature, latency in sorted(zip(self.signatures, self.latencies_us.tolist(), strict=True)):
             digest.update(f"{signature}:{latency:.3f};".encode())
@@ -110,13 +113,13 @@ class Dataset:
 
     @cached_property
     def known_elsewhere(self) -> tuple[np.ndarray, ...]:
-        """For each model, whether a model of another family has its sequences too."""
+        """For each model, whether each of its sequences also occurs in a model of another family."""
         return tuple(
             np.array([bool(self.families[row] - {model.family}) for row in model.rows]) for model in self.models
         )
 
     def noise_floor(self) -> float | None:
-        """Mean relative difference between two measurements of the same sequence; None if too few were repeated."""
+        """Returns the mean relative difference of two measurements of a sequence; None if too few were repeated."""
         if len(self.repeats) < LEAST_REPEATS:
             return None
         first, second = np.array(self.repeats).T
@@ -124,30 +127,30 @@ class Dataset:
 
 
 def load_dataset(store: Store, system_name: str) -> Dataset:
-    """The data set of a system.
+    """Loads the data set of a system.
 
     Raises:
-        UnknownSystemError: Nothing is known under that name.
+        UnknownSystemError: The store has no system of that name.
         TrainingError: Too few sequences are measured.
     """
     return dataset_of(store, store.system(system_name), store.latencies_us(system_name))
 
 
 def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> Dataset:
-    """The data set of costs that are known of a system, wherever they come from.
+    """Makes a data set of given costs on a system.
 
     Args:
-        store: Where their sequences are, and the models that have these.
-        system: For which they are encoded.
-        latencies: Of each signature, in microseconds; nan where it is still to be found.
+        store: Store with the sequences and the models in which they occur.
+        system: System for which the sequences are encoded.
+        latencies: Cost of each signature in microseconds; nan if it is not known yet.
 
     Raises:
-        TrainingError: They are too few.
+        TrainingError: There are too few costs to train on.
     """
     stored = store.models()
     models = _one_family_each(model for model in stored if model.family)
     owners = _owners(models)
-    # A model of one layer is that layer: its measurement is one of a layer too.
+    # A model of one layer has the signature of that layer: its measurement counts as one of a layer.
     wholes = {model.whole: model.family for model in models if model.whole not in owners}
     owners |= {whole: {family} for whole, family in wholes.items()}
     signatures = tuple(sorted(latencies))
@@ -158,10 +161,12 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
             f"the system {system.name} has {len(signatures)} measured sequences and training needs {LEAST_ROWS}, or "
             f"{LEAST_MODELS} whole models: run `costmodel bench --system {system.name}` first, or import what you have"
         )
-    found = store.sequences(signatures)
-    sequences = {signature: found[signature] for signature in signatures}
+    stored_sequences = store.sequences(signatures)
+    sequences = {signature: stored_sequences[signature] for signature in signatures}
     samples = store.samples()
-    nobodys = {piece.signature for model in stored if not model.family for piece in model.pieces} | samples.keys()
+    without_family = {
+        segment.signature for model in stored if not model.family for segment in model.segments
+    } | samples.keys()
     return Dataset(
         system=system,
         signatures=signatures,
@@ -170,11 +175,11 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
             frozenset(owners.get(signature, set()) | owners.get(samples.get(signature, ""), set()))
             for signature in signatures
         ),
-        sampled=np.array([signature in nobodys and signature not in owners for signature in signatures]),
+        sampled=np.array([signature in without_family and signature not in owners for signature in signatures]),
         whole=np.array([signature in wholes for signature in signatures]),
         encoded=encode_all([sequences[s] for s in signatures], system, _footprints(stored, samples, sequences)),
         latencies_us=np.array([latencies[s] for s in signatures]),
-        models=tuple(_measured(models, signatures, latencies, whole_only=whole_only)),
+        models=tuple(_measured_models(models, signatures, latencies, whole_only=whole_only)),
         repeats=tuple(_repeats(store, system.name, set(signatures) - wholes.keys())),
     )
 
@@ -182,62 +187,68 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
 def _footprints(
     models: Iterable[StoredModel], samples: Mapping[str, str], sequences: Mapping[str, LayerSequence]
 ) -> list[float]:
-    """Weights that the models read in which each sequence was timed, in bytes: the median, if they are several.
+    """Returns the footprint in bytes of the model in which each sequence was timed; the median, if there are several.
 
-    A sample was timed behind the sequence that it was made from. What is in no model was timed with cold caches.
+    A sample was timed next to the sequence that it was made from. A sequence of no model was timed with cold caches, so
+    its footprint is infinite.
     """
-    read = {signature: read_bytes(sequence) for signature, sequence in sequences.items()}
-    around: dict[str, list[float]] = {}
+    read_by_sequence = {signature: read_bytes(sequence) for signature, sequence in sequences.items()}
+    footprints: dict[str, list[float]] = {}
     for model in models:
-        whole = float(sum(read.get(piece.signature, 0) for piece in model.pieces))
-        for signature in {model.whole, *(piece.signature for piece in model.pieces)}:
-            around.setdefault(signature, []).append(whole)
-    return [float(np.median(around.get(samples.get(s, s)) or around.get(s) or [np.inf])) for s in sequences]
+        footprint = float(sum(read_by_sequence.get(segment.signature, 0) for segment in model.segments))
+        for signature in {model.whole, *(segment.signature for segment in model.segments)}:
+            footprints.setdefault(signature, []).append(footprint)
+    return [float(np.median(footprints.get(samples.get(s, s)) or footprints.get(s) or [np.inf])) for s in sequences]
 
 
 def _one_family_each(models: Iterable[StoredModel]) -> list[StoredModel]:
-    """The models, those that are one graph in one family: a copy under another name must not vouch for itself."""
-    models = list(models)
-    names: dict[str, str] = {}
+    """Merges the families of models with the same graph.
 
-    def find(family: str) -> str:
-        while names.get(family, family) != family:
-            family = names[family]
+    Otherwise a copy of a held-out model under another name could be trained on.
+    """
+    models = list(models)
+    merged_into: dict[str, str] = {}
+
+    def representative(family: str) -> str:
+        while merged_into.get(family, family) != family:
+            family = merged_into[family]
         return family
 
     first: dict[str, str] = {}
     for model in models:
-        one, other = sorted((find(model.family), find(first.setdefault(model.whole, model.family))))
-        names[other] = one
-    return [replace(model, family=find(model.family)) for model in models]
+        one, other = sorted((representative(model.family), representative(first.setdefault(model.whole, model.family))))
+        merged_into[other] = one
+    return [replace(model, family=representative(model.family)) for model in models]
 
 
 def _owners(models: Iterable[StoredModel]) -> dict[str, set[str]]:
-    """The families in whose models each signature appears."""
+    """Returns the families of the models in which each signature occurs."""
     owners: dict[str, set[str]] = {}
     for model in models:
-        for piece in model.pieces:
-            owners.setdefault(piece.signature, set()).add(model.family)
+        for segment in model.segments:
+            owners.setdefault(segment.signature, set()).add(model.family)
     return owners
 
 
-def _measured(
+def _measured_models(
     models: Iterable[StoredModel], signatures: tuple[str, ...], latencies: Mapping[str, float], *, whole_only: bool
 ) -> Iterable[MeasuredModel]:
+    """Yields the models whose end-to-end latency and sequences are measured, each graph once."""
     row = {signature: position for position, signature in enumerate(signatures)}
-    seen: set[str] = set()
+    counted: set[str] = set()
     for model in models:
-        # Two releases of a runtime that lower a model to the same layers store it twice: it counts once.
-        if (model.granularity != 1 and not whole_only) or model.whole not in latencies or model.whole in seen:
+        # A model that two releases of a runtime lower to the same layers is stored twice, but counts once.
+        if (model.granularity != 1 and not whole_only) or model.whole not in latencies or model.whole in counted:
             continue
-        parts = [model.whole] if whole_only else [piece.signature for piece in model.pieces]
+        parts = [model.whole] if whole_only else [segment.signature for segment in model.segments]
         if all(signature in row for signature in parts):
-            seen.add(model.whole)
+            counted.add(model.whole)
             rows = np.array([row[signature] for signature in parts])
             yield MeasuredModel(model.name, model.family, rows, row[model.whole], latencies[model.whole])
 
 
 def _repeats(store: Store, system: str, signatures: Iterable[str]) -> Iterable[tuple[float, float]]:
+    """Yields the first latency of a sequence with each later one, for sequences that were measured repeatedly."""
     first: dict[str, float] = {}
     for measurement in store.measurements(system, store.repeated(system).intersection(signatures)):
         if measurement.signature in first:

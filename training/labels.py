@@ -1,8 +1,8 @@
-"""Checks of labels on the way in: which measured costs look wrong, and which cannot be.
+"""Checks of measured costs before training: which of them look wrong, and which are impossible.
 
-What looks wrong is measured again (`costmodel bench --recheck`) and the median of its measurements counts; what cannot
-be is not trained on. An error of the machine, of the clock or of the cost of a call shows in one measurement, so three
-settle it.
+A sequence whose cost looks wrong is measured again (`costmodel bench --recheck`), and the median of its measurements
+counts; an impossible cost is not trained on. An error of the machine, the clock or the call overhead affects a single
+measurement, so three measurements are enough.
 """
 
 import json
@@ -13,36 +13,36 @@ from statistics import median
 import numpy as np
 
 from costmodel.features.schema import SCHEMA
-from costmodel.measurement import LEAST_US, Measurement
-from costmodel.sequence import LayerSequence
-from costmodel.store import Store
+from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.measurement import MIN_LATENCY_US, Measurement
+from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, dataset_of, load_dataset
-from costmodel.training.regressors import Regressor
+from costmodel.training.regressors.registry import Regressor
 
-__all__ = ["REASONS", "SETTLED", "count_reasons", "impossible", "load_believable", "suspects"]
+__all__ = ["REASONS", "SETTLED", "count_reasons", "impossible", "load_plausible_dataset", "suspects"]
 
 REASONS = {
-    "unstable": "no measurement of it had rounds that agree",
-    "spread": "two measurements of it differ by half and more",
-    "floor": "nothing was left when the cost of a call was taken off, and others of its operator do cost something",
-    "not_monotonic": "it costs less than half of what the same with smaller tensors costs, or the other way round",
-    "outlier": "it is far from what layers like it cost",
+    "unstable": "in none of its measurements do the rounds agree",
+    "spread": "two of its measurements differ by more than half",
+    "floor": "its latency minus the call overhead is zero, but that of most layers of its operator is not",
+    "not_monotonic": "a layer that differs only in larger tensors costs less than half as much, or the reverse",
+    "outlier": "its cost is far from the prediction that is made from similar layers",
     "impossible": "it multiplies faster than the system can",
 }
-# Measurements after which the median is taken as it is.
+# Number of measurements after which the median is accepted.
 SETTLED = 3
 
 _SPREAD = 1.5
 _NOT_MONOTONIC = 2.0
-# Costs below that are known to half a microsecond at best, and compared with nothing.
+# Costs below this are known to half a microsecond at best, and are not compared.
 _COMPARED_US = 5.0
-# Deviations (median absolute) from the usual residual of an operator; and the least that one is taken to be, because
-# an operator that is predicted exactly has outliers of a few per cent.
+# An outlier is this many median absolute deviations away from the median residual of its operator. The deviation has a
+# lower limit, because errors of a few per cent would be outliers of an operator that is predicted almost exactly.
 _FAR, _LEAST_DEVIATION = 6.0, 0.08
 _LEAST_OF_KIND = 10
 _FOLDS = 4
-# Times the rate of the system's own matrix product: int8 does four, and dilated windows that lie in the padding, which
-# kernels skip, have done five.
+# Highest possible rate of a layer, in units of the system's matrix product: int8 reaches four, and dilated windows in
+# the padding, which kernels skip, have reached five.
 _FASTEST = 8.0
 _FLOPS = SCHEMA.names.index("log_multiply_flops")
 
@@ -53,24 +53,26 @@ def suspects(
     measurements: Iterable[Measurement],
     make: Callable[[int], Regressor],
 ) -> dict[str, frozenset[str]]:
-    """Reasons to measure again, for each signature that has one and was not measured `SETTLED` times.
+    """Returns the reasons to measure each suspect sequence again, by signature.
+
+    Whole models, and sequences that were measured `SETTLED` times, are left out.
 
     Args:
         dataset: Measured sequences.
-        sequences: By signature, all of the data set.
-        measurements: All that the data set was made from.
-        make: Of the regressor that says what is far off, from a seed.
+        sequences: Layer sequence of each signature of the data set.
+        measurements: All measurements that the data set was made from.
+        make: Makes the regressor that detects outliers, from a seed.
     """
-    made: dict[str, list[Measurement]] = defaultdict(list)
+    by_signature: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
-        made[measurement.signature].append(measurement)
-    found: dict[str, set[str]] = defaultdict(set)
-    for signature, same in made.items():
+        by_signature[measurement.signature].append(measurement)
+    reasons: dict[str, set[str]] = defaultdict(set)
+    for signature, same in by_signature.items():
         if not any(m.stable for m in same):
-            found[signature].add("unstable")
+            reasons[signature].add("unstable")
         latencies = [m.latency_us for m in same]
         if max(latencies) > _SPREAD * min(latencies) and max(latencies) >= _COMPARED_US:
-            found[signature].add("spread")
+            reasons[signature].add("spread")
     for reason, mask in (
         ("floor", _floored(dataset)),
         ("not_monotonic", _not_monotonic(dataset, sequences)),
@@ -78,35 +80,35 @@ def suspects(
         ("impossible", impossible(dataset)),
     ):
         for row in np.flatnonzero(mask):
-            found[dataset.signatures[row]].add(reason)
+            reasons[dataset.signatures[row]].add(reason)
     return {
-        signature: frozenset(found[signature])
+        signature: frozenset(reasons[signature])
         for signature, whole in zip(dataset.signatures, dataset.whole, strict=True)
-        if signature in found and not whole and len(made[signature]) < SETTLED
+        if signature in reasons and not whole and len(by_signature[signature]) < SETTLED
     }
 
 
 def count_reasons(found: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """How many there are of each reason."""
+    """Returns the number of sequences with each reason of `REASONS`."""
     counts = Counter(reason for reasons in found.values() for reason in reasons)
     return {reason: counts[reason] for reason in REASONS}
 
 
 def impossible(dataset: Dataset) -> np.ndarray:
-    """Rows whose multiplications alone take longer than they were measured to, by far; as a mask.
+    """Returns a mask of the rows that were measured to take far less than their multiplications alone must take.
 
-    Only multiplications: a bound by memory is none for what lies in caches, or is not moved at all.
+    Memory traffic is not checked, because data in caches, and data that is not moved, are no lower bound on the cost.
     """
     flops = dataset.encoded.totals(np.expm1(dataset.encoded.features[:, _FLOPS].astype(np.float64)))
     least_us = flops / (_FASTEST * dataset.system.capabilities["gemm_gflops"] * 1e3)
     return np.asarray(dataset.latencies_us < least_us)
 
 
-def load_believable(store: Store, system_name: str) -> tuple[Dataset, int]:
-    """The data set of a system without what cannot be, and how many sequences that takes away.
+def load_plausible_dataset(store: Store, system_name: str) -> tuple[Dataset, int]:
+    """Loads the data set of a system without the impossible costs, and returns it with the number of those.
 
     Raises:
-        UnknownSystemError: Nothing is known under that name.
+        UnknownSystemError: The store has no system of that name.
         TrainingError: Too few sequences are measured.
     """
     dataset = load_dataset(store, system_name)
@@ -118,8 +120,8 @@ def load_believable(store: Store, system_name: str) -> tuple[Dataset, int]:
 
 
 def _floored(dataset: Dataset) -> np.ndarray:
-    """Single layers at the least cost there is, where most of their operator are not."""
-    at_floor = dataset.latencies_us <= LEAST_US
+    """Returns a mask of the rows at the smallest cost that is recorded, if less than a quarter of their kind are."""
+    at_floor = dataset.latencies_us <= MIN_LATENCY_US
     shares: dict[str, list[bool]] = defaultdict(list)
     for kind, floored in zip(dataset.kinds, at_floor.tolist(), strict=True):
         shares[kind].append(floored)
@@ -128,7 +130,10 @@ def _floored(dataset: Dataset) -> np.ndarray:
 
 
 def _not_monotonic(dataset: Dataset, sequences: Mapping[str, LayerSequence]) -> np.ndarray:
-    """Layers that differ in sizes only, one at least as large in every dimension and far cheaper: both of them."""
+    """Returns a mask of the layers of non-monotonic pairs.
+
+    The layers of such a pair differ in sizes only, and one is at least as large in every dimension yet far cheaper.
+    """
     alike: dict[str, list[int]] = defaultdict(list)
     for row, signature in enumerate(dataset.signatures):
         if len(sequences[signature].layers) == 1:
@@ -140,13 +145,14 @@ def _not_monotonic(dataset: Dataset, sequences: Mapping[str, LayerSequence]) -> 
         larger = np.ones((len(rows), len(rows)), dtype=bool)
         for column in sizes.T:
             larger &= column[:, None] >= column
-        dear = costs >= _COMPARED_US
-        wrong = larger & ~larger.T & (costs[:, None] * _NOT_MONOTONIC < costs) & dear
+        comparable = costs >= _COMPARED_US
+        wrong = larger & ~larger.T & (costs[:, None] * _NOT_MONOTONIC < costs) & comparable
         mask[rows[wrong.any(axis=0) | wrong.any(axis=1)]] = True
     return mask
 
 
 def _without_sizes(sequence: LayerSequence) -> str:
+    """Returns a description of a single layer that is the same for all sizes of its tensors."""
     (layer,) = sequence.layers
     return json.dumps(
         [
@@ -158,16 +164,16 @@ def _without_sizes(sequence: LayerSequence) -> str:
 
 
 def _outliers(dataset: Dataset, make: Callable[[int], Regressor]) -> np.ndarray:
-    """Single layers that are far from what is predicted of them by the others, measured by how their operator is."""
+    """Returns a mask of single layers far from what others predict, relative to the residuals of their operator."""
     mask = np.zeros(len(dataset), dtype=bool)
     single = np.flatnonzero(dataset.encoded.lengths == 1)
     if len(single) < _FOLDS * _LEAST_OF_KIND:
-        return mask  # hardly any layers are measured alone: nothing says what is usual
+        return mask  # too few single layers are measured to know typical residuals
     fold = np.random.default_rng(0).integers(0, _FOLDS, len(single))
     residuals = np.empty(len(single))
     for number in range(_FOLDS):
-        kept, judged = single[fold != number], single[fold == number]
-        regressor = make(0).fit(dataset.encoded.take(kept), dataset.latencies_us[kept])
+        trained_on, judged = single[fold != number], single[fold == number]
+        regressor = make(0).fit(dataset.encoded.take(trained_on), dataset.latencies_us[trained_on])
         predicted = regressor.predict_us(dataset.encoded.take(judged))
         residuals[fold == number] = np.log(predicted / dataset.latencies_us[judged])
     of_kind: dict[str, list[int]] = defaultdict(list)
@@ -175,8 +181,8 @@ def _outliers(dataset: Dataset, make: Callable[[int], Regressor]) -> np.ndarray:
         of_kind[dataset.kinds[row]].append(position)
     for positions in map(np.array, of_kind.values()):
         own = residuals[positions]
-        usual = residuals if len(own) < _LEAST_OF_KIND else own
-        centre = median(usual)
-        deviation = max(_LEAST_DEVIATION, 1.4826 * float(np.median(np.abs(usual - centre))))
+        typical = residuals if len(own) < _LEAST_OF_KIND else own
+        centre = median(typical)
+        deviation = max(_LEAST_DEVIATION, 1.4826 * float(np.median(np.abs(typical - centre))))
         mask[single[positions[np.abs(own - centre) > _FAR * deviation]]] = True
     return mask & (dataset.latencies_us >= _COMPARED_US)

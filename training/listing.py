@@ -1,4 +1,4 @@
-"""What was trained: the bundles of a folder, as their cards describe them."""
+"""Lists the trained regressors of a folder, as the cards of their bundles describe them."""
 
 import json
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ __all__ = ["TrainedRegressor", "list_regressors"]
 
 @dataclass(frozen=True)
 class TrainedRegressor:
-    """One bundle, as people choose by.
+    """A bundle in a list of trained regressors.
 
     Attributes:
-        system: That it was trained for.
-        version: Of the bundle.
-        name: Of the regressor, "lightgbm"; None where the card cannot be read.
-        champion: Whether it answers for its system.
-        usable: Whether it can: its card can be read, and it was trained on the features of this costmodel.
-        model_mape: Mean error over models of families left out; None where no model was measured whole.
-        rows: Measured sequences that it was fitted on.
-        trained_at: ISO 8601, UTC; None where the card does not say.
-        accuracy: All that the card says of families left out; None where it says nothing.
+        system: System that the regressor was trained for.
+        version: Version of the bundle.
+        name: Name of the regressor, such as "lightgbm"; None if the card cannot be read.
+        champion: Whether the regressor is the champion of its system.
+        usable: Whether the card can be read and the regressor was trained on the feature schema of this costmodel.
+        model_mape: Mean relative error over models of held-out families; None if no model was measured whole.
+        rows: Number of measured sequences that the regressor was fitted on.
+        trained_at: Time of training in ISO 8601, UTC; None if the card does not contain it.
+        accuracy: Metrics over models of held-out families; None if the card contains none.
     """
 
     system: str
@@ -40,27 +40,27 @@ class TrainedRegressor:
     accuracy: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """An entry of `costmodel regressors --json`."""
+        """Returns an entry of the list that `costmodel regressors --json` prints."""
         record = asdict(self)
         del record["accuracy"]
         return record
 
 
 def list_regressors(folder: Path, system: str | None = None) -> list[TrainedRegressor]:
-    """The bundles under `folder`, by system, the newest first; damaged ones too.
+    """Lists the bundles under `folder` by system, newest first, including damaged ones.
+
+    A system whose `champion.json` is damaged is listed without a champion.
 
     Args:
-        folder: Of trained regressors, one folder for each system.
-        system: Only those of it.
-
-    A system whose champion cannot be told, because the file that names it is damaged, has none.
+        folder: Folder of trained regressors, with a subfolder for each system.
+        system: Name of the only system to list; None for all.
     """
-    found = []
+    bundles = []
     for path in sorted(folder.glob("*/*"), key=lambda path: path.name, reverse=True):
-        of = path.parent.name
-        if path.is_dir() and not path.name.startswith(".") and system in (None, of):
-            found.append(_read(path, champion=path == _champion(folder, of)))
-    return sorted(found, key=lambda trained: trained.system)
+        name = path.parent.name
+        if path.is_dir() and not path.name.startswith(".") and system in (None, name):
+            bundles.append(_read(path, champion=path == _champion(folder, name)))
+    return sorted(bundles, key=lambda trained: trained.system)
 
 
 def _champion(folder: Path, system: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""What is recorded of a trained bundle: parameters, fingerprints, metrics, figures, and the search that led to it."""
+"""Records a trained bundle in MLflow: parameters, fingerprints, metrics, figures, and its hyperparameter search."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel.features.schema import SCHEMA
 from costmodel.training.dataset import Dataset
-from costmodel.training.run_figures import run_figures
+from costmodel.training.evaluation.run_figures import figures_of_run
 
 if TYPE_CHECKING:
     from costmodel.training.search import Search
@@ -27,17 +27,17 @@ def record(
     report: Mapping[str, Any],
     found: "Search | None" = None,
 ) -> str:
-    """Record a bundle, and beneath it the trials of a search, and return the run's id.
+    """Records a bundle as a run, with the trials of a search as nested runs, and returns the id of the run.
 
     Args:
-        folder: Where the default store lives.
-        name: Of the predictor.
-        version: Of the bundle.
-        bundle: Its folder.
-        settings: What the predictor was told.
-        dataset: It was trained on.
+        folder: Folder of MLflow's default store.
+        name: Name of the regressor.
+        version: Version of the bundle.
+        bundle: Folder of the bundle.
+        settings: Settings of the regressor.
+        dataset: Data set that the regressor was trained on.
         report: The document of `costmodel evaluate`.
-        found: The search for its hyperparameters, if there was one.
+        found: Result of the hyperparameter search that chose the settings; None if there was none.
 
     Raises:
         CostModelError: The tracking store cannot be used.
@@ -60,7 +60,7 @@ def record(
         },
         artefacts=bundle,
         documents={"evaluation.json": report, **({"search.json": found.to_dict()} if found else {})},
-        figures=run_figures(report, name),
+        figures=figures_of_run(report, name),
         champion=name == report["champion"],
     )
     if found is not None:
@@ -69,6 +69,7 @@ def record(
 
 
 def _flat_metrics(report: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the finite metrics of all predictors, by "<predictor>.<part>.<metric>"."""
     flat = {
         f"{name}.{part}.{key}": float(value)
         for name, result in report["predictors"].items()

@@ -1,8 +1,8 @@
-"""Search for hyperparameters of the boosted trees: the only file that knows Optuna.
+"""Hyperparameter search for the boosted trees; no other module uses Optuna.
 
-The search judges by families left out, as an evaluation does. What it finds is therefore no judge of itself: a share of
-the families takes no part in it, and the best trial replaces the defaults only if it does better on those, too. What is
-reported as accuracy comes from an evaluation afterwards, with other groups of families.
+The search minimises the error on held-out families, so that this error is too optimistic for the trial that it chooses.
+A share of the families therefore takes no part in the search, and the best trial replaces the defaults only if it also
+does better on those. The reported accuracy comes from a later evaluation with other groups of families.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,10 +14,17 @@ from typing import Any
 import numpy as np
 
 from costmodel.errors import MissingExtraError, TrainingError
-from costmodel.training.boosted import DEFAULTS, OBJECTIVES, Hyperparameters, LightGBMRegressor, usual_leaves
+from costmodel.progress import Progress
 from costmodel.training.dataset import Dataset
-from costmodel.training.held_out import HeldOut, held_out
-from costmodel.training.splits import Split, leave_families_out, leave_share_out
+from costmodel.training.evaluation.held_out import HeldOut, predict_held_out
+from costmodel.training.evaluation.splits import Split, leave_families_out, leave_share_out
+from costmodel.training.regressors.lightgbm_regressor import (
+    DEFAULTS,
+    OBJECTIVES,
+    Hyperparameters,
+    LightGBMRegressor,
+    default_num_leaves,
+)
 
 try:
     import optuna
@@ -26,25 +33,25 @@ except ModuleNotFoundError as error:
 
 __all__ = ["Search", "Trial", "search"]
 
-# Families that take no part: they say whether what was found is better, or was found by luck.
+# Share of the families that take no part in the search and confirm its result.
 CONFIRMING_SHARE = 0.25
-# With fewer models than that, layers have to tell.
+# With fewer held-out models than this, trials are judged by layers.
 LEAST_MODELS = 10
-# Trials before one may be given up, and folds of it that are always made.
+# Number of trials before one may be pruned, and number of folds that are run of every trial.
 _TRIALS_BEFORE_PRUNING, _LEAST_FOLDS = 5, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One choice of hyperparameters, and how it did.
+    """A choice of hyperparameters with its errors.
 
     Attributes:
-        number: In order, from 0; trial 0 is that of the defaults.
-        hyperparameters: The choice.
-        errors: Mean error over all that was judged after each fold.
-        pruned: Whether it was given up before the last fold, because it was worse than others at that point.
-        began: When.
-        ended: When.
+        number: Number of the trial, from 0; trial 0 has the defaults.
+        hyperparameters: Hyperparameters of the trial.
+        errors: After each fold, the mean error over all models or layers judged so far.
+        pruned: Whether the trial was stopped before the last fold, because others had smaller errors at that point.
+        began: Start of the trial, UTC.
+        ended: End of the trial, UTC.
     """
 
     number: int
@@ -57,16 +64,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found.
+    """The result of a hyperparameter search. Its errors are means of |log(predicted / measured)|.
 
     Attributes:
-        trials: All that were finished or given up.
-        judged: "model" or "layer": of what the errors are, |log(predicted / measured)| on average.
+        trials: All trials that were finished or pruned.
+        judged: "model" or "layer": whether errors are those of models or of layers.
         best: The trial with the smallest error.
-        confirming: Families that took no part in it.
-        defaults_error: Error of the defaults on those.
-        found_error: Error of the best trial on those.
-        interrupted: Whether the user ended it.
+        confirming: Families that took no part in the search.
+        defaults_error: Error of the defaults on the confirming families.
+        found_error: Error of the best trial on the confirming families.
+        interrupted: Whether the user interrupted the search.
     """
 
     trials: tuple[Trial, ...]
@@ -79,16 +86,16 @@ class Search:
 
     @property
     def adopted(self) -> bool:
-        """Whether what was found is better on families that it was not chosen by."""
+        """Whether the best trial has a smaller error than the defaults on the confirming families."""
         return self.found_error < self.defaults_error
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Those to train with: what was found, or the defaults if it did not hold."""
+        """Hyperparameters to train with: those of the best trial if it is adopted, or else the defaults."""
         return self.best.hyperparameters if self.adopted else DEFAULTS
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for a report. `search_error` is what was optimised, and no accuracy."""
+        """Returns the result as JSON data for a report. `search_error` was optimised, so it is not an accuracy."""
         return {
             "trials": len(self.trials),
             "pruned": sum(trial.pruned for trial in self.trials),
@@ -109,33 +116,33 @@ def search(
     seed: int = 0,
     folds: int = 6,
     threads: int = 1,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Search:
-    """Look for better hyperparameters than the defaults.
+    """Searches for better hyperparameters than the defaults.
 
-    An interruption (Ctrl-C) ends it with the best so far.
+    An interruption (Ctrl-C) ends the search with the best trial so far.
 
     Args:
         dataset: Measured sequences and models.
-        trials: How many choices are tried; the first one is the defaults.
-        seed: Of the choices, of the trees, and of what is left out.
-        folds: Groups in which families are left out.
-        threads: Used for growing trees.
-        progress: Told (done, total, what is best so far), in trees grown.
+        trials: Number of trials; the first one has the defaults.
+        seed: Seed of the choices, of the trees, and of the families that are held out.
+        folds: Number of groups in which families are held out.
+        threads: Number of threads for training.
+        progress: Called with (done, total, the smallest error so far), counting trainings.
 
     Raises:
-        TrainingError: Nothing but whole models is measured, or too few families.
+        TrainingError: Only whole models are measured, or too few families.
     """
     if dataset.whole_only:
         raise TrainingError("a search needs measured layers, and nothing but whole models is measured")
     confirming = leave_share_out(dataset, CONFIRMING_SHARE, seed)
-    # Another seed than the evaluation's: other families are left out together.
-    splits = [_inside(dataset, split, confirming) for split in leave_families_out(dataset, folds, seed + 1)]
-    splits = [split for split in splits if split.judged.any()]
+    # The seed differs from that of the evaluation, so that other families are held out together.
+    splits = [_without_confirming(dataset, split, confirming) for split in leave_families_out(dataset, folds, seed + 1)]
+    splits = [split for split in splits if split.test_rows.any()]
     judged = "model" if sum(len(split.models) for split in splits) >= LEAST_MODELS else "layer"
-    found: list[Trial] = []
+    finished: list[Trial] = []
 
-    def one(trial: optuna.Trial) -> float:
+    def run_trial(trial: optuna.Trial) -> float:
         began = datetime.now(UTC)
         chosen = _suggested(trial)
         errors: list[np.ndarray] = []
@@ -143,65 +150,68 @@ def search(
         pruned = False
         for done, split in enumerate(splits):
             if progress is not None:
-                best = min((t.errors[-1] for t in found if not t.pruned), default=None)
-                said = "the defaults" if best is None else f"best error {best:.1%}"
-                progress(trial.number * len(splits) + done, trials * len(splits), said)
-            errors.append(_errors(held_out(dataset, [split], _maker(chosen, threads), seed), judged))
+                best = min((t.errors[-1] for t in finished if not t.pruned), default=None)
+                message = "the defaults" if best is None else f"best error {best:.1%}"
+                progress(trial.number * len(splits) + done, trials * len(splits), message)
+            errors.append(_errors(predict_held_out(dataset, [split], _regressor_maker(chosen, threads), seed), judged))
             means.append(float(np.mean(np.concatenate(errors))) if sum(map(len, errors)) else np.inf)
             trial.report(means[-1], done)
             pruned = done < len(splits) - 1 and bool(trial.should_prune())
             if pruned:
                 break
-        found.append(Trial(trial.number, chosen, tuple(means), pruned, began, datetime.now(UTC)))
+        finished.append(Trial(trial.number, chosen, tuple(means), pruned, began, datetime.now(UTC)))
         if pruned:
             raise optuna.TrialPruned
         return means[-1]
 
     interrupted = False
-    with _quiet():
+    with _optuna_silenced():
         study = optuna.create_study(
             sampler=optuna.samplers.TPESampler(seed=seed),
             pruner=optuna.pruners.MedianPruner(_TRIALS_BEFORE_PRUNING, n_warmup_steps=_LEAST_FOLDS - 1),
         )
-        usual = usual_leaves(int(splits[0].kept.sum()))
-        study.enqueue_trial(_as_suggestions(replace(DEFAULTS, leaves=usual)))
+        usual = default_num_leaves(int(splits[0].train_rows.sum()))
+        study.enqueue_trial(_as_suggestions(replace(DEFAULTS, num_leaves=usual)))
         try:
-            study.optimize(one, n_trials=trials)
+            study.optimize(run_trial, n_trials=trials)
         except KeyboardInterrupt:
-            if not found:  # not even the defaults are judged: there is nothing to keep
+            if not finished:  # not even the trial of the defaults is finished, so there is no result
                 raise
             interrupted = True
     if progress is not None:
         progress(trials * len(splits), trials * len(splits), "")
-    best = min((trial for trial in found if not trial.pruned), key=lambda trial: trial.errors[-1])
+    best = min((trial for trial in finished if not trial.pruned), key=lambda trial: trial.errors[-1])
     defaults_error, found_error = (
-        float(np.mean(_errors(held_out(dataset, [confirming], _maker(chosen, threads), seed), judged)))
+        float(
+            np.mean(_errors(predict_held_out(dataset, [confirming], _regressor_maker(chosen, threads), seed), judged))
+        )
         for chosen in (DEFAULTS, best.hyperparameters)
     )
-    if best.number == 0:  # the defaults, with their number of leaves written out
+    if best.number == 0:  # trial 0 is the defaults with an explicit number of leaves
         found_error = defaults_error
-    return Search(tuple(found), judged, best, confirming.families, defaults_error, found_error, interrupted)
+    return Search(tuple(finished), judged, best, confirming.families, defaults_error, found_error, interrupted)
 
 
-def _maker(chosen: Hyperparameters, threads: int) -> Callable[[int], LightGBMRegressor]:
+def _regressor_maker(chosen: Hyperparameters, threads: int) -> Callable[[int], LightGBMRegressor]:
     return lambda seed: LightGBMRegressor(seed, threads, chosen)
 
 
-def _inside(dataset: Dataset, split: Split, confirming: Split) -> Split:
-    """A split of what is left when the confirming families, and all that their models have, are taken away."""
+def _without_confirming(dataset: Dataset, split: Split, confirming: Split) -> Split:
+    """Returns a split without the confirming families and without all sequences that their models contain."""
     return replace(
         split,
         families=split.families - confirming.families,
-        kept=split.kept & confirming.kept,
-        judged=split.judged & confirming.kept,
+        train_rows=split.train_rows & confirming.train_rows,
+        test_rows=split.test_rows & confirming.train_rows,
         models=tuple(i for i in split.models if dataset.models[i].family not in confirming.families),
     )
 
 
 def _errors(run: HeldOut, judged: str) -> np.ndarray:
-    """|log(predicted / measured)| of each model, no layer of it measured, or of each layer that was held out.
+    """Returns |log(predicted / measured)| of each model, all of its layers predicted, or of each held-out layer.
 
-    The logarithm, because of a mean of relative errors most is said by the few models that are far too dear.
+    A mean of relative errors instead of logarithms would be dominated by the few models that are predicted far too
+    slow.
     """
     if judged == "layer":
         predicted, measured = run.rows_us[run.judged], run.dataset.latencies_us[run.judged]
@@ -212,6 +222,7 @@ def _errors(run: HeldOut, judged: str) -> np.ndarray:
 
 
 def _suggested(trial: optuna.Trial) -> Hyperparameters:
+    """Draws hyperparameters from the search space."""
     objective = trial.suggest_categorical("objective", list(OBJECTIVES))
     linear_from = DEFAULTS.linear_from
     if OBJECTIVES[objective]:
@@ -219,28 +230,28 @@ def _suggested(trial: optuna.Trial) -> Hyperparameters:
     return Hyperparameters(
         objective=objective,
         linear_from=linear_from,
-        leaves=trial.suggest_int("leaves", 7, 127, log=True),
-        rounds=trial.suggest_int("rounds", 300, 1500, log=True),
+        num_leaves=trial.suggest_int("num_leaves", 7, 127, log=True),
+        num_boost_round=trial.suggest_int("num_boost_round", 300, 1500, log=True),
         learning_rate=trial.suggest_float("learning_rate", 0.02, 0.2, log=True),
-        rows_in_leaf=trial.suggest_int("rows_in_leaf", 2, 50, log=True),
-        feature_share=trial.suggest_float("feature_share", 0.1, 1.0),
-        row_share=trial.suggest_float("row_share", 0.4, 1.0),
-        l2=trial.suggest_float("l2", 0.01, 30.0, log=True),
+        min_data_in_leaf=trial.suggest_int("min_data_in_leaf", 2, 50, log=True),
+        feature_fraction=trial.suggest_float("feature_fraction", 0.1, 1.0),
+        bagging_fraction=trial.suggest_float("bagging_fraction", 0.4, 1.0),
+        lambda_l2=trial.suggest_float("lambda_l2", 0.01, 30.0, log=True),
         path_smooth=trial.suggest_float("path_smooth", 0.0, 20.0),
         time_weight=trial.suggest_float("time_weight", 0.0, 0.5),
     )
 
 
 def _as_suggestions(chosen: Hyperparameters) -> dict[str, Any]:
-    """What `_suggested` has to be told to suggest these."""
+    """Returns the parameters of an Optuna trial for which `_suggested` returns these hyperparameters."""
     return {
         name: value for name, value in chosen.to_dict().items() if name != "linear_from" or OBJECTIVES[chosen.objective]
     }
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Optuna says nothing of single trials, nor of one that Ctrl-C ended: there is a progress bar."""
+def _optuna_silenced() -> Iterator[None]:
+    """Silences Optuna's log of single trials, because there is a progress bar."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""Which sequences to measure next: where the most error of the most models goes away in a second of measuring."""
+"""Chooses the sequences to measure next: those that reduce the models' errors most per second of measuring."""
 
 import heapq
 from collections.abc import Sequence
@@ -7,22 +7,22 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.duration import group_s
-from costmodel.groups import swept_bytes
-from costmodel.host import Host
-from costmodel.measurement import Protocol
+from costmodel.measure.duration import estimated_group_seconds
+from costmodel.measure.groups import evicted_bytes
+from costmodel.measure.measurement import Protocol
+from costmodel.systems.host import Host
 
-__all__ = ["Portion", "Prices", "Usage", "choose", "importance", "worth"]
+__all__ = ["BenchmarkTimeModel", "MeasurementBatch", "Usage", "choose", "importance", "worth"]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """The sequences that a model consists of, as rows of what can be measured.
+    """The sequences of a model, as rows of the data set of what can be measured.
 
     Attributes:
-        name: Of the model.
-        rows: Of its sequences in execution order; one that it has twice is there twice.
-        footprint_bytes: Weights that all of them read.
+        name: Name of the model.
+        rows: Row of each sequence in execution order; a sequence that occurs twice is listed twice.
+        footprint_bytes: Bytes of weights that all sequences of the model read.
     """
 
     name: str
@@ -31,20 +31,20 @@ class Usage:
 
     @cached_property
     def unique(self) -> np.ndarray:
-        """Its rows, each once, in execution order."""
+        """Rows of the model's sequences in execution order, each once."""
         return np.array(list(dict.fromkeys(self.rows.tolist())), dtype=int)
 
 
 @dataclass(frozen=True)
-class Portion:
-    """Sequences of one model that are to be measured.
+class MeasurementBatch:
+    """Sequences of one model that are measured together.
 
     Attributes:
-        usage: The model. All of its sequences take turns: a few by themselves, with the caches swept in between, would
-            take longer than among the others (docs/adr/0010).
-        rows: In execution order.
-        seconds: That it is expected to take.
-        worth: What is expected of it, in the unit of the values that it was chosen by.
+        usage: The model. All of its sequences take turns while they are timed: measuring a few of them alone, with
+            cache eviction in between, would take longer (docs/adr/0010).
+        rows: Rows that the batch was chosen for, in execution order.
+        seconds: Expected duration in seconds.
+        worth: Sum of the values of its rows, in the unit of the values that it was chosen by.
     """
 
     usage: Usage
@@ -54,7 +54,15 @@ class Portion:
 
 
 def importance(usages: Sequence[Usage], latencies_us: np.ndarray) -> np.ndarray:
-    """How much of a model's latency each row is, as a mean over the models; shape [num_rows], sums to 1."""
+    """Returns the share of a model's latency that each row makes up, averaged over the models.
+
+    Args:
+        usages: The models.
+        latencies_us: Cost of each row in microseconds, shape [num_rows].
+
+    Returns:
+        Shares of the rows, which sum to 1; shape [num_rows].
+    """
     shares = np.zeros(len(latencies_us))
     for usage in usages:
         costs = latencies_us[usage.rows]
@@ -63,25 +71,25 @@ def importance(usages: Sequence[Usage], latencies_us: np.ndarray) -> np.ndarray:
 
 
 def worth(shares: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """What measuring each row is worth: the error of the models' latencies that goes away by it; shape [num_rows].
+    """Returns the value of measuring each row: the error of the models' latencies that it removes; shape [num_rows].
 
     Args:
-        shares: Of the models' latencies, as `importance` gives them.
-        spread: How unsure each cost is, in log cost.
+        shares: Share of the models' latencies that each row makes up, as `importance` returns it.
+        spread: Uncertainty of each cost, in log cost.
     """
     return np.asarray(shares * spread)
 
 
 @dataclass(frozen=True)
-class Prices:
-    """How long measuring takes.
+class BenchmarkTimeModel:
+    """A model of how long measuring takes.
 
     Attributes:
-        latencies_us: Expected of each row, shape [num_rows].
-        weights_bytes: Of each row, shape [num_rows].
-        reads_bytes: Of its weights that a run reads, shape [num_rows].
-        host: Whose caches are swept.
-        protocol: How often is timed.
+        latencies_us: Expected latency of each row in microseconds, shape [num_rows].
+        weights_bytes: Bytes of weights of each row, shape [num_rows].
+        reads_bytes: Bytes of weights that a run of each row reads, shape [num_rows].
+        host: Host whose caches are evicted between laps.
+        protocol: Measurement protocol, which determines the number of runs.
     """
 
     latencies_us: np.ndarray
@@ -91,60 +99,64 @@ class Prices:
     protocol: Protocol
 
     def seconds(self, usage: Usage, rows: np.ndarray) -> float:
-        """Of some rows of a model, measured together."""
-        swept = swept_bytes(usage.footprint_bytes, int(self.reads_bytes[rows].sum()), self.host)
-        return group_s(self.latencies_us[rows].tolist(), int(self.weights_bytes[rows].sum()), swept, self.protocol)
+        """Returns the seconds that it takes to measure some rows of a model together."""
+        swept = evicted_bytes(usage.footprint_bytes, int(self.reads_bytes[rows].sum()), self.host)
+        return estimated_group_seconds(
+            self.latencies_us[rows].tolist(), int(self.weights_bytes[rows].sum()), swept, self.protocol
+        )
 
-    def alone_s(self, row: int) -> float:
-        """Of one row among many, which share what a group needs besides."""
-        return group_s([float(self.latencies_us[row])], int(self.weights_bytes[row]), 0, self.protocol)
+    def marginal_seconds(self, row: int) -> float:
+        """Returns the seconds that one row adds to a large group, without the overhead that the group shares."""
+        return estimated_group_seconds([float(self.latencies_us[row])], int(self.weights_bytes[row]), 0, self.protocol)
 
 
 @dataclass(frozen=True)
 class _Chooser:
-    values: np.ndarray
-    prices: Prices
+    """Values and durations from which the best batch of a model is derived."""
 
-    def best(self, usage: Usage, left: np.ndarray) -> Portion | None:
-        """The rows of a model that are left and worth something; None if none of them is."""
+    values: np.ndarray
+    prices: BenchmarkTimeModel
+
+    def best(self, usage: Usage, left: np.ndarray) -> MeasurementBatch | None:
+        """Returns the batch of a model's rows that are left and have a positive value; None if there are none."""
         rows = usage.unique[left[usage.unique]]
         rows = rows[self.values[rows] > 0]
         if not len(rows):
             return None
-        return Portion(usage, rows, self.prices.seconds(usage, usage.unique), float(self.values[rows].sum()))
+        return MeasurementBatch(usage, rows, self.prices.seconds(usage, usage.unique), float(self.values[rows].sum()))
 
 
 def choose(
-    usages: Sequence[Usage], left: np.ndarray, values: np.ndarray, prices: Prices, budget_s: float
-) -> list[Portion]:
-    """Portions of models, each of the model that is worth most for its time when it is chosen.
+    usages: Sequence[Usage], left: np.ndarray, values: np.ndarray, prices: BenchmarkTimeModel, budget_s: float
+) -> list[MeasurementBatch]:
+    """Chooses batches greedily, each of the model with the highest value per second at that time.
 
     Args:
-        usages: The models.
-        left: Which rows can be chosen, shape [num_rows].
-        values: What measuring each row is worth, not negative; shape [num_rows].
-        prices: How long that takes.
-        budget_s: Seconds for all of them; the last one may take longer than is left, so that there is always one.
+        usages: The models to choose from.
+        left: Mask of the rows that can be chosen, shape [num_rows].
+        values: Value of measuring each row, not negative; shape [num_rows].
+        prices: Model of how long measuring takes.
+        budget_s: Seconds for all batches; the last one may exceed it, so that at least one is chosen.
     """
     chooser = _Chooser(values, prices)
     left = left.copy()
-    # The best portion of each model, dearest last; of a model that shares rows with what was chosen, the worth has only
-    # fallen since, so that it is looked at again when it is its turn and not before.
+    # The best batch of each model, the highest value per second first. If a model shares rows with a batch that was
+    # chosen since, its value has only fallen, so it is computed anew when the model comes first and not before.
     heap = []
     for number, usage in enumerate(usages):
-        portion = chooser.best(usage, left)
-        if portion is not None:
-            heap.append((-portion.worth / portion.seconds, number, portion))
+        batch = chooser.best(usage, left)
+        if batch is not None:
+            heap.append((-batch.worth / batch.seconds, number, batch))
     heapq.heapify(heap)
-    chosen: list[Portion] = []
+    chosen: list[MeasurementBatch] = []
     spent_s = 0.0
     while heap and spent_s < budget_s:
-        _, number, portion = heapq.heappop(heap)
-        if left[portion.rows].all():
-            chosen.append(portion)
-            spent_s += portion.seconds
-            left[portion.rows] = False
-        again = chooser.best(usages[number], left)
-        if again is not None:
-            heapq.heappush(heap, (-again.worth / again.seconds, number, again))
+        _, number, batch = heapq.heappop(heap)
+        if left[batch.rows].all():
+            chosen.append(batch)
+            spent_s += batch.seconds
+            left[batch.rows] = False
+        next_batch = chooser.best(usages[number], left)
+        if next_batch is not None:
+            heapq.heappush(heap, (-next_batch.worth / next_batch.seconds, number, next_batch))
     return chosen

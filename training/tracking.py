@@ -1,7 +1,7 @@
-"""Tracking: the only file that knows MLflow.
+"""Records trained bundles in MLflow; no other module uses MLflow.
 
-Every trained bundle is a run of one experiment, and a version of its system's registered model; the alias `champion`
-is on the version that answers. MLflow keeps the record, the bundles decide: nothing here is read to predict.
+Every trained bundle is a run of one experiment and a version of its system's registered model; the alias `champion` is
+on the version of the champion. MLflow only keeps records: predictions read the bundles and nothing from MLflow.
 """
 
 import contextlib
@@ -32,20 +32,20 @@ __all__ = ["CHAMPION", "EXPERIMENT", "model_name", "track", "track_trials", "whe
 EXPERIMENT = "costmodel"
 CHAMPION = "champion"
 _BUNDLE, _FIGURES = "artefact", "figures"
-# What makes MLflow show a run beneath another.
+# Tag by which MLflow nests a run beneath another.
 _PARENT = "mlflow.parentRunId"
 _SEARCH_ERROR = "search_error"
 
-# While a run is recorded, where the user has not said otherwise: MLflow's own patience with a server that is down is
-# four minutes, and it prints addresses on standard output, which belongs to `--json`.
-_MANNERS = MappingProxyType({
+# Environment variables that are set while a run is recorded, unless the user has set them: by default MLflow retries a
+# server that is down for four minutes, and prints addresses on standard output, which belongs to `--json`.
+_ENVIRONMENT = MappingProxyType({
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 })  # fmt: skip
-# A new store, or a second attempt, is worth no lines on the user's terminal.
-_CHATTY = MappingProxyType({"mlflow": logging.WARNING, "alembic": logging.WARNING, "urllib3": logging.ERROR})
+# Log levels while a run is recorded: new stores and retries are not reported to the user.
+_LOG_LEVELS = MappingProxyType({"mlflow": logging.WARNING, "alembic": logging.WARNING, "urllib3": logging.ERROR})
 
 
 def track(
@@ -61,22 +61,22 @@ def track(
     figures: Mapping[str, Path | bytes] = MappingProxyType({}),
     champion: bool,
 ) -> str:
-    """Record one trained bundle: a run, and a version of its system's model.
+    """Records one trained bundle as a run and as a version of its system's registered model.
 
     Args:
-        folder: Where the default store lives; ignored when MLFLOW_TRACKING_URI says otherwise.
-        system: That it was trained for.
-        run_name: For people.
-        parameters: What the regressor was told.
-        metrics: Numbers to compare runs by.
-        tags: Data fingerprint, schema fingerprint, split: of the run and of the version.
-        artefacts: The bundle's folder, copied into the run.
+        folder: Folder of the default store; ignored if MLFLOW_TRACKING_URI is set.
+        system: Name of the system that the bundle was trained for.
+        run_name: Name of the run, for people.
+        parameters: Settings of the regressor.
+        metrics: Metrics to compare runs by.
+        tags: Tags of the run and of the version, such as data fingerprint, schema fingerprint and split.
+        artefacts: Folder of the bundle, which is copied into the run.
         documents: JSON documents to store with the run, by file name.
-        figures: Pictures to store with the run, by file name.
-        champion: Whether it answers now, so that the alias moves to it.
+        figures: Figures to store with the run, by file name.
+        champion: Whether the bundle is the new champion, so that the alias moves to its version.
 
     Returns:
-        The run's id.
+        Id of the run.
 
     Raises:
         CostModelError: The tracking store cannot be used.
@@ -86,10 +86,10 @@ def track(
         run = client.create_run(experiment, run_name=run_name, tags=tags)
         run_id, status = str(run.info.run_id), "FAILED"
         try:
-            at = int(time.time() * 1000)
+            timestamp_ms = int(time.time() * 1000)
             client.log_batch(
                 run_id,
-                metrics=[Metric(name, value, at, 0) for name, value in metrics.items()],
+                metrics=[Metric(name, value, timestamp_ms, 0) for name, value in metrics.items()],
                 params=[Param(name, str(value)) for name, value in parameters.items()],
             )
             client.log_artifacts(run_id, str(artefacts), _BUNDLE)
@@ -104,13 +104,13 @@ def track(
 
 
 def track_trials(folder: Path, run_id: str, system: str, trials: Iterable["Trial"]) -> None:
-    """Record the trials of a search as runs nested in that of the bundle which they led to.
+    """Records the trials of a search as runs nested in the run of a bundle.
 
     Args:
-        folder: As in `track`.
-        run_id: Of the bundle's run, as `track` returned it.
-        system: That it was trained for.
-        trials: Each becomes a run; one that was given up is a killed run.
+        folder: Folder of the default store; ignored if MLFLOW_TRACKING_URI is set.
+        run_id: Id of the bundle's run, as `track` returned it.
+        system: Name of the system that the bundle was trained for.
+        trials: Trials, each of which becomes a run; a pruned trial is a killed run.
 
     Raises:
         CostModelError: The tracking store cannot be used.
@@ -129,12 +129,12 @@ def track_trials(folder: Path, run_id: str, system: str, trials: Iterable["Trial
 
 
 def model_name(system: str) -> str:
-    """What a system's registered model is called; a system's name has no character that MLflow refuses."""
+    """Returns the name of a system's registered model; names of systems contain no character that MLflow rejects."""
     return f"costmodel-{system}"
 
 
 def where_to_look(folder: Path) -> str:
-    """A sentence for people: how to see the runs that `track` records."""
+    """Returns a sentence for people that says how to see the runs that `track` records."""
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
         return f"the run is in MLflow at {_without_password(uri)}"
@@ -146,38 +146,38 @@ def _default_uri(folder: Path) -> str:
 
 
 def _open(folder: Path) -> tuple[MlflowClient, str]:
-    """The tracking store and the id of our experiment in it, which is made if need be."""
+    """Opens the tracking store, and returns it with the id of the experiment, which is created if it does not exist."""
     uri, artifacts = os.environ.get("MLFLOW_TRACKING_URI"), None
     if not uri:
         folder.mkdir(parents=True, exist_ok=True)
         uri = _default_uri(folder)
         artifacts = (folder / "artifacts").resolve().as_uri()
     client = MlflowClient(tracking_uri=uri)
-    found = client.get_experiment_by_name(EXPERIMENT)
-    if found is None:
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    if experiment is None:
         try:
             return client, str(client.create_experiment(EXPERIMENT, artifact_location=artifacts))
         except MlflowException:
-            found = client.get_experiment_by_name(EXPERIMENT)
-            if found is None:  # else another process was faster
+            experiment = client.get_experiment_by_name(EXPERIMENT)
+            if experiment is None:  # otherwise another process has created it in the meantime
                 raise
-    return client, str(found.experiment_id)
+    return client, str(experiment.experiment_id)
 
 
 @contextlib.contextmanager
 def _recording(folder: Path) -> Iterator[tuple[MlflowClient, str]]:
-    """The tracking store and our experiment in it, to be written to.
+    """Opens the tracking store for writing, and yields it with the id of the experiment.
 
     Raises:
-        CostModelError: It cannot be used.
+        CostModelError: The tracking store cannot be used.
     """
     try:
-        # A client of our own: MLflow's fluent functions remember one store for the whole process.
-        with _manners():
+        # A client instead of MLflow's fluent functions, which keep one store for the whole process.
+        with _quiet_mlflow():
             yield _open(folder)
-    except Exception as error:  # a store may be a plug-in, a driver or a cloud's own client, with errors of its own
+    except Exception as error:  # a store may be a plug-in, a driver or a cloud client, each with its own error classes
         raise CostModelError(
-            f"the training run is not in MLflow as a whole ({_without_password(str(error))}): "
+            f"the training run was not completely recorded in MLflow ({_without_password(str(error))}): "
             f"check MLFLOW_TRACKING_URI, or the folder {folder}"
         ) from error
 
@@ -194,9 +194,9 @@ def _log_figures(client: MlflowClient, run_id: str, figures: Mapping[str, Path |
 def _register(
     client: MlflowClient, system: str, run_id: str, source: str, tags: Mapping[str, str], *, champion: bool
 ) -> None:
-    """Make the run's bundle a version of the system's model.
+    """Makes the run's bundle a version of the system's registered model.
 
-    Its source is the folder as it was logged: MLflow's own model formats would add a pickle, or a second copy.
+    The source of the version is the logged folder: MLflow's own model formats would add a pickle, or a second copy.
     """
     name = model_name(system)
     try:
@@ -210,17 +210,17 @@ def _register(
 
 
 @contextlib.contextmanager
-def _manners() -> Iterator[None]:
-    """What MLflow is told through the environment and by log levels; both are then as they were."""
-    ours = [name for name in _MANNERS if name not in os.environ]
-    levels = {name: logging.getLogger(name).level for name in _CHATTY}
-    os.environ.update({name: _MANNERS[name] for name in ours})
-    for name, level in _CHATTY.items():
+def _quiet_mlflow() -> Iterator[None]:
+    """Sets `_ENVIRONMENT` and `_LOG_LEVELS`, and restores environment and log levels afterwards."""
+    unset = [name for name in _ENVIRONMENT if name not in os.environ]
+    levels = {name: logging.getLogger(name).level for name in _LOG_LEVELS}
+    os.environ.update({name: _ENVIRONMENT[name] for name in unset})
+    for name, level in _LOG_LEVELS.items():
         logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
-        for name in ours:
+        for name in unset:
             os.environ.pop(name, None)
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)

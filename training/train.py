@@ -1,4 +1,4 @@
-"""Train the regressors of a system: evaluate on held-out families, fit on everything, save, track, promote the best."""
+"""Trains the regressors of a system: evaluates on held-out families, fits on all data, saves, promotes and tracks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,30 +9,31 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import CostModelError
-from costmodel.store import Store
+from costmodel.progress import Progress
+from costmodel.store.store import Store
 from costmodel.training.artefact import Bundle, promote, save_bundle
-from costmodel.training.boosted import LightGBMRegressor
 from costmodel.training.dataset import Dataset
-from costmodel.training.evaluation import Evaluation, evaluate
-from costmodel.training.labels import load_believable
+from costmodel.training.evaluation.evaluation import Evaluation, evaluate
+from costmodel.training.labels import load_plausible_dataset
 from costmodel.training.recording import record
-from costmodel.training.regressors import BASELINES, GNN_INSTALLED, LEARNERS, Learner, Regressor
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.regressors.registry import BASELINES, GNN_INSTALLED, LEARNERS, Learner, Regressor
+from costmodel.training.regressors.targets import layer_targets
 from costmodel.training.support import Support
-from costmodel.training.targets import layer_targets
 from costmodel.training.train_report import Trained, TrainReport
 
 if TYPE_CHECKING:
     from costmodel.training.search import Search
 
-__all__ = ["FOLDS", "TrainReport", "Trained", "train", "train_on"]
+__all__ = ["FOLDS", "TrainReport", "Trained", "train_on", "train_system"]
 
 # The regressor whose hyperparameters can be searched.
 SEARCHED = "lightgbm"
-# Groups in which families are left out, where there are more of them: each costs a training of every regressor.
+# Number of groups in which families are held out, if there are more families; each trains every regressor once.
 FOLDS = 6
 
 
-def train(
+def train_system(
     store: Store,
     system: str,
     bundles: Path,
@@ -44,31 +45,31 @@ def train(
     level: float = 0.9,
     jobs: int = 1,
     trials: int = 0,
-    searching: Callable[[int, int, str], None] | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    searching: Progress | None = None,
+    progress: Progress | None = None,
 ) -> TrainReport:
-    """Train the regressors of `system`, and promote the one with the smallest error on held-out families.
+    """Trains the regressors of `system` and promotes the one with the smallest error on held-out families.
 
     Args:
-        store: Where its measurements are.
-        system: Its name.
+        store: Store with the measurements of the system.
+        system: Name of the system.
         bundles: Folder of trained regressors.
         tracking: Folder of MLflow's default store; None for no tracking.
-        seeds: Of the evaluation; the first is that of the regressors which are kept.
-        folds: Groups in which families are left out, where there are more families than that.
+        seeds: Seeds of the evaluation; the first is also the seed of the regressors that are saved.
+        folds: Number of groups in which families are held out, if there are more families than that.
         learners: Makers of the regressors that are trained, by name.
         level: Nominal coverage of intervals.
-        jobs: Groups evaluated at once.
-        trials: How many hyperparameters of LightGBM to try first; 0 to take the usual ones.
-        searching: Told the same of that.
-        progress: Told (done, total, what is next).
+        jobs: Number of groups that are evaluated in parallel.
+        trials: Number of trials of a search for LightGBM's hyperparameters; 0 to use the defaults.
+        searching: Called like `progress` during the search.
+        progress: Called with (done, total, what is next).
 
     Raises:
-        UnknownSystemError: Nothing is known under that name.
-        TrainingError: Too little is measured.
-        ArtefactError: A regressor cannot be written.
+        UnknownSystemError: The store has no system of that name.
+        TrainingError: Too little is measured to train on.
+        ArtefactError: A bundle cannot be written.
     """
-    dataset, dropped = load_believable(store, system)
+    dataset, dropped = load_plausible_dataset(store, system)
     report = train_on(
         dataset,
         bundles,
@@ -84,7 +85,9 @@ def train(
     )
     warnings = list(report.warnings)
     if not GNN_INSTALLED:
-        warnings.append("the graph neural network was not trained, it is not installed: pip install 'costmodel[gnn]'")
+        warnings.append(
+            "the graph neural network was not trained, because it is not installed: pip install 'costmodel[gnn]'"
+        )
     if dropped:
         warnings.append(
             f"{dropped} measured sequences multiply faster than {system} can and were left out: measure them again"
@@ -104,35 +107,35 @@ def train_on(
     level: float = 0.9,
     jobs: int = 1,
     trials: int = 0,
-    searching: Callable[[int, int, str], None] | None = None,
+    searching: Progress | None = None,
     facts: Mapping[str, Any] = MappingProxyType({}),
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> TrainReport:
-    """The same for a data set that is there already.
+    """Trains regressors on a given data set and promotes the one with the smallest error on held-out families.
 
     Args:
-        dataset: Measured sequences.
-        bundles: As in `train`.
-        tracking: As in `train`.
-        seeds: As in `train`.
-        folds: As in `train`.
-        learners: As in `train`.
-        baselines: What they are compared with.
-        level: As in `train`.
-        jobs: As in `train`.
-        trials: As in `train`.
-        searching: As in `train`.
-        facts: What the bundles and the records of them say besides.
-        progress: As in `train`.
+        dataset: Measured sequences and models.
+        bundles: Folder of trained regressors.
+        tracking: Folder of MLflow's default store; None for no tracking.
+        seeds: Seeds of the evaluation; the first is also the seed of the regressors that are saved.
+        folds: Number of groups in which families are held out, if there are more families than that.
+        learners: Makers of the regressors that are trained, by name.
+        baselines: Makers of the baselines that are evaluated beside them, by name.
+        level: Nominal coverage of intervals.
+        jobs: Number of groups that are evaluated in parallel.
+        trials: Number of trials of a search for LightGBM's hyperparameters; 0 to use the defaults.
+        searching: Called like `progress` during the search.
+        facts: Additional information for the cards of the bundles and their records in MLflow.
+        progress: Called with (done, total, what is next).
 
     Raises:
-        TrainingError: Too little is measured.
-        ArtefactError: A regressor cannot be written.
+        TrainingError: Too little is measured to train on.
+        ArtefactError: A bundle cannot be written.
     """
     system = dataset.system.name
     found: Search | None = None
     if trials:
-        from costmodel.training.search import search  # Optuna is needed for nothing else
+        from costmodel.training.search import search  # imported here, because only a search needs Optuna
 
         found = search(dataset, trials, seed=seeds[0], threads=jobs, progress=searching)
         learners = {**learners, SEARCHED: partial(LightGBMRegressor, hyperparameters=found.hyperparameters)}
@@ -151,10 +154,12 @@ def train_on(
     if found is not None and not found.adopted:
         warnings.append(
             f"the best of {len(found.trials)} trials does no better on families that took no part in the search than "
-            "the usual hyperparameters: these were taken"
+            "the default hyperparameters: the defaults are used"
         )
     if dataset.whole_only:
-        warnings.append("only whole models are measured: what is said of a layer is its share of their latencies")
+        warnings.append(
+            "only whole models are measured: costs of layers are estimated as their shares of the models' latencies"
+        )
     if evaluation.best != champion:
         warnings.append(
             f"on held-out families the baseline {evaluation.best} does better than {champion}: measure more models"
@@ -163,29 +168,29 @@ def train_on(
     for name, make in learners.items():
         regressor = make(seeds[0])
         regressor.threads = jobs
-        saved[name] = _fitted(name, regressor, dataset, evaluation, bundles, facts)
+        saved[name] = _fit_and_save(name, regressor, dataset, evaluation, bundles, facts)
     promote(bundles, system, saved[champion][0].version)
     trained = []
-    for of, settings in saved.values():
+    for saved_bundle, settings in saved.values():
         if tracking is not None:
             try:
                 run_id = record(
                     tracking,
-                    name=of.name,
-                    version=of.version,
-                    bundle=of.path,
+                    name=saved_bundle.name,
+                    version=saved_bundle.version,
+                    bundle=saved_bundle.path,
                     settings={**settings, **facts},
                     dataset=dataset,
                     report=evaluation.report,
-                    found=found if of.name == SEARCHED else None,
+                    found=found if saved_bundle.name == SEARCHED else None,
                 )
-                of = replace(of, run_id=run_id)
-            except CostModelError as error:  # the regressor answers already, and is worth more than the record of it
+                saved_bundle = replace(saved_bundle, run_id=run_id)
+            except CostModelError as error:  # the regressor is saved already, and matters more than its record
                 warnings.append(str(error))
-                tracking = None  # who does not answer is not asked again
-        trained.append(of)
-    others = tuple(of for of in trained if of.name != champion)
-    [best] = [of for of in trained if of.name == champion]
+                tracking = None  # a store that failed once is not tried again
+        trained.append(saved_bundle)
+    others = tuple(saved_bundle for saved_bundle in trained if saved_bundle.name != champion)
+    [best] = [saved_bundle for saved_bundle in trained if saved_bundle.name == champion]
     return TrainReport(
         system,
         best,
@@ -197,7 +202,7 @@ def train_on(
     )
 
 
-def _fitted(
+def _fit_and_save(
     name: str,
     regressor: Learner,
     dataset: Dataset,
@@ -205,9 +210,9 @@ def _fitted(
     bundles: Path,
     facts: Mapping[str, Any],
 ) -> tuple[Trained, Mapping[str, object]]:
-    """A regressor, fitted on everything and saved, and its settings."""
+    """Fits a regressor on all data, saves its bundle, and returns both the saved bundle and the settings."""
     regressor.fit(dataset.encoded, dataset.latencies_us)
-    seen = dataset.encoded.features[layer_targets(dataset.encoded, dataset.latencies_us)[0]]
+    layer_features = dataset.encoded.features[layer_targets(dataset.encoded, dataset.latencies_us)[0]]
     now = datetime.now(UTC)
     bundle = Bundle(
         name=name,
@@ -215,7 +220,7 @@ def _fitted(
         system=dataset.system.name,
         model=regressor.to_onnx(),
         calibration=evaluation.calibrations[name],
-        support=Support.of(seen),
+        support=Support.of(layer_features),
         facts={
             "trained_at": now.isoformat(timespec="seconds"),
             "rows": len(dataset),
@@ -226,8 +231,8 @@ def _fitted(
             "settings": dict(regressor.settings),
             **facts,
         },
-        predicted_in_place=evaluation.held_out[name].predicted_in_place,
-        measured_in_place=evaluation.held_out[name].measured_in_place,
+        predicted_correction=evaluation.held_out[name].predicted_correction,
+        measured_correction=evaluation.held_out[name].measured_correction,
         source=regressor.to_text(),
     )
     return Trained(name, bundle.version, save_bundle(bundles, bundle), run_id=None), regressor.settings

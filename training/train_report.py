@@ -1,4 +1,4 @@
-"""What a training run made."""
+"""The result of a training run: the bundles that were saved and their evaluation."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +9,13 @@ __all__ = ["TrainReport", "Trained"]
 
 @dataclass(frozen=True)
 class Trained:
-    """One regressor that was trained and saved.
+    """A regressor that was trained and saved.
 
     Attributes:
-        name: Of the regressor, "lightgbm" or "gnn".
-        version: Of its bundle.
-        path: Where that is.
-        run_id: In the tracking store; None if tracking was off.
+        name: Name of the regressor, such as "lightgbm" or "gnn".
+        version: Version of its bundle.
+        path: Folder of its bundle.
+        run_id: Id of its run in the tracking store; None if it was not tracked.
     """
 
     name: str
@@ -24,22 +24,22 @@ class Trained:
     run_id: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """An entry of `costmodel train --json`."""
+        """Returns an entry of the document that `costmodel train --json` prints."""
         return {"name": self.name, "version": self.version, "path": str(self.path), "run_id": self.run_id}
 
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a training run made.
+    """The result of a training run.
 
     Attributes:
         system: Name of the system.
-        champion: The regressor that answers now.
-        others: Those that did worse on held-out families; they are saved, too.
-        rows: Measured sequences they were fitted on.
+        champion: The regressor that was promoted.
+        others: Regressors with larger errors on held-out families, which are saved as well.
+        rows: Number of measured sequences that the regressors were fitted on.
         evaluation: The document of `costmodel evaluate`.
-        warnings: What the reader should know, one sentence each.
-        search: What a search for hyperparameters found; None if there was none.
+        warnings: Warnings for the user, one sentence each.
+        search: Result of the hyperparameter search; None if there was none.
     """
 
     system: str
@@ -52,21 +52,21 @@ class TrainReport:
 
     @property
     def version(self) -> str:
-        """Of the new champion."""
+        """Version of the champion's bundle."""
         return self.champion.version
 
     @property
     def path(self) -> Path:
-        """The new champion's bundle."""
+        """Folder of the champion's bundle."""
         return self.champion.path
 
     @property
     def run_id(self) -> str | None:
-        """The new champion's, in the tracking store; None if tracking was off."""
+        """Id of the champion's run in the tracking store; None if it was not tracked."""
         return self.champion.run_id
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that `costmodel train --json` prints."""
+        """Returns the document that `costmodel train --json` prints."""
         return {
             "system": self.system,
             "predictor": {"name": self.champion.name, "version": self.version},

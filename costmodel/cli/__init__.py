@@ -1,4 +1,4 @@
-"""The command line: parse, validate with a plain sentence, one call, an exit code."""
+"""The command line: each command parses and validates its arguments, calls one job, and prints the result."""
 
 import contextlib
 import signal
@@ -17,7 +17,7 @@ _TERMINATED = 143
 
 app = typer.Typer(
     name="costmodel",
-    help="What will this neural network cost on that machine, without running it there?",
+    help="Predict the latency of a neural network on a machine, without running it there.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; exit 0 when done, 1 on an error of costmodel's, 2 on wrong usage, 130 on Ctrl-C."""
+    """Runs the command line; exits with 0 when done, 1 on a CostModelError, 2 on wrong usage, 130 on Ctrl-C."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
@@ -34,24 +34,24 @@ def main() -> None:
         sys.stderr.write(f"costmodel: {plain(str(error))}\n")
         raise SystemExit(1) from None
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # `| head` has seen enough: no error of ours, nor of anyone
+        if isinstance(stop.__context__, BrokenPipeError):  # the reader of the pipe, such as `head`, has closed it
             raise SystemExit(0) from None
-        if stop.code in (_INTERRUPTED, _TERMINATED):  # the first is typer's word for Ctrl-C, which it does not explain
+        if stop.code in (_INTERRUPTED, _TERMINATED):  # typer exits with 130 on Ctrl-C and prints no explanation
             sys.stderr.write("costmodel: stopped; what was stored is kept, run the same command again\n")
         raise
     except OSError as error:
         with contextlib.suppress(OSError):
-            sys.stdout.close()  # what it still holds cannot be written either
+            sys.stdout.close()  # its buffer cannot be written either
         sys.stderr.write(f"costmodel: the output cannot be written ({error.strerror}): make room for it\n")
         raise SystemExit(1) from None
 
 
 def _terminate(_: int, __: FrameType | None) -> None:
-    """End as on Ctrl-C: locks are let go, half-written files are removed."""
+    """Raises SystemExit on SIGTERM, so that locks are released and half-written files are removed as on Ctrl-C."""
     raise SystemExit(_TERMINATED)
 
 
-# Each command registers itself on `app`.
+# Imported for their effect: each command registers itself on `app`.
 from costmodel.cli import (  # noqa: E402
     adapt,
     bench,

@@ -1,4 +1,4 @@
-"""`costmodel adapt`, and what `costmodel bench --suggest` prints."""
+"""Implements `costmodel adapt`, and prints the results of `costmodel bench --suggest`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,28 +19,28 @@ from costmodel.cli.options import (
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.adapting import Point
-    from costmodel.suggesting import Suggested
+    from costmodel.jobs.adaptation import Point
+    from costmodel.jobs.suggestion import Suggestion
 
 __all__ = ["adapt", "print_suggestions", "suggestion_document"]
 
 _REASONS = {
     "budget": "the budget is spent",
-    "flat": "the last rounds brought next to nothing",
-    "complete": "everything that the models consist of is measured",
-    "interrupted": "stopped by hand, what was measured is kept",
+    "flat": "the last rounds hardly reduced the expected error",
+    "complete": "all layers of the models are measured",
+    "interrupted": "stopped by the user, what was measured is kept",
 }
 
 
 @app.command()
 def adapt(
-    base: Annotated[str, typer.Option("--from", metavar="BASE", help="The system to start from, measured before.")],
+    base: Annotated[str, typer.Option("--from", metavar="BASE", help="The measured system to start from.")],
     system: SystemOption = None,
     budget: Annotated[str, typer.Option(help="Stop measuring after this long: 90s, 5m.")] = "5m",
     corpus: Annotated[
         str | None,
         typer.Option(
-            help="Models that count: a corpus or a folder; by default those that the base measured.",
+            help="Corpus or folder of the models to be accurate for; by default the models measured on the base.",
             show_default=False,
         ),
     ] = None,
@@ -48,18 +48,18 @@ def adapt(
     inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
     assert_system: Annotated[
-        bool, typer.Option("--assert-system", help="Vouch that this host is the named system; marks the records.")
+        bool, typer.Option("--assert-system", help="Assert that this host is the named system; marks the records.")
     ] = False,
     tracking: Annotated[bool, typer.Option(help="Record the training in MLflow.")] = True,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Get to know a system in minutes, starting from another one.
+    """Adapt a cost model of another system to this one.
 
-    Measures in rounds what helps the models' estimates most, and prints after each what error is to be expected: Ctrl-C
-    stops measuring when that is good enough. Then a regressor is trained and put in charge.
+    Measures in rounds what improves the models' estimates most, and prints the expected error after each round; Ctrl-C
+    stops measuring when the error is small enough. Then a regressor is trained and becomes the champion.
     """
-    from costmodel.adapting import adapt as adapt_system
+    from costmodel.jobs.adaptation import adapt as adapt_system
 
     context = Context(store)
     budget_s = parse_budget_s(budget)
@@ -78,8 +78,8 @@ def adapt(
             tracking=context.home.tracking if tracking else None,
             target=corpus,
             cache=context.home.cache,
-            told=lambda point: None if json else say(_line(point)),
-            progress=stage if json else None,  # bars and lines of the curve would disturb each other on a terminal
+            on_point=lambda point: None if json else say(_line(point)),
+            progress=stage if json else None,  # on a terminal, bars would overwrite the lines of the curve
         )
     for what, reason in report.bench.failed.items():
         note(f"{what} was not measured: {reason}")
@@ -101,33 +101,33 @@ def _line(point: "Point") -> str:
         expected = "error unknown yet"
     else:
         expected = f"expected error {point.expected_error:.1%}, {point.expected_within_10pct:.0%} of models within 10%"
-    off = "" if point.round_error is None else f"; the last round was told {point.round_error:.1%} off"
+    off = "" if point.round_error is None else f"; the last round was predicted {point.round_error:.1%} off"
     return f"{point.seconds / 60:5.1f} min  {point.measured:6d} measured, {point.share:.0%} of latency  {expected}{off}"
 
 
-def suggestion_document(system: str, suggestions: "list[Suggested]") -> dict[str, Any]:
-    """Suggestions as JSON."""
+def suggestion_document(system: str, suggestions: "list[Suggestion]") -> dict[str, Any]:
+    """Returns the JSON document of `costmodel bench --suggest`."""
     return {"system": system, "suggestions": [asdict(suggested) for suggested in suggestions]}
 
 
-def print_suggestions(suggestions: "list[Suggested]") -> None:
-    """A line for each, the best first."""
+def print_suggestions(suggestions: "list[Suggestion]") -> None:
+    """Prints a table of suggestions, best first."""
     from costmodel.units import format_us
 
     print_table(
-        ("kind", "signature", "unsure", "models", "share", "expected", "seconds"),
+        ("kind", "signature", "spread", "models", "share", "expected", "seconds"),
         [
             (
-                of.kind,
-                of.signature[:12],
-                f"{of.uncertainty:.0%}",
-                str(of.models),
-                f"{of.share:.2%}",
-                format_us(of.latency_us),
-                f"{of.seconds:.2f}",
+                suggested.kind,
+                suggested.signature[:12],
+                f"{suggested.uncertainty:.0%}",
+                str(suggested.models),
+                f"{suggested.share:.2%}",
+                format_us(suggested.latency_us),
+                f"{suggested.seconds:.2f}",
             )
-            for of in suggestions
+            for suggested in suggestions
         ],
         left=2,
     )
-    say("unsure: how far predictions are apart; share: of a model's latency, on average", style="dim")
+    say("spread: of the predictions; share: of a model's latency, on average", style="dim")

@@ -1,4 +1,4 @@
-"""`costmodel bench`."""
+"""Implements `costmodel bench`."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,10 +20,10 @@ from costmodel.cli.options import (
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.bench import BenchReport
-    from costmodel.budget import Plan
-    from costmodel.runtimes import Runtime
-    from costmodel.systems import System
+    from costmodel.jobs.benchmark_session import BenchReport
+    from costmodel.jobs.budget import Plan
+    from costmodel.runtimes.base import Runtime
+    from costmodel.systems.system import System
 
 __all__ = ["bench", "bench_document", "bench_line", "note_failures"]
 
@@ -31,43 +31,44 @@ __all__ = ["bench", "bench_document", "bench_line", "note_failures"]
 @app.command()
 def bench(
     target: Annotated[
-        str | None, typer.Argument(help="A folder of bricks or models, or one model; instead of --corpus.")
+        str | None, typer.Argument(help="A benchmark suite, a folder of models, or one model; instead of --corpus.")
     ] = None,
     corpus: Annotated[str, typer.Option(help="Name of a corpus, or a folder of models.")] = "light",
     system: SystemOption = None,
     budget: Annotated[str | None, typer.Option(help="Stop measuring after this long: 90s, 10m, 1h.")] = None,
     granularity: GranularityOption = "1",
     samples: Annotated[
-        int, typer.Option(min=0, help="Also measure this many sequences of no model, sampled around these.")
+        int, typer.Option(min=0, help="Also measure this many samples: variants of these sequences with other sizes.")
     ] = 0,
     suggest: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Measure nothing; list the N sequences of the stored models that are most worth it.",
+            help="Measure nothing; list the N sequences of the stored models that are most worth measuring.",
             show_default=False,
         ),
     ] = None,
     recheck: Annotated[
-        bool, typer.Option("--recheck", help="Measure again what looks wrong, and nothing else.")
+        bool, typer.Option("--recheck", help="Measure only sequences again whose measurements look wrong.")
     ] = False,
     threads: ThreadsOption = 1,
     inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
     assert_system: Annotated[
         bool,
-        typer.Option("--assert-system", help="Vouch that this host is the named system; marks the records."),
+        typer.Option("--assert-system", help="Assert that this host is the named system; marks the records."),
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Decompose, deduplicate, measure what is missing, store.
+    """Measure the layer sequences of models that the store lacks.
 
-    Run it again to go on where it stopped.
+    Cuts models into unique sequences, and measures them together with the models. Run it again to go on where it
+    stopped.
     """
-    from costmodel.granularity import AUTO
-    from costmodel.jobs import bench_target
+    from costmodel.jobs.bench import bench_target
+    from costmodel.partition.granularity import AUTO
 
     budget_s = parse_budget_s(budget)
     most = parse_granularity(granularity)
@@ -84,7 +85,7 @@ def bench(
     if recheck:
         document["suspects"], report = _recheck(context, runtime, here, target or corpus, budget_s, shown=not json)
     elif most == AUTO:
-        seconds = _to_share_s(budget_s, samples)
+        seconds = _auto_budget_s(budget_s, samples)
         plan, report = _bench_auto(context, runtime, here, target or corpus, seconds, shown=not json)
         document["plan"] = _plan_document(plan)
     else:
@@ -110,29 +111,29 @@ def bench(
 
 
 def _suggest(context: Context, system: "System", count: int, *, json: bool) -> None:
-    """Print what is most worth measuring."""
+    """Prints the sequences that are most worth measuring."""
     from costmodel.cli.adapt import print_suggestions, suggestion_document
-    from costmodel.suggesting import suggest
+    from costmodel.jobs.suggestion import suggest
 
-    found = suggest(context.store, system, count)
+    suggestions = suggest(context.store, system, count)
     if json:
-        print_json(suggestion_document(system.name, found))
+        print_json(suggestion_document(system.name, suggestions))
     else:
-        print_suggestions(found)
+        print_suggestions(suggestions)
 
 
 def _recheck(
     context: Context, runtime: "Runtime", here: "System", target: str, budget_s: float | None, *, shown: bool
 ) -> "tuple[dict[str, int], BenchReport]":
-    """Measure again what looks wrong; show why it does. Gives how many there are of each reason."""
-    from costmodel.rechecking import recheck
+    """Measures suspect sequences again and prints why they are suspect; returns the number for each reason."""
+    from costmodel.jobs.rechecking import recheck
     from costmodel.training.labels import REASONS, count_reasons
 
     with progress_bars() as stage:
-        found, report = recheck(
+        suspects, report = recheck(
             context.store, here, runtime, target, context.home.cache, budget_s=budget_s, progress=stage
         )
-    counts = count_reasons(found)
+    counts = count_reasons(suspects)
     if shown:
         print_table(
             ("suspect", "why", "sequences"), [(name, why, str(counts[name])) for name, why in REASONS.items()], left=2
@@ -140,11 +141,11 @@ def _recheck(
     return counts, report
 
 
-def _to_share_s(budget_s: float | None, samples: int) -> float:
-    """The budget of models that are each measured as it allows.
+def _auto_budget_s(budget_s: float | None, samples: int) -> float:
+    """Returns the budget of `--granularity auto`, in seconds, and checks the options that go with it.
 
     Raises:
-        typer.BadParameter: There is none, or samples are asked for, which are taken around single layers.
+        typer.BadParameter: There is no budget, or samples are requested, which are made from single layers only.
     """
     if budget_s is None:
         raise typer.BadParameter(
@@ -160,8 +161,8 @@ def _to_share_s(budget_s: float | None, samples: int) -> float:
 def _bench_auto(
     context: Context, runtime: "Runtime", here: "System", target: str, budget_s: float, *, shown: bool
 ) -> "tuple[Plan, BenchReport]":
-    """Measure each model at the granularity that the budget allows it; show before which one that is."""
-    from costmodel.budget import bench_plan, plan_bench
+    """Prints the planned granularity of each model within the budget, and measures the models accordingly."""
+    from costmodel.jobs.budget import bench_plan, plan_bench
 
     with progress_bars() as stage:
         plan = plan_bench(
@@ -205,20 +206,20 @@ def _plan_document(plan: "Plan") -> list[dict[str, Any]]:
 
 
 def note_failures(report: "BenchReport") -> None:
-    """What was not measured, and why."""
+    """Prints what was not measured, and why, on standard error."""
     for what, reason in report.failed.items():
         note(f"{what} was not measured: {reason}")
 
 
 def bench_line(report: "BenchReport") -> str:
-    """A run of the benchmark in one line."""
+    """Summarises a run of the benchmark in one line."""
     return (
         f"{report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, "
         f"{report.unstable} unstable, {len(report.failed)} failed, {report.left} left"
         + (f", {report.dropped} samples dropped" if report.dropped else "")
         + (f", {report.repeated} measured twice" if report.repeated else "")
         + (
-            f", {report.waiting_seconds:.0f} s spent until cores were near each other"
+            f", {report.waiting_seconds:.0f} s lost while threads were out of sync"
             if report.waiting_seconds >= 1
             else ""
         )
@@ -226,7 +227,7 @@ def bench_line(report: "BenchReport") -> str:
 
 
 def bench_document(report: "BenchReport") -> dict[str, Any]:
-    """A run of the benchmark as JSON."""
+    """Returns the JSON document of a run of the benchmark."""
     return {
         "measured": report.measured,
         "reused": report.reused,

@@ -1,4 +1,4 @@
-"""`costmodel compare`."""
+"""Implements `costmodel compare`."""
 
 from statistics import mean
 from typing import Annotated
@@ -8,19 +8,19 @@ import typer
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption, one_of
 from costmodel.cli.output import print_json, print_table, progress_bars, say
-from costmodel.host import usable_cpus
+from costmodel.systems.host import usable_cpus
 
 __all__ = ["compare"]
 
 
 def _predictors() -> tuple[str, ...]:
-    from costmodel.training.regressors import REGRESSORS
+    from costmodel.training.regressors.registry import REGRESSORS
 
     return tuple(REGRESSORS)
 
 
 def _metrics() -> tuple[str, ...]:
-    from costmodel.training.compare import METRIC_NAMES
+    from costmodel.training.evaluation.comparison import METRIC_NAMES
 
     return METRIC_NAMES
 
@@ -28,12 +28,12 @@ def _metrics() -> tuple[str, ...]:
 @app.command()
 def compare(
     one: Annotated[str, typer.Argument(metavar="A", help="A predictor.", callback=one_of(_predictors))],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another.", callback=one_of(_predictors))],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another predictor.", callback=one_of(_predictors))],
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     splits: Annotated[int, typer.Option("--splits", min=2, help="Runs, each with other families held out.")] = 10,
     metric: Annotated[
-        str, typer.Option("--metric", metavar="NAME", callback=one_of(_metrics), help="What is compared.")
+        str, typer.Option("--metric", metavar="NAME", callback=one_of(_metrics), help="The metric to compare.")
     ] = "model_unseen.mape",
     worth: Annotated[
         float, typer.Option("--worth", min=0.0, help="Smallest difference worth having, as a fraction.")
@@ -41,13 +41,13 @@ def compare(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Whether one predictor is better than another, or was lucky.
+    """Test whether one predictor is better than another.
 
-    Each run holds out other families and takes another seed, the same for both; the answer is the probability that A is
-    better than B, with an interval.
+    Each run holds out other families and uses another seed, the same for both predictors. Prints the probability that A
+    is better than B, with an interval.
     """
-    from costmodel.training.compare import compare as compare_predictors
     from costmodel.training.dataset import load_dataset
+    from costmodel.training.evaluation.comparison import compare as compare_predictors
 
     if one == other:
         raise typer.BadParameter(f"{one} is no better than itself: choose two of {', '.join(_predictors())}")

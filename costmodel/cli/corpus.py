@@ -1,4 +1,4 @@
-"""`costmodel corpus`: build, list."""
+"""Implements `costmodel corpus build` and `costmodel corpus list`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +12,13 @@ from costmodel.cli.output import note, print_json, print_table, progress_bars, s
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costmodel.bench import Progress
+    from costmodel.progress import Progress
     from costmodel.training.corpora.registry import Entry
 
 __all__ = ["build", "corpora", "list_corpora"]
 
 corpora = typer.Typer(no_args_is_help=True)
-app.add_typer(corpora, name="corpus", help="Make the models of a corpus; list what can be made.")
+app.add_typer(corpora, name="corpus", help="Build the models of a corpus; list the corpora.")
 
 
 @corpora.command()
@@ -26,13 +26,14 @@ def build(
     name: Annotated[str, typer.Argument(help="The corpus: `costmodel corpus list` names them.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the files; by default one in the data folder.")] = None,
     only: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Only models of such names, as in a shell: 'resnet*'.")
+        str, typer.Option(metavar="PATTERN", help="Only models whose name matches a shell pattern: 'resnet*'.")
     ] = "*",
     json: JsonOption = False,
 ) -> None:
-    """Make the models of a corpus that are not there yet.
+    """Build the models of a corpus that do not exist yet.
 
-    Run it again to go on where it stopped. Layers are counted as the runtime executes them, beside the published count.
+    Run it again to go on where it stopped. Prints the number of layers that the runtime executes beside the published
+    number.
     """
     from costmodel.training.corpora.build import build_corpus
 
@@ -71,18 +72,18 @@ def build(
 
 
 def _layers(entries: "Sequence[Entry]", folder: Path, context: Context, progress: "Progress") -> dict[str, int]:
-    """How many layers the runtime executes of each model; one that it refuses is told of and left out."""
-    from costmodel.cache import lower_cached
+    """Number of layers that the runtime executes, by model; models that it refuses are reported and left out."""
     from costmodel.errors import ModelError
-    from costmodel.model import read_model
-    from costmodel.runtimes import get_runtime
+    from costmodel.onnx_io.model import read_model
+    from costmodel.runtimes.base import get_runtime
+    from costmodel.runtimes.lowering_cache import lower_cached
 
     runtime, cache = get_runtime(), context.home.cache
     counts: dict[str, int] = {}
     for done, entry in enumerate(entries):
         progress(done, len(entries), entry.name)
         try:
-            # One at a time, and let go: together they may be larger than memory.
+            # No model is kept after its turn: together they may be larger than memory.
             graph = lower_cached(runtime, read_model(folder / entry.file, name=entry.name), "all", cache)
         except ModelError as error:
             note(str(error))
@@ -97,9 +98,9 @@ def list_corpora(
     name: Annotated[str | None, typer.Argument(help="A corpus that can be built, to list its models.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """The built-in corpora; with a name, the models of one.
+    """List the corpora, or the models of one corpus.
 
-    Says which are built.
+    Says which models are built.
     """
     if name is None:
         _list_all(json=json)

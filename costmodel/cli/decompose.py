@@ -1,4 +1,4 @@
-"""`costmodel decompose`."""
+"""Implements `costmodel decompose`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from costmodel.cli.options import (
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.decomposition import CorpusStatistics, Decomposition
+    from costmodel.partition.decomposition import CorpusStatistics, Decomposition
 
 __all__ = ["decompose"]
 
@@ -33,23 +33,25 @@ def decompose(
     models: Annotated[str, typer.Argument(help="An ONNX file, a folder of them, or the name of a corpus.")],
     granularity: GranularityOption = "1",
     out: Annotated[Path | None, typer.Option(help="Write the benchmark suite to this new folder.")] = None,
-    decoys: Annotated[int, typer.Option(min=0, help="Mix in this many sequences of no model; with --out.")] = 0,
+    decoys: Annotated[int, typer.Option(min=0, help="Mix in this many sequences that no model has; with --out.")] = 0,
     batch: BatchOption = None,
     shape: ShapeOption = None,
     level: LevelOption = "all",
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Cut models into unique sequences; write them as a suite.
+    """Cut models into unique layer sequences.
 
-    Says how much repeats, within a model and across models. The suite travels: it does not tell whose layers it holds.
+    Prints how much repeats, within a model and across models. With --out writes the sequences as a benchmark suite.
+    The suite can be given to others: it does not reveal the models that its networks come from.
     """
-    from costmodel.bricks import private_file, write_bricks
-    from costmodel.decomposition import corpus_statistics, jaccard
-    from costmodel.granularity import AUTO
-    from costmodel.jobs import decompose_models, put_models, runs_here
-    from costmodel.runtimes import lowering_key
-    from costmodel.sampling import sample_around
+    from costmodel.jobs.bench import runnable_on
+    from costmodel.jobs.decomposed_models import decompose_models, put_models
+    from costmodel.partition.decomposition import corpus_statistics, jaccard
+    from costmodel.partition.granularity import AUTO
+    from costmodel.partition.suite import private_file, write_suite
+    from costmodel.runtimes.base import lowering_key
+    from costmodel.synthetic.sampling import sample_around
     from costmodel.training.corpus import corpus_models
 
     if decoys and out is None:
@@ -76,10 +78,10 @@ def decompose(
     written = mixed = 0
     if out is not None:
         unique = list({s: q for d in cut for s, q in d.unique.items()}.values())
-        samples = sample_around(unique, decoys, runs=runs_here(runtime, here))
-        strangers = [decoy for decoy, _ in samples.values()]
-        written, mixed = write_bricks(out, cut, strangers), len(strangers)
-        # So that results from the machine that measures find their models, families and origins here.
+        samples = sample_around(unique, decoys, runs=runnable_on(runtime, here))
+        decoy_sequences = [decoy for decoy, _ in samples.values()]
+        written, mixed = write_suite(out, cut, decoy_sequences), len(decoy_sequences)
+        # Stored so that results imported from another machine find their models, families and origins here.
         put_models(context.store, items, lowering_key(runtime, level))
         context.store.put_samples(samples)
         if mixed < decoys:
@@ -95,7 +97,7 @@ def decompose(
                 "models": [
                     {
                         "model": d.model,
-                        "sequences": len(d.pieces),
+                        "sequences": len(d.segments),
                         "unique": len(d.unique),
                         "unique_share": d.unique_share,
                     }
@@ -108,15 +110,15 @@ def decompose(
         return
     _print(cut, statistics, most)
     if out is not None:
-        say(f"{written} bricks in {out}, {mixed} of them decoys.")
-        say(f"Keep {private_file(out)} to yourself: it says what is whose.")
+        say(f"{written} networks in {out}, {mixed} of them decoys.")
+        say(f"Keep {private_file(out)} to yourself: it says which model each network comes from.")
 
 
 def _print(cut: "Sequence[Decomposition]", statistics: "CorpusStatistics", granularity: int) -> None:
     say(
         f"Layer sequences of at most {granularity} layers" if granularity > 1 else "Layers as the runtime executes them"
     )
-    rows = [(d.model, str(len(d.pieces)), str(len(d.unique)), f"{d.unique_share:.0%}") for d in cut]
+    rows = [(d.model, str(len(d.segments)), str(len(d.unique)), f"{d.unique_share:.0%}") for d in cut]
     if len(cut) > 1:
         rows.append(("all", str(statistics.total), str(statistics.unique), f"{statistics.unique_share:.0%}"))
     print_table(("model", "sequences", "unique", "share"), rows)

@@ -1,4 +1,4 @@
-"""`costmodel drift`."""
+"""Implements `costmodel drift`."""
 
 from typing import Annotated
 
@@ -15,27 +15,27 @@ __all__ = ["drift"]
 def drift(
     system: Annotated[
         str | None,
-        typer.Option("--system", metavar="NAME", help="Only that system.", show_default=False),
+        typer.Option("--system", metavar="NAME", help="Only this system.", show_default=False),
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """How far latencies that users saw are from predictions."""
-    from costmodel.observations import Observations
-    from costmodel.systems import validate_name
+    """Show how far observed latencies are from predictions."""
+    from costmodel.serving.observations.observations import Observations
+    from costmodel.systems.system import validate_name
 
     context = Context(store, reads=True)
     observations = Observations(context.store_url or context.home.store_url, create=not context.store_url)
     names = observations.systems() if system is None else [validate_name(system)]
-    found = [observations.drift(name) for name in names]
+    drifts = [observations.drift(name) for name in names]
     if json:
-        print_json({"systems": [one.to_dict() for one in found]})
+        print_json({"systems": [one.to_dict() for one in drifts]})
         return
-    if not any(one.observations for one in found):
+    if not any(one.observations for one in drifts):
         say("Nobody has reported a latency yet: POST /v1/observations")
         return
     print_table(
-        ("system", "state", "drift", "error", "inside", "seen", "models", "owners"),
+        ("system", "state", "drift", "error", "inside", "obs.", "models", "owners"),
         [
             (
                 one.system, "drifted" if one.drifted else "ok",
@@ -43,12 +43,12 @@ def drift(
                   ((one.ratio, "{:.3f}"), (one.error, "{:.1%}"), (one.covered, "{:.0%}"))),
                 str(one.observations), str(one.models), str(one.owners),
             )
-            for one in found
+            for one in drifts
         ],
         left=2,
     )  # fmt: skip
-    said = "drift: observed over predicted latency; error: its distance from 1; inside: share within the interval"
-    say(said, style="dim")
-    for one in found:
+    legend = "drift: observed over predicted latency; error: its distance from 1; inside: share within the interval"
+    say(legend, style="dim")
+    for one in drifts:
         if one.drifted:
             say(f"{one.system} has drifted: measure it and train again")

@@ -1,4 +1,4 @@
-"""`costmodel lower`."""
+"""Implements `costmodel lower`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,7 @@ from costmodel.cli.options import BatchOption, Context, JsonOption, LevelOption,
 from costmodel.cli.output import print_compact_json, print_table
 
 if TYPE_CHECKING:
-    from costmodel.graph import TensorType
+    from costmodel.ir.graph import TensorType
 
 __all__ = ["lower"]
 
@@ -25,19 +25,19 @@ def lower(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """The layers of a model as the runtime executes them.
+    """Print the layers of a model as the runtime executes them.
 
-    With --json a graph without weights, which a service prices.
+    With --json prints a graph without weights, which a service accepts in place of a model.
     """
-    from costmodel.cache import lower_cached
-    from costmodel.model import read_model
-    from costmodel.runtimes import get_runtime
+    from costmodel.onnx_io.model import read_model
+    from costmodel.runtimes.base import get_runtime
+    from costmodel.runtimes.lowering_cache import lower_cached
     from costmodel.training.corpus import corpus_models
 
-    found = list(corpus_models(model))
-    if len(found) != 1:
-        raise typer.BadParameter(f"{model} is {len(found)} models: name one file", param_hint="MODEL")
-    read = read_model(found[0].path, batch=batch, shapes=parse_shapes(shape))
+    matches = list(corpus_models(model))
+    if len(matches) != 1:
+        raise typer.BadParameter(f"{model} is {len(matches)} models: name one file", param_hint="MODEL")
+    read = read_model(matches[0].path, batch=batch, shapes=parse_shapes(shape))
     graph = lower_cached(get_runtime(), read, level, Context().home.cache)
     graph = graph.anonymous() if anonymous else graph
     if json:

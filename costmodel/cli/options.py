@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they resolve to."""
+"""Options that several commands share, and the objects that they resolve to."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from costmodel.granularity import Granularity
-    from costmodel.home import Home
-    from costmodel.runtimes import Runtime
-    from costmodel.store import Store
-    from costmodel.systems import System
+    from costmodel.partition.granularity import Granularity
+    from costmodel.paths import Home
+    from costmodel.runtimes.base import Runtime
+    from costmodel.store.store import Store
+    from costmodel.systems.system import System
 
 __all__ = [
     "BatchOption",
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def one_of(choices: Callable[[], tuple[str, ...]]) -> Callable[[str], str]:
-    """A check that an option's value is one of `choices`, which are looked up only when it is given."""
+    """Returns a callback that checks an option's value against `choices`, which are evaluated only then."""
 
     def check(value: str) -> str:
         if value not in choices():
@@ -48,7 +48,7 @@ def one_of(choices: Callable[[], tuple[str, ...]]) -> Callable[[str], str]:
 
 
 def _levels() -> tuple[str, ...]:
-    from costmodel.runtimes import LEVELS
+    from costmodel.runtimes.base import LEVELS
 
     return LEVELS
 
@@ -66,7 +66,7 @@ StoreOption = Annotated[
 ]  # fmt: skip
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 ThreadsOption = Annotated[
-    int, typer.Option("--threads", min=1, help="Threads a layer may use, for this host's own system.")
+    int, typer.Option("--threads", min=1, help="Threads that a layer may use, where the system is this host.")
 ]
 InterThreadsOption = Annotated[
     int, typer.Option("--inter-threads", min=1, help="Layers of a model that may run at the same time.")
@@ -79,7 +79,7 @@ GranularityOption = Annotated[
     str,
     typer.Option(
         "--granularity", "-G", metavar="N|auto",
-        help="The most layers in a sequence; auto: chosen for each model by expected error.",
+        help="Maximum number of layers in a sequence; auto: chosen for each model by expected error.",
     ),
 ]  # fmt: skip
 BatchOption = Annotated[int | None, typer.Option("--batch", help="Size of the batch, where it is symbolic.")]
@@ -91,11 +91,11 @@ ShapeOption = Annotated[
 
 @dataclass
 class Context:
-    """What a command works with, opened when it is first needed.
+    """Folders, store and runtime of a command, each opened when it is first needed.
 
     Attributes:
-        store_url: As given with `--store`.
-        reads: Whether the command only reads, so that a store that is not there is a mistake of whoever named it.
+        store_url: Value of `--store`; None for the default store.
+        reads: Whether the command only reads; a store named by `store_url` must then exist.
     """
 
     store_url: str | None = None
@@ -103,62 +103,62 @@ class Context:
 
     @cached_property
     def home(self) -> "Home":
-        """Where everything is kept."""
-        from costmodel.home import find_home
+        """Folders of the installation."""
+        from costmodel.paths import find_home
 
         return find_home()
 
     @property
     def bundles(self) -> "Path":
-        """Regressors trained on that store."""
+        """Folder of the regressors trained on the store."""
         return self.home.bundles_of(self.store_url)
 
     @cached_property
     def store(self) -> "Store":
         """The results store."""
-        from costmodel.store import Store
+        from costmodel.store.store import Store
 
         return Store(self.store_url or self.home.store_url, create=not (self.reads and self.store_url))
 
     def here(
         self, name: str | None, threads: int, *, level: str = "all", inter_threads: int = 1, asserted: bool = False
     ) -> "tuple[Runtime, System]":
-        """This host's runtime, and this host as a system under `name`."""
-        from costmodel.runtimes import RuntimeSettings, get_runtime
-        from costmodel.systems import this_system
+        """Returns this host's runtime, and this host as a system under `name`."""
+        from costmodel.runtimes.base import RuntimeSettings, get_runtime
+        from costmodel.systems.system import this_system
 
         runtime = get_runtime()
         settings = RuntimeSettings(threads, level, inter_threads=inter_threads)
         return runtime, this_system(runtime, settings, name, asserted=asserted)
 
     def system_name(self, name: str | None, threads: int, inter_threads: int = 1) -> str:
-        """`name`, or what this host is called."""
-        from costmodel.systems import validate_name
+        """Returns `name` once it is validated, or the name of this host if it is None."""
+        from costmodel.systems.system import validate_name
 
         if name is not None:
             return validate_name(name)
         return self.here(None, threads, inter_threads=inter_threads)[1].name
 
 
-def parse_shapes(given: list[str] | None) -> Mapping[str, tuple[int, ...]]:
-    """The shapes of `--shape`.
+def parse_shapes(texts: list[str] | None) -> Mapping[str, tuple[int, ...]]:
+    """Parses the values of `--shape` into shapes by name of the input.
 
     Raises:
-        typer.BadParameter: One is not of the form INPUT=1,3,224,224.
+        typer.BadParameter: A value is not of the form INPUT=1,3,224,224.
     """
     from costmodel.units import parse_shape
 
     try:
-        return dict(parse_shape(text) for text in given or ())
+        return dict(parse_shape(text) for text in texts or ())
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--shape") from error
 
 
 def parse_budget_s(text: str | None) -> float | None:
-    """The seconds of `--budget`.
+    """Parses the value of `--budget` into seconds; None stays None.
 
     Raises:
-        typer.BadParameter: It is no duration.
+        typer.BadParameter: `text` is not a duration.
     """
     from costmodel.units import parse_duration_s
 
@@ -169,10 +169,10 @@ def parse_budget_s(text: str | None) -> float | None:
 
 
 def parse_expiry(text: str | None) -> "datetime | None":
-    """The moment of `--expires`: so long from now, or the beginning of a day (UTC).
+    """Parses the value of `--expires`: a duration from now, or a day, at whose beginning (UTC) the token expires.
 
     Raises:
-        typer.BadParameter: It is neither, or lies in the past.
+        typer.BadParameter: `text` is neither, or the moment lies in the past.
     """
     from datetime import UTC, datetime, timedelta
 
@@ -191,17 +191,17 @@ def parse_expiry(text: str | None) -> "datetime | None":
             f"{text!r} is neither a duration such as 90d nor a day such as {now.year + 1}-01-31", param_hint="--expires"
         ) from error
     if expires <= now:
-        raise typer.BadParameter(f"{text} is over: a token would be worth nothing", param_hint="--expires")
+        raise typer.BadParameter(f"{text} is in the past: the token would never be valid", param_hint="--expires")
     return expires
 
 
 def parse_granularity(text: str) -> "Granularity":
-    """The number of `--granularity`, or "auto".
+    """Parses the value of `--granularity`: a number or "auto".
 
     Raises:
-        typer.BadParameter: It is neither.
+        typer.BadParameter: `text` is neither.
     """
-    from costmodel.granularity import AUTO
+    from costmodel.partition.granularity import AUTO
 
     if text == AUTO:
         return AUTO

@@ -1,6 +1,7 @@
-"""What people and programs see: tables and bars on a terminal, one JSON document with --json.
+"""Output of all commands: tables and progress bars on a terminal, one JSON document with --json.
 
-The names of models and layers are not ours: they are printed as plain text, never read as markup or control codes.
+Names of models and layers are untrusted input: they are printed as plain text, never interpreted as markup or
+control codes.
 """
 
 import json
@@ -12,10 +13,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
-    from rich.progress import TaskID
+
+from costmodel.progress import Progress, Stages
 
 __all__ = [
     "note",
@@ -36,12 +38,12 @@ _UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
 
 
 def plain(text: str) -> str:
-    """`text` on one line, without characters that would move a terminal's cursor or change its colours."""
+    """Replaces characters in `text` that would break the line, move a terminal's cursor or change its colours."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def say(text: str = "", *, style: str = "") -> None:
-    """Print `text` as one line on standard output, or wrapped between words where it is wider than the terminal."""
+    """Prints `text` as one line on standard output, wrapped between words if it is wider than the terminal."""
     console, text = _console(), plain(text)
     lines = [text]
     if _is_bounded(sys.stdout) and len(text) > console.width:
@@ -55,40 +57,40 @@ def say(text: str = "", *, style: str = "") -> None:
 
 
 def terminal_columns() -> int:
-    """How wide standard output is."""
+    """Returns the width of standard output in columns."""
     return _console().width
 
 
 def note(text: str) -> None:
-    """Print a remark on standard error, where it disturbs no program.
+    """Prints a remark on standard error, so that standard output stays parseable.
 
-    It is one line, as error messages are, and the terminal wraps it: a command in it can be copied in one piece.
+    The remark is one line, as error messages are, which the terminal wraps: a command in it can be copied as a whole.
     """
     _console(error=True).print(plain(f"note: {text}"), style="dim", soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on standard output."""
+    """Prints an indented JSON document on standard output."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
-    sys.stdout.flush()  # here, where a closed pipe is still a closed pipe and not a failure at exit
+    sys.stdout.flush()  # so that a closed pipe raises here, where it is handled, and not at exit
 
 
 def print_compact_json(document: Any) -> None:
-    """The same on one line: for programs only, where it is large."""
+    """Prints a JSON document on one line of standard output, for large documents that only programs read."""
     sys.stdout.write(json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
 def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, left: int = 1) -> None:
-    """Print a table on standard output, one line for each row.
+    """Prints a table on standard output, one line for each row.
 
-    Where it is wider than the terminal, cells end in an ellipsis: words beside the first column give way first, then
-    the first column, which says what a row is about, and last what is long among the numbers.
+    If the table is wider than the terminal, cells are shortened with an ellipsis: first in the columns of words other
+    than the first column, then in the first column, which names the row, and last in the columns of numbers.
 
     Args:
         headers: Names of the columns.
-        rows: Cells; a row of dashes is dimmed.
-        left: How many columns hold words and start on the left; the others hold numbers and end on the right.
+        rows: Cells of each row; a row whose cells after the first are all "-" is dimmed.
+        left: Number of columns that hold words and are left-aligned; the others hold numbers and are right-aligned.
     """
     from rich.cells import cell_len
     from rich.table import Table
@@ -107,45 +109,45 @@ def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, le
     console.print(table)
 
 
-def _narrow(widths: list[int], room: int, left: int) -> None:
-    """Take from the widest columns, in the order in which columns give way, until all fit into `room`."""
+def _narrow(widths: list[int], available: int, left: int) -> None:
+    """Shrinks the widest columns in place, in the order that `print_table` states, until all fit into `available`."""
     words, name, numbers = range(1, left), range(1), range(left, len(widths))
     groups = (
         (words, _SHORTEST_CELL), (name, _SHORTEST_NAME), (numbers, _SHORTEST_CELL), (name, _SHORTEST_CELL),
     )  # fmt: skip
     for group, shortest in groups:
-        while sum(widths) > room and (widest := max(group, key=widths.__getitem__, default=None)) is not None:
+        while sum(widths) > available and (widest := max(group, key=widths.__getitem__, default=None)) is not None:
             if widths[widest] <= shortest:
                 break
             widths[widest] -= 1
 
 
 @contextmanager
-def progress_bars() -> "Iterator[Any]":
-    """Bars with the time left, on standard error; gives what makes one for a named stage."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def progress_bars() -> "Iterator[Stages]":
+    """Shows progress bars with the time left on standard error; yields a function that adds one for a named stage."""
+    from rich import progress as bar
 
     console = _console(error=True)
-    room = max(10, console.width - 60)
-    bars = Progress(
-        TextColumn("{task.description:<17}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[what]}", style="dim", markup=False),
+    label_columns = max(10, console.width - 60)
+    bars = bar.Progress(
+        bar.TextColumn("{task.description:<17}", markup=False),
+        bar.BarColumn(bar_width=20),
+        bar.MofNCompleteColumn(),
+        bar.TimeRemainingColumn(compact=True),
+        bar.TextColumn("{task.fields[what]}", style="dim", markup=False),
         console=console,
     )
 
-    def stage(name: str) -> "Callable[[int, int, str], None]":
-        tasks: list[TaskID] = []
+    def stage(name: str) -> Progress:
+        tasks: list[bar.TaskID] = []
 
-        def tell(done: int, total: int, what: str) -> None:
-            if not tasks:  # only now: what fails before it begins needs no bar
+        def update(done: int, total: int, what: str) -> None:
+            if not tasks:  # started at the first step: a stage that fails before it begins shows no bar
                 bars.start()
                 tasks.append(bars.add_task(name, what=""))
-            bars.update(tasks[0], completed=done, total=total, what=plain(what)[:room])
+            bars.update(tasks[0], completed=done, total=total, what=plain(what)[:label_columns])
 
-        return tell
+        return update
 
     try:
         yield stage

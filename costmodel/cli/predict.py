@@ -1,4 +1,4 @@
-"""`costmodel predict`."""
+"""Implements `costmodel predict`."""
 
 import math
 from collections import Counter
@@ -27,23 +27,23 @@ from costmodel.cli.output import note, print_json, print_table, progress_bars, s
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from costmodel.estimate import Estimate
+    from costmodel.estimate.estimate import Estimate
 
 __all__ = ["labelled", "predict", "print_estimate"]
 
-_DEAREST = 8
-_MOST_NAMES = 3
+_SLOWEST_LAYERS = 8
+_MAX_NAMES = 3
 
 
 def _covers() -> tuple[str, ...]:
-    from costmodel.decomposition import COVERS
+    from costmodel.partition.decomposition import COVERS
 
     return COVERS
 
 
 def _is_a_rule(text: str) -> str:
     from costmodel.errors import RuleError
-    from costmodel.rules import find_rule
+    from costmodel.estimate.rules import find_rule
 
     try:
         find_rule(text)
@@ -63,7 +63,7 @@ def predict(
         str,
         typer.Option(
             callback=one_of(_covers),
-            help="fixed: cut every so many layers; cheapest: take sequences that are measured wherever they fit.",
+            help="fixed: cut where the DLBricks paper does; cheapest: take measured sequences wherever they fit.",
         ),
     ] = "fixed",
     compose: Annotated[
@@ -89,35 +89,35 @@ def predict(
             metavar="URL",
             envvar="COSTMODEL_SERVER",
             show_default=False,
-            help="Ask a service; models are sent without their weights.",
+            help="Ask a service at this URL; models are sent without their weights.",
         ),
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(envvar="COSTMODEL_TOKEN", show_default=False, help="For the service, if it asks for one."),
+        typer.Option(envvar="COSTMODEL_TOKEN", show_default=False, help="Token for the service, if it needs one."),
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """What a model will cost: in total, and layer by layer."""
+    """Predict the latency of models: in total, and layer by layer."""
     from costmodel.api import CostModel
-    from costmodel.decomposition import FIXED, whole_model
-    from costmodel.granularity import AUTO
-    from costmodel.jobs import measure_models
-    from costmodel.model import read_model
+    from costmodel.jobs.bench import measure_models
+    from costmodel.onnx_io.model import read_model
+    from costmodel.partition.decomposition import FIXED, whole_model
+    from costmodel.partition.granularity import AUTO
 
     shapes = parse_shapes(shape)
-    sized = parse_granularity(granularity)
-    if sized == AUTO and cover != FIXED:
+    max_layers = parse_granularity(granularity)
+    if max_layers == AUTO and cover != FIXED:
         raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
     if server is not None:
-        if sized == AUTO or cover != FIXED or measure:
+        if max_layers == AUTO or cover != FIXED or measure:
             raise typer.BadParameter(
                 "a service cuts at fixed places and runs nothing: leave out --measure, --cover and auto",
                 param_hint="--server",
             )
         options = {
-            "system": system, "batch": batch, "shapes": shapes, "granularity": sized, "composition": compose,
+            "system": system, "batch": batch, "shapes": shapes, "granularity": max_layers, "composition": compose,
             "partial": partial, "measured": not predict_all,
         }  # fmt: skip
         _ask(server, token, labelled(models), options, json=json)
@@ -128,16 +128,16 @@ def predict(
     cost_model = CostModel.load(name, store=store)
     estimates = {
         label: cost_model.predict(
-            model, granularity=sized, cover=cover, composition=compose, partial=partial, measured=not predict_all
+            model, granularity=max_layers, cover=cover, composition=compose, partial=partial, measured=not predict_all
         )
         for label, model in read.items()
     }
     measured: dict[str, float] = {}
     if measure:
         settings = cost_model.predictor.system.settings
-        vouched = cost_model.predictor.system.asserted
+        asserted = cost_model.predictor.system.asserted
         runtime, here = context.here(
-            system, settings.threads, level=settings.level, inter_threads=settings.inter_threads, asserted=vouched
+            system, settings.threads, level=settings.level, inter_threads=settings.inter_threads, asserted=asserted
         )
         wholes = {label: (whole_model(cost_model.lower(model)), model) for label, model in read.items()}
         with progress_bars() as stage:
@@ -159,9 +159,9 @@ def _print_all(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> 
 
 
 def _ask(server: str, token: str | None, files: "dict[str, Path]", options: dict[str, Any], *, json: bool) -> None:
-    """The same of a service."""
-    from costmodel.asking import ask
-    from costmodel.estimate import Estimate
+    """Gets the predictions from a service and prints them."""
+    from costmodel.estimate.estimate import Estimate
+    from costmodel.jobs.remote_prediction import ask
 
     documents = ask(server, token, files, options)
     if json:
@@ -172,7 +172,7 @@ def _ask(server: str, token: str | None, files: "dict[str, Path]", options: dict
 
 
 def labelled(models: Iterable[str]) -> "dict[str, Path]":
-    """The file of each model under its name, or under its path where several have that name."""
+    """Returns the files of models by label: the name of the model, or its path if several have that name."""
     from costmodel.training.corpus import corpus_models
 
     found = {item.path: item for text in models for item in corpus_models(text)}
@@ -197,20 +197,20 @@ def _documents(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> 
 
 
 def _geometric_mean_ratio(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> float:
-    """Geometric mean over models of estimated over measured latency."""
+    """Geometric mean over the models of the estimated latency divided by the measured one."""
     return math.prod(estimates[label].latency_us / us for label, us in measured.items()) ** (1 / len(measured))
 
 
 def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> None:
-    """One estimate: the total, where it comes from, and its dearest layers."""
-    from costmodel.decomposition import FIXED
+    """Prints one estimate: the total, the sources of its costs, and the slowest layers."""
+    from costmodel.partition.decomposition import FIXED
     from costmodel.units import format_us
 
     low, high = estimate.interval_us
     say(f"{estimate.model} on {estimate.system}", style="bold")
     if estimate.unpriced:
-        holes = f"{len(estimate.unpriced)} of {len(estimate.layers)} have no cost"
-        say(f"  at least  {format_us(estimate.latency_us)}   {holes}")
+        missing = f"{len(estimate.unpriced)} of {len(estimate.layers)} have no cost"
+        say(f"  at least  {format_us(estimate.latency_us)}   {missing}")
     else:
         say(
             f"  latency   {format_us(estimate.latency_us)}   "
@@ -227,24 +227,24 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
     say(f"  over      {len(estimate.layers)} sequences, {how}")
     say()
     included = {one: one.share * one.cost.latency_us for one in estimate.layers if one.share}
-    dearest = sorted(included, key=lambda one: -included[one])[:_DEAREST]
+    slowest = sorted(included, key=lambda one: -included[one])[:_SLOWEST_LAYERS]
     print_table(
-        ("dearest layers", "operator", "source", "latency", "share"),
+        ("slowest layers", "operator", "source", "latency", "share"),
         [
             (
                 _short(layer.name), _short(layer.op_type), layer.cost.source, format_us(layer.cost.latency_us),
                 f"{included[layer] / (estimate.latency_us or 1.0):.1%}",
             )
-            for layer in dearest
+            for layer in slowest
         ],
         left=3,
     )  # fmt: skip
 
 
 def _short(names: str) -> str:
-    """The first and the last of the layers of a sequence, where it has more than a few."""
+    """Abbreviates the names of a long sequence's layers to the first and the last."""
     parts = names.split("+")
-    return names if len(parts) <= _MOST_NAMES else f"{parts[0]}+{len(parts) - 2} more+{parts[-1]}"
+    return names if len(parts) <= _MAX_NAMES else f"{parts[0]}+{len(parts) - 2} more+{parts[-1]}"
 
 
 def _print_many(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> None:

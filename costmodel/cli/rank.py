@@ -1,4 +1,4 @@
-"""`costmodel rank`."""
+"""Implements `costmodel rank`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,13 +25,13 @@ def rank(
     models: Annotated[list[str], typer.Argument(help="ONNX files, folders of them, or the name of a corpus.")],
     system: Annotated[
         list[str] | None,
-        typer.Option("--system", metavar="NAME", help="A system that may be chosen; several times. By default all."),
+        typer.Option("--system", metavar="NAME", help="A system to consider; several times. By default all."),
     ] = None,
     slo: Annotated[
-        str | None, typer.Option(metavar="LATENCY", help="Not to be exceeded: 500us, 20ms, 1.5s.", show_default=False)
+        str | None, typer.Option(metavar="LATENCY", help="Latency objective: 500us, 20ms, 1.5s.", show_default=False)
     ] = None,
     quantile: Annotated[
-        str, typer.Option(callback=one_of(_quantiles), help="Which latency that is: p50, p90, p99 or quiet.")
+        str, typer.Option(callback=one_of(_quantiles), help="Quantile of the objective: p50, p90, p99 or quiet.")
     ] = "p50",
     price: Annotated[
         list[str] | None,
@@ -44,14 +44,17 @@ def rank(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Which system, or which model, is fast enough, and for least."""
+    """Find the cheapest system or model that is fast enough.
+
+    Ranks systems and models by whether they meet a latency objective, and by price.
+    """
     from costmodel.api import CostModel
     from costmodel.cli.predict import labelled
     from costmodel.errors import CostModelError
-    from costmodel.model import read_model
+    from costmodel.onnx_io.model import read_model
     from costmodel.serving.ranking import cheapest
     from costmodel.serving.ranking import rank as ranked_by
-    from costmodel.systems import catalogue, validate_name
+    from costmodel.systems.system import catalogue, validate_name
     from costmodel.units import parse_latency_us
 
     try:
@@ -99,17 +102,17 @@ def rank(
         note(f"{one['model']} on {one['system']}: {one['error']}")
 
 
-def _prices(given: list[str] | None) -> dict[str, float]:
-    found = {}
-    for text in given or ():
+def _prices(texts: list[str] | None) -> dict[str, float]:
+    prices = {}
+    for text in texts or ():
         name, equals, usd = text.rpartition("=")
         try:
-            found[name] = float(usd)
+            prices[name] = float(usd)
         except ValueError:
             equals = ""
-        if not equals or not name or not 0 <= found[name] < float("inf"):
+        if not equals or not name or not 0 <= prices[name] < float("inf"):
             raise typer.BadParameter(f"{text!r} is no price: write it like c5.xlarge=0.17", param_hint="--price")
-    return found
+    return prices
 
 
 def _print(ranked: "list[Ranked]", best: "Ranked | None", slo_us: float | None, quantile: str) -> None:
@@ -136,7 +139,11 @@ def _print(ranked: "list[Ranked]", best: "Ranked | None", slo_us: float | None, 
 def _verdict(one: "Ranked") -> str:
     from costmodel.units import format_us
 
-    if one.meets is None or one.over_us is None:
+    if one.meets is None or one.exceeds_by_us is None:
         return "-"
-    sure = "" if one.surely else ", unsure"
-    return f"met, {format_us(-one.over_us)} left{sure}" if one.meets else f"fails by {format_us(one.over_us)}{sure}"
+    sure = "" if one.within_interval else ", unsure"
+    return (
+        f"met, {format_us(-one.exceeds_by_us)} left{sure}"
+        if one.meets
+        else f"fails by {format_us(one.exceeds_by_us)}{sure}"
+    )

@@ -1,4 +1,4 @@
-"""`costmodel regressors`."""
+"""Implements `costmodel regressors`."""
 
 from typing import Annotated
 
@@ -15,13 +15,13 @@ __all__ = ["regressors"]
 def regressors(
     system: Annotated[
         str | None,
-        typer.Option("--system", metavar="NAME", help="Only those of a system.", show_default=False),
+        typer.Option("--system", metavar="NAME", help="Only the regressors of this system.", show_default=False),
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """The regressors that were trained, and which of them answers."""
-    from costmodel.systems import validate_name
+    """List the trained regressors and the champions."""
+    from costmodel.systems.system import validate_name
     from costmodel.training.listing import list_regressors
 
     only = None if system is None else validate_name(system)

@@ -1,4 +1,4 @@
-"""`costmodel reproduce`."""
+"""Implements `costmodel reproduce`."""
 
 import multiprocessing
 import sys
@@ -13,7 +13,7 @@ from costmodel.cli.options import Context, JsonOption, StoreOption
 from costmodel.cli.output import note, plain, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.reproduction.report import CorpusResult
+    from costmodel.jobs.reproduction.report import CorpusResult
 
 __all__ = ["reproduce"]
 
@@ -22,20 +22,20 @@ _PAPERS = ("dlbricks",)
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="Whose figures: dlbricks.")],
+    paper: Annotated[str, typer.Argument(help="The paper: dlbricks.")],
     corpus: Annotated[
-        list[str] | None, typer.Option(help="Corpora to take; by default dlbricks and modern.", show_default=False)
+        list[str] | None, typer.Option(help="Corpora to use; by default dlbricks and modern.", show_default=False)
     ] = None,
     threads: Annotated[
         str | None,
         typer.Option(
-            help="Threads of the systems, such as 1,2; by default 1,2 or, not measuring, any.", show_default=False
+            help="Threads of the systems, such as 1,2; by default 1,2, or any with --no-measure.", show_default=False
         ),
     ] = None,
     level: Annotated[
         str | None,
         typer.Option(
-            help="Optimisation levels of the systems, such as all,none; by default all or, not measuring, any.",
+            help="Optimisation levels of the systems, such as all,none; by default all, or any with --no-measure.",
             show_default=False,
         ),
     ] = None,
@@ -52,20 +52,20 @@ def reproduce(
             "--system",
             metavar="NAME",
             show_default=False,
-            help="With --no-measure, a system to report on, of whatever host; by default all that are stored.",
+            help="With --no-measure, a stored system to report on, of any host; by default all.",
         ),
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Draw a paper's figures, measured here; print its numbers.
+    """Reproduce a paper's figures and numbers on this host.
 
-    Its models are measured end to end and in layers, in the same passes. Run it again to go on where it stopped. With
-    --no-measure it reports on what the store has, imported or measured; then no corpus has to be built.
+    Measures the models end to end and in layers, in the same laps. Run it again to go on where it stopped. With
+    --no-measure reports on the measurements in the store, imported or not; no corpus has to be built then.
     """
-    from costmodel.drawing import check_installed
-    from costmodel.reproduction.report import summary_document, write_report
-    from costmodel.runtimes import LEVELS
+    from costmodel.jobs.reproduction.report import summary_document, write_report
+    from costmodel.plotting import check_installed
+    from costmodel.runtimes.base import LEVELS
     from costmodel.units import parse_numbers
 
     if paper not in _PAPERS:
@@ -105,19 +105,20 @@ def _measured(
     levels: Sequence[str],
     granularities: Sequence[int],
 ) -> "Iterator[CorpusResult]":
-    """What this host says of the corpora, as soon as it has measured one under one of its systems."""
-    from costmodel.reproduction.collect import collect
-    from costmodel.runtimes import lowering_key
+    """Measures the corpora under each system of this host; yields each result as soon as it is complete."""
+    from costmodel.jobs.reproduction.collect import collect_corpus
+    from costmodel.runtimes.base import lowering_key
     from costmodel.training.corpus import corpus_models
 
-    names = {corpus: [model.name for model in corpus_models(corpus)] for corpus in corpora}  # before hours of measuring
+    # Looked up first: a misspelt corpus should fail before hours of measuring.
+    names = {corpus: [model.name for model in corpus_models(corpus)] for corpus in corpora}
     for level in levels:
         for number in threads:
             for corpus in corpora:
-                _in_a_process_of_its_own(store, corpus, number, level, granularities)
+                _measure_in_child_process(store, corpus, number, level, granularities)
                 context = Context(store)
                 runtime, here = context.here(None, number, level=level)
-                found = collect(context.store, here.name, lowering_key(runtime, level), corpus, names[corpus])
+                found = collect_corpus(context.store, here.name, lowering_key(runtime, level), corpus, names[corpus])
                 if found is None:
                     note(f"{here.name} has no model of {corpus} that could be measured whole and in layers")
                 else:
@@ -131,8 +132,8 @@ def _stored(
     threads: Sequence[int] | None,
     levels: Sequence[str] | None,
 ) -> "Iterator[CorpusResult]":
-    """What stored systems say of the corpora, wherever they were measured."""
-    from costmodel.reproduction.collect import collect
+    """Yields the results of the corpora on the stored systems, on whatever hosts they were measured."""
+    from costmodel.jobs.reproduction.collect import collect_corpus
     from costmodel.training.corpus import corpus_names
 
     opened = Context(store, reads=True).store
@@ -147,7 +148,7 @@ def _stored(
     without: dict[str, list[str]] = {corpus: [] for corpus in corpora}
     for system in systems:
         for corpus in corpora:
-            found = collect(opened, system.name, None, corpus, names[corpus])
+            found = collect_corpus(opened, system.name, None, corpus, names[corpus])
             if found is None:
                 without[corpus].append(system.name)
             else:
@@ -161,10 +162,10 @@ def _stored(
             )
 
 
-def _in_a_process_of_its_own(
+def _measure_in_child_process(
     store: str | None, corpus: str, threads: int, level: str, granularities: Sequence[int]
 ) -> None:
-    """A process of onnxruntime has one number of threads."""
+    """Measures a corpus in a child process, because the number of threads of onnxruntime is fixed for a process."""
     child = multiprocessing.get_context("spawn").Process(
         target=_measure, args=(store, corpus, threads, level, granularities)
     )
@@ -182,7 +183,7 @@ def _in_a_process_of_its_own(
 def _measure(store: str | None, corpus: str, threads: int, level: str, granularities: Sequence[int]) -> None:
     from costmodel.cli.bench import bench_line, note_failures
     from costmodel.errors import CostModelError
-    from costmodel.jobs import bench_target
+    from costmodel.jobs.bench import bench_target
 
     context = Context(store)
     try:
@@ -199,7 +200,7 @@ def _measure(store: str | None, corpus: str, threads: int, level: str, granulari
 
 
 def _print(results: "Sequence[CorpusResult]") -> None:
-    from costmodel.reproduction import paper
+    from costmodel.jobs.reproduction import paper
 
     rows: list[tuple[Any, ...]] = [
         ("DLBricks (2019), MXNet", "dlbricks", "1", "50", f"{paper.GEOMETRIC_MEAN:.3f}",

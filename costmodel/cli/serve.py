@@ -1,4 +1,4 @@
-"""`costmodel serve`, `costmodel token` and `costmodel tokens`."""
+"""Implements `costmodel serve`, `costmodel token` and `costmodel tokens`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,37 +17,37 @@ __all__ = ["list_tokens", "serve", "token"]
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on; others than this host need --tokens.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; a non-loopback one needs --tokens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
     tokens: Annotated[
         Path | None, typer.Option(help="File of tokens, made with `costmodel token`.", envvar="COSTMODEL_SERVE_TOKENS")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Answer strangers without tokens: something in front checks them.")
+        bool, typer.Option("--insecure", help="Answer without tokens: a proxy in front of the service checks clients.")
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Answer over HTTP, with a page for people at /."""
-    from costmodel.serving.http.run import run
+    """Start the HTTP service, with a web page at /."""
+    from costmodel.serving.http.run import run_service
 
-    if not insecure and tokens is None and not _loopback(host):
+    if not insecure and tokens is None and not _is_loopback(host):
         raise typer.BadParameter(
             f"{host} can be reached from elsewhere: give --tokens FILE (see `costmodel token`), or --insecure where "
             "something in front of the service checks who asks",
             param_hint="--host",
         )
-    given = {"STORE": store, "TOKENS": tokens, "INSECURE": "true" if insecure else None}
-    settings = {f"COSTMODEL_SERVE_{name}": str(value) for name, value in given.items() if value is not None}
+    values = {"STORE": store, "TOKENS": tokens, "INSECURE": "true" if insecure else None}
+    settings = {f"COSTMODEL_SERVE_{name}": str(value) for name, value in values.items() if value is not None}
 
-    def told(url: str) -> None:
+    def announce(url: str) -> None:
         if json:
             print_json({"url": url, "workers": workers})
         else:
             say(f"Answering at {url}; Ctrl-C ends it")
 
-    run(host, port, workers, settings, told)
+    run_service(host, port, workers, settings, announce)
 
 
 TokensOption = Annotated[
@@ -57,27 +57,27 @@ TokensOption = Annotated[
 
 @app.command()
 def token(
-    name: Annotated[str, typer.Argument(help="Whose it is.")],
+    name: Annotated[str, typer.Argument(help="Name of the token's owner.")],
     scopes: Annotated[
         str,
         typer.Option(
             metavar="SCOPE,...",
-            help="What it may do: predict (ask, and keep models), observe (report latencies), metrics, admin (all).",
+            help="Permissions: predict (ask, and store models), observe (report latencies), metrics, admin (all).",
         ),
     ] = "predict,observe",
     expires: Annotated[
         str | None,
         typer.Option(
             metavar="90d|2027-01-31", show_default=False,
-            help="How long it is worth something, or the day (UTC) from which on it is not; by default it is for ever.",
+            help="How long the token is valid, or the day (UTC) on which it expires; by default it never expires.",
         ),
     ] = None,
     tokens: TokensOption = Path("tokens.txt"),
     json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Make a token for the service, printed once.
+    """Make a token for the service, and print it once.
 
-    Only its hash is kept.
+    Only a hash of the token is stored.
     """
     from costmodel.serving.http.tokens import add_token
 
@@ -94,7 +94,7 @@ def token(
 
 @app.command("tokens")
 def list_tokens(tokens: TokensOption = Path("tokens.txt"), json: JsonOption = False) -> None:
-    """The service's tokens: what each may do, and until when."""
+    """List the service's tokens: their scopes, and when they expire."""
     from datetime import UTC, datetime
 
     from costmodel.serving.http.tokens import SCOPES, Tokens
@@ -102,7 +102,12 @@ def list_tokens(tokens: TokensOption = Path("tokens.txt"), json: JsonOption = Fa
     found = Tokens.read(tokens).by_hash.values()
     now = datetime.now(UTC)
     rows = [
-        (one.name, [scope for scope in SCOPES if scope in one.scopes], _text(one.expires), _is_over(one.expires, now))
+        (
+            one.name,
+            [scope for scope in SCOPES if scope in one.scopes],
+            _text(one.expires),
+            _has_expired(one.expires, now),
+        )
         for one in found
     ]
     if json:
@@ -110,13 +115,13 @@ def list_tokens(tokens: TokensOption = Path("tokens.txt"), json: JsonOption = Fa
         print_json({"file": str(tokens), "tokens": [dict(zip(keys, row, strict=True)) for row in rows]})
         return
     shown = [
-        (name, ",".join(scopes), (expires or "never") + (" (over)" if over else ""))
-        for name, scopes, expires, over in rows
+        (name, ",".join(scopes), (expires or "never") + (" (expired)" if expired else ""))
+        for name, scopes, expires, expired in rows
     ]
     print_table(("name", "scopes", "expires"), shown, left=3)
 
 
-def _is_over(moment: "datetime | None", now: "datetime") -> bool:
+def _has_expired(moment: "datetime | None", now: "datetime") -> bool:
     return moment is not None and moment <= now
 
 
@@ -124,7 +129,7 @@ def _text(moment: "datetime | None") -> str | None:
     return None if moment is None else moment.isoformat(timespec="seconds")
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     from ipaddress import ip_address
 
     if host == "localhost":

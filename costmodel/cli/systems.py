@@ -1,4 +1,4 @@
-"""`costmodel systems`."""
+"""Implements `costmodel systems`."""
 
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, ThreadsOption
@@ -9,8 +9,8 @@ __all__ = ["systems"]
 
 @app.command()
 def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOption = False) -> None:
-    """The systems that are measured or catalogued, and this host."""
-    from costmodel.systems import catalogue
+    """List the measured systems, the catalogue, and this host."""
+    from costmodel.systems.system import catalogue
     from costmodel.training.artefact import champion_of
 
     context = Context(store, reads=True)

@@ -1,4 +1,4 @@
-"""`costmodel tour`: the main job on this host, from nothing to a prediction beside its measurement."""
+"""Implements `costmodel tour`: from an empty store to a prediction beside its measurement, on this host."""
 
 from typing import Annotated
 
@@ -17,32 +17,32 @@ from costmodel.cli.options import (
 from costmodel.cli.output import note, print_json, progress_bars, say
 from costmodel.cli.predict import print_estimate
 from costmodel.cli.train import print_evaluation
-from costmodel.host import usable_cpus
+from costmodel.systems.host import usable_cpus
 
 __all__ = ["tour"]
 
-# As many as fit into the budget beside the starter corpus on a machine of half this one's speed.
+# Chosen so that samples and starter corpus fit into the default budget on a machine half as fast as the developers'.
 _SAMPLES = 1000
 
 
 @app.command()
 def tour(
-    budget: Annotated[str, typer.Option(help="Time for measuring.")] = "3m",
+    budget: Annotated[str, typer.Option(help="Stop measuring after this long: 90s, 3m.")] = "3m",
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """The main job on this host: benchmark, train, predict.
+    """Benchmark, train and predict on this host, as a demonstration.
 
-    Benchmarks the starter corpus, and predicts a model that was held back from it beside its measured latency.
+    Measures the starter corpus, trains a regressor, predicts a model that was held back, and measures that model, too.
     """
     from costmodel.api import CostModel
-    from costmodel.decomposition import whole_model
-    from costmodel.jobs import bench_target, measure_models
-    from costmodel.model import read_model
+    from costmodel.jobs.bench import bench_target, measure_models
+    from costmodel.onnx_io.model import read_model
+    from costmodel.partition.decomposition import whole_model
     from costmodel.training.corpus import HELD_BACK, corpus_models
-    from costmodel.training.train import train
+    from costmodel.training.train import train_system
 
     def step(text: str) -> None:
         if not json:
@@ -61,16 +61,16 @@ def tour(
     note_failures(report)
     if not json:
         say(bench_line(report))
-    step("2. Train, judged on families left out")
+    step("2. Train, and evaluate on held-out families")
     with progress_bars() as stage:
-        trained = train(
+        trained = train_system(
             context.store, here.name, context.bundles, tracking=context.home.tracking, jobs=usable_cpus(),
             progress=stage("evaluating"),
         )  # fmt: skip
     if not json:
         print_evaluation(trained.evaluation)
     (held_back,) = corpus_models(HELD_BACK)
-    step(f"3. Predict {held_back.name}, of a family that was never measured, then measure it")
+    step(f"3. Predict {held_back.name}, whose family was never measured, then measure it")
     cost_model = CostModel.load(here.name, store=store)
     model = read_model(held_back.path)
     estimate = cost_model.predict(model)

@@ -1,4 +1,4 @@
-"""`costmodel train` and `costmodel evaluate`."""
+"""Implements `costmodel train` and `costmodel evaluate`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,13 +8,13 @@ import typer
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say, terminal_columns
-from costmodel.host import usable_cpus
+from costmodel.systems.host import usable_cpus
 
 __all__ = ["evaluate", "print_evaluation", "train"]
 
-_Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds to average over.")]
-# What a terminal needs for one table of predictors; a narrower one gets two.
-_ALL_COLUMNS = 110
+_Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds to average over.")]
+# Width of a terminal, in columns, from which on all metrics are in one table; a narrower one gets two tables.
+_ONE_TABLE_WIDTH = 110
 _HEADS = {"within_5pct": "in 5%", "within_10pct": "in 10%", "kendall_tau": "tau", "interval_coverage": "covered"}
 
 
@@ -26,20 +26,20 @@ def train(
     search: Annotated[
         int,
         typer.Option(
-            "--search", min=0, metavar="N", help="First try N choices of LightGBM's hyperparameters; Ctrl-C ends that."
+            "--search", min=0, metavar="N", help="First search N sets of LightGBM's hyperparameters; Ctrl-C ends that."
         ),
     ] = 0,
     tracking: Annotated[bool, typer.Option(help="Record the run in MLflow.")] = True,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Train the regressor of a system and put it in charge.
+    """Train the regressor of a system and make it the champion.
 
-    It is evaluated on families left out, and the run is recorded in MLflow: in `mlruns/`, or where
-    MLFLOW_TRACKING_URI says. With --search each trial is a run beneath it; what is found is taken if it does better on
-    families that took no part in the search.
+    The regressor is evaluated on held-out families, and the run is recorded in MLflow: in `mlruns/`, or at
+    MLFLOW_TRACKING_URI. With --search each trial is a child run; the best hyperparameters are used if they do better
+    than the defaults on families that took no part in the search.
     """
-    from costmodel.training.train import train as train_system
+    from costmodel.training.train import train_system
 
     context = Context(store, reads=True)
     name = context.system_name(system, threads)
@@ -70,14 +70,14 @@ def train(
     say(f"{report.system}: {report.version} answers now, trained on {report.rows} sequences.")
 
 
-def _print_search(found: dict[str, Any]) -> None:
-    """What was found, and how it does on families that took no part in the search."""
-    confirmed = found["confirmed_error"]
+def _print_search(result: dict[str, Any]) -> None:
+    """Prints the result of the search, with its error on families that took no part in it."""
+    confirmed = result["confirmed_error"]
     say(
-        f"search: {found['trials']} trials, {found['pruned']} given up early; on {len(found['confirming_families'])} "
-        f"families that took no part, the error of a {found['judged']} is {confirmed['found']:.1%} with the best and "
-        f"{confirmed['defaults']:.1%} with the usual hyperparameters: "
-        + ("the best are taken" if found["adopted"] else "the usual ones are taken")
+        f"search: {result['trials']} trials, {result['pruned']} pruned; on {len(result['confirming_families'])} "
+        f"families that took no part, the error of a {result['judged']} is {confirmed['found']:.1%} with the best and "
+        f"{confirmed['defaults']:.1%} with the default hyperparameters: "
+        + ("the best are used" if result["adopted"] else "the defaults are used")
     )
 
 
@@ -89,7 +89,7 @@ def evaluate(
     folds: Annotated[
         int | None,
         typer.Option(
-            "--folds", min=2, help="Groups in which families are left out; by default each alone.", show_default=False
+            "--folds", min=2, help="Groups in which families are held out; by default each alone.", show_default=False
         ),
     ] = None,
     out: Annotated[
@@ -101,14 +101,14 @@ def evaluate(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Accuracy on families that were left out of training.
+    """Evaluate the predictors on held-out families.
 
-    Every predictor is judged on the same rows, the baselines included. With --out the champion is also trained on less,
-    and all is drawn.
+    Every predictor, baselines included, is judged on the same rows. With --out the learning curve of the champion is
+    computed as well, and figures are drawn.
     """
-    from costmodel.drawing import check_installed
+    from costmodel.plotting import check_installed
     from costmodel.training.dataset import load_dataset
-    from costmodel.training.evaluation import evaluate as evaluate_dataset
+    from costmodel.training.evaluation.evaluation import evaluate as evaluate_dataset
 
     if out is not None:
         check_installed()
@@ -120,7 +120,7 @@ def evaluate(
         )
         report = evaluation.report
         if out is not None:
-            from costmodel.training.report import full_report, write_report
+            from costmodel.training.evaluation.report import full_report, write_report
 
             report = full_report(evaluation, jobs=usable_cpus(), progress=stage("learning curve"))
             write_report(out, report)
@@ -133,7 +133,7 @@ def evaluate(
 
 
 def print_evaluation(report: dict[str, Any]) -> None:
-    """The table of predictors, best first, and the champion's models."""
+    """Prints the table of predictors, best first, and the champion's predictions of held-out models."""
     from costmodel.units import format_us
 
     floor = report["noise_floor_mape"]
@@ -146,7 +146,7 @@ def print_evaluation(report: dict[str, Any]) -> None:
         "models": ("model", ("mape", "within_5pct", "within_10pct", "kendall_tau", "interval_coverage")),
         "unseen": ("model_unseen", ("mape", "within_5pct", "within_10pct")),
     }
-    tables = [list(parts)] if terminal_columns() >= _ALL_COLUMNS else [["layers", "models"], ["unseen"]]
+    tables = [list(parts)] if terminal_columns() >= _ONE_TABLE_WIDTH else [["layers", "models"], ["unseen"]]
     ranked = sorted(report["predictors"].items(), key=lambda item: _error(item[1]))
     for table in tables:
         columns = [(head, *parts[head]) for head in table]
@@ -179,8 +179,8 @@ def print_evaluation(report: dict[str, Any]) -> None:
 
 
 def _error(result: dict[str, Any]) -> float:
-    of_models = result["model"]["mape"]
-    return float(result["layer"]["mape"] if of_models is None else of_models)
+    model_mape = result["model"]["mape"]
+    return float(result["layer"]["mape"] if model_mape is None else model_mape)
 
 
 def _percent(value: float | None) -> str:

@@ -1,10 +1,9 @@
-"""Engines: processes that answer requests with a store and its regressors, one at a time, apart from the web server.
+"""Engines: processes that answer requests from a results store and its regressors, one request at a time.
 
-The web server admits, authenticates and sends bytes; whatever costs more than that happens here, where it can be given
-a deadline, a ceiling of memory and a low priority, and be killed.
+An engine receives calls from a web server and returns answers as JSON. It handles neither HTTP nor tokens, and each
+call is answered independently of other clients.
 """
 
-from costmodel.serving.engine.call import Call, Reply
-from costmodel.serving.engine.settings import EngineSettings
+import lazy_loader
 
-__all__ = ["Call", "EngineSettings", "Reply"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

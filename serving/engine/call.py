@@ -1,4 +1,4 @@
-"""What crosses between the web server and an engine."""
+"""Messages between the web server and an engine: calls and replies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ __all__ = ["Call", "Reply"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request, as an engine gets it.
+    """A request in the form in which an engine receives it.
 
     Attributes:
-        operation: Name of a method of `costmodel.serving.engine.operations.Operations`.
-        owner: Name of the token that it came with; "local" where there are no tokens.
-        options: What is not in the body: JSON-able.
-        body: The body in parts; empty where there is none, or it is a file.
-        request_id: Number of the request, for the log.
+        operation: Name of an operation of `costmodel.serving.engine.operations.Operations`.
+        owner: Name of the token that the request came with; "local" if the service has no tokens.
+        options: Parameters that are not in the body; JSON-serialisable.
+        body: Request body in parts; empty if the request has no body or its body is a file.
+        request_id: Identifier of the request, for the log.
     """
 
     operation: str
@@ -28,7 +28,7 @@ class Call:
     request_id: str = ""
 
     def to_header(self) -> dict[str, Any]:
-        """All of it but the body, as JSON."""
+        """Returns all fields except the body, JSON-serialisable."""
         return {
             "operation": self.operation, "owner": self.owner, "options": dict(self.options),
             "request_id": self.request_id,
@@ -36,7 +36,7 @@ class Call:
 
     @classmethod
     def from_message(cls, header: Mapping[str, Any], body: bytes) -> "Call":
-        """The call that a message carries."""
+        """Returns the call that was sent as a message."""
         return cls(header["operation"], header["owner"], header["options"], (body,), header["request_id"])
 
 
@@ -45,13 +45,13 @@ class Reply:
     """An engine's answer.
 
     Attributes:
-        body: JSON; empty where there is a problem, or nothing to say.
-        status: Status code of HTTP.
-        system: The system that answered, if the answer depends on one.
-        version: Version of the regressor, as it was asked for.
-        identity: Identity of what answered; as long as the system has it, the answer stays true.
-        problem: Why there is no answer.
-        facts: What operators are told: seconds by what they were spent on, counts.
+        body: JSON; empty if there is a problem or nothing to return.
+        status: HTTP status code.
+        system: Name of the system that the answer is about; None if it does not depend on one system.
+        version: Version of the regressor that the request named; None for the champion.
+        identity: Identity of the regressor and measurements used; the answer is valid as long as the system has it.
+        problem: Reason why there is no answer; None if there is one.
+        facts: Figures for metrics and the log: seconds spent, by activity, and counts.
         refused: Warnings about systems whose newest regressor cannot be loaded, by system.
     """
 
@@ -65,7 +65,7 @@ class Reply:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def to_header(self) -> dict[str, Any]:
-        """All of it but the body, as JSON."""
+        """Returns all fields except the body, JSON-serialisable."""
         problem = self.problem
         return {
             "status": self.status, "system": self.system, "version": self.version, "identity": self.identity,
@@ -76,8 +76,11 @@ class Reply:
 
     @classmethod
     def from_message(cls, header: Mapping[str, Any], body: bytes) -> "Reply":
-        """The reply that a message carries."""
+        """Returns the reply that was sent as a message."""
         fields = dict(header)
-        told = fields.pop("problem")
-        problem = None if told is None else Problem(told[0], told[1], told[2], extra=told[3], headers=told[4])
+        encoded = fields.pop("problem")
+        problem = None
+        if encoded is not None:
+            status, kind, detail, extra, headers = encoded
+            problem = Problem(status, kind, detail, extra=extra, headers=headers)
         return cls(body=body, problem=problem, **fields)

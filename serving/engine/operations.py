@@ -1,4 +1,4 @@
-"""The operations of an engine: each reads a request, asks the service, and writes the answer as JSON."""
+"""The operations of an engine: each parses a request, calls the service, and returns the answer as JSON."""
 
 import json
 import logging
@@ -9,31 +9,31 @@ from threading import Thread
 from typing import Any
 
 from costmodel.errors import CostModelError, ModelError, StoreError
-from costmodel.isolation import Limits
-from costmodel.serving.answering import Answerer
 from costmodel.serving.engine.bulk import bulk_document
 from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.engine.ranking import rank_document
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.engine.sources import Deadline, parsed, question_of, source_of
-from costmodel.serving.service import Question, Seen, Service
+from costmodel.serving.isolation.limits import Limits
+from costmodel.serving.loaded_predictors import LoadedPredictor
+from costmodel.serving.service import ObservedRun, PredictionOptions, Service
 from costmodel.serving.wire.observations import observation_document
 from costmodel.serving.wire.problems import Problem, problem_of
 from costmodel.serving.wire.requests import BulkRequest, ObservationRequest, PredictRequest, RankRequest
 
 __all__ = ["Operations"]
 
-_LOG = logging.getLogger("costmodel.engine")
+_LOG = logging.getLogger("costmodel.store.engine")
 
 
 class Operations:
-    """What an engine can be asked; one call at a time."""
+    """The operations of one engine, by name; they handle one call at a time."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        """Open the service; the store need not be reachable yet.
+        """Opens the service; the store need not be reachable yet.
 
         Args:
-            settings: Places and limits.
+            settings: Locations and limits.
         """
         self.settings = settings
         self.service = Service.open(
@@ -58,26 +58,30 @@ class Operations:
         }
 
     def start(self) -> None:
-        """Load what answers and start the process that reads models, so that the first request waits for neither."""
+        """Loads the predictors and starts the reader process, so that the first request waits for neither."""
         reader = Thread(target=self.service.pool.start)
         reader.start()
         try:
             self._refresh()
         except StoreError as error:
-            _LOG.warning("the store cannot be read yet", extra={"told": {"error": str(error)}})
+            _LOG.warning("the store cannot be read yet", extra={"fields": {"error": str(error)}})
         reader.join()
 
     @property
     def confinement(self) -> Mapping[str, Any]:
-        """What the process that reads models says of its confinement by the operating system."""
+        """Confinement by the operating system, as the reader process reported it."""
         return self.service.pool.confinement
 
     def close(self) -> None:
-        """End the process that reads models and let go of the store."""
+        """Ends the reader process and closes the store."""
         self.service.close()
 
     def perform(self, call: Call) -> Reply:
-        """Do what a call asks for; whatever happens, there is a reply."""
+        """Performs a call and returns the reply; errors are returned as replies with a problem.
+
+        Raises:
+            MemoryError: The engine ran out of memory; its process has to end.
+        """
         began = time.perf_counter()
         reader_began = self.service.pool.busy_s
         facts: dict[str, float] = {}
@@ -89,11 +93,15 @@ class Operations:
         except CostModelError as error:
             facts["refused_models"] = float(isinstance(error, ModelError))
             reply = Reply(problem=problem_of(error))
-            self._log(call, error, logging.INFO if reply.problem and reply.problem.status < 500 else logging.ERROR)
+            self._log_error(
+                call, error, logging.INFO if reply.problem and reply.problem.status < 500 else logging.ERROR
+            )
         except MemoryError:
-            raise  # the process has to end: what is left of its memory is fragmented
-        except Exception:  # noqa: BLE001  # whatever it is, it is a defect of ours, and this engine goes on
-            _LOG.exception("failed", extra={"told": {"request_id": call.request_id, "operation": call.operation}})
+            raise  # the process has to end: its remaining memory is fragmented
+        except Exception:  # noqa: BLE001  # any other exception is our own defect, and the engine continues
+            _LOG.exception(
+                "a call failed", extra={"fields": {"request_id": call.request_id, "operation": call.operation}}
+            )
             reply = Reply(problem=Problem(500, "internal-error", "see the log of the service"))
         facts["reader_seconds"] = self.service.pool.busy_s - reader_began
         facts["engine_seconds"] = time.perf_counter() - began
@@ -103,14 +111,14 @@ class Operations:
         )  # fmt: skip
 
     @staticmethod
-    def _log(call: Call, error: CostModelError, level: int) -> None:
-        told = {"request_id": call.request_id, "operation": call.operation, "owner": call.owner, "error": str(error)}
+    def _log_error(call: Call, error: CostModelError, level: int) -> None:
+        fields = {"request_id": call.request_id, "operation": call.operation, "owner": call.owner, "error": str(error)}
         if error.__cause__ is not None:
-            told["cause"] = f"{type(error.__cause__).__name__}: {error.__cause__}"
-        _LOG.log(level, "no answer", extra={"told": told})
+            fields["cause"] = f"{type(error.__cause__).__name__}: {error.__cause__}"
+        _LOG.log(level, "no answer", extra={"fields": fields})
 
     def _refresh(self) -> None:
-        """Take over new champions and measurements, at most once in the interval that the settings say."""
+        """Loads new champions and measurements, at most once per `refresh_s` of the settings."""
         now = time.monotonic()
         if now - self._refreshed_at < self.settings.refresh_s:
             return
@@ -119,20 +127,22 @@ class Operations:
         except StoreError:
             if not self.service.predictors.systems:
                 raise
-            # What answers goes on answering from what it has in memory.
-            _LOG.warning("the store cannot be read", extra={"told": {"operation": "refresh"}})
+            # The predictors in memory continue to answer.
+            _LOG.warning("the store cannot be read", extra={"fields": {"operation": "refresh"}})
         self._refreshed_at = now
 
     # Predictions
 
     def _predict(self, call: Call) -> Reply:
-        asked = parsed(PredictRequest, call.body)
-        system = self._system(asked.system)
-        digest = source_of(self.service, call.owner, asked, self.settings)
-        return self._predicted(call.owner, digest, asked.name, question_of(asked, system, call.options.get("version")))
+        request = parsed(PredictRequest, call.body)
+        system = self._system(request.system)
+        digest = source_of(self.service, call.owner, request, self.settings)
+        return self._reply_for_model(
+            call.owner, digest, request.name, question_of(request, system, call.options.get("version"))
+        )
 
     def _predict_file(self, call: Call) -> Reply:
-        digest = self._kept(call)
+        digest = self._store_file(call)
         return self._predict_one(call, digest)
 
     def _predict_model(self, call: Call) -> Reply:
@@ -141,44 +151,46 @@ class Operations:
     def _predict_one(self, call: Call, digest: str) -> Reply:
         options = dict(call.options)
         question = _question(options, self._system(options.get("system")))
-        return self._predicted(call.owner, digest, options["name"], question)
+        return self._reply_for_model(call.owner, digest, options["name"], question)
 
-    def _predicted(self, owner: str, digest: str, name: str, question: Question) -> Reply:
-        estimate, answerer = self.service.estimate(owner, digest, name, question)
+    def _reply_for_model(self, owner: str, digest: str, name: str, question: PredictionOptions) -> Reply:
+        estimate, loaded = self.service.estimate(owner, digest, name, question)
         known = self.service.uploads.find(owner, digest)
         document = {
             "model": estimate.model, "digest": digest if known is None else f"sha256:{known.stem}",
         } | estimate.to_dict()  # fmt: skip
-        regression = answerer.predictor.regression
+        regression = loaded.predictor.regression
         if regression is not None and question.version is not None:
             document["predictor"] = {"name": regression.id.name, "version": regression.id.version}
-        return _answered(document, answerer, question)
+        return _reply(document, loaded, question)
 
     def _bulk(self, call: Call) -> Reply:
-        asked = parsed(BulkRequest, call.body)
-        system = self._system(asked.system)
-        answerer = self.service.predictors.of(system, call.options.get("version"))
-        document = bulk_document(self.service, answerer, call.owner, system, asked, self.settings)
-        return _answered(document, answerer, Question(system, call.options.get("version")))
+        request = parsed(BulkRequest, call.body)
+        system = self._system(request.system)
+        loaded = self.service.predictors.of(system, call.options.get("version"))
+        document = bulk_document(self.service, loaded, call.owner, system, request, self.settings)
+        return _reply(document, loaded, PredictionOptions(system, call.options.get("version")))
 
     def _rank(self, call: Call) -> Reply:
-        asked = parsed(RankRequest, call.body)
-        systems = list(dict.fromkeys(asked.systems if asked.systems is not None else self.service.predictors.systems))
-        digests = [source_of(self.service, call.owner, one, self.settings) for one in asked.models]
+        request = parsed(RankRequest, call.body)
+        systems = list(
+            dict.fromkeys(request.systems if request.systems is not None else self.service.predictors.systems)
+        )
+        digests = [source_of(self.service, call.owner, one, self.settings) for one in request.models]
         questions = [
-            (digest, one.name, question_of(one, system, asked.versions.get(system)))
-            for digest, one in zip(digests, asked.models, strict=True)
+            (digest, one.name, question_of(one, system, request.versions.get(system)))
+            for digest, one in zip(digests, request.models, strict=True)
             for system in systems
         ]
         document = rank_document(
-            self.service, call.owner, questions, Deadline.after(self.settings.request_s), slo_us=asked.slo_us,
-            quantile=asked.quantile, usd_per_hour=asked.usd_per_hour,
+            self.service, call.owner, questions, Deadline.after(self.settings.request_s), slo_us=request.slo_us,
+            quantile=request.quantile, usd_per_hour=request.usd_per_hour,
         )  # fmt: skip
         return Reply(_encoded(document))
 
     def _rank_file(self, call: Call) -> Reply:
         options = dict(call.options)
-        digest = self._kept(call)
+        digest = self._store_file(call)
         named = options.pop("system", None)
         questions = [
             (digest, options["name"], _question(options, system))
@@ -191,47 +203,47 @@ class Operations:
         return Reply(_encoded(document))
 
     def _keep(self, call: Call) -> Reply:
-        return Reply(_encoded({"digest": self._kept(call)}), 201)
+        return Reply(_encoded({"digest": self._store_file(call)}), 201)
 
-    def _kept(self, call: Call) -> str:
-        """The digest of a file that was sent, which is kept from then on."""
+    def _store_file(self, call: Call) -> str:
+        """Stores the file that was sent, without weights, and returns the digest of its model."""
         return self.service.keep(call.owner, Path(call.options["path"]), call.options["sent_as"])
 
     # Observations
 
     def _observe(self, call: Call) -> Reply:
-        asked = parsed(ObservationRequest, call.body)
+        request = parsed(ObservationRequest, call.body)
         count = self.service.observations.count(owner=call.owner)
         if count >= self.settings.max_observations:
             raise Problem(
                 422, "too-much",
                 f"{count} observations are kept for you, which is the most: delete some (DELETE /v1/observations)",
             )  # fmt: skip
-        digest = source_of(self.service, call.owner, asked, self.settings)
-        question = question_of(asked, self._system(asked.system), None)
-        seen = Seen(asked.latency_us, asked.runs, asked.observed_at, call.options.get("idempotency_key"))
-        stored = self.service.observe(call.owner, digest, asked.name, question, seen)
+        digest = source_of(self.service, call.owner, request, self.settings)
+        question = question_of(request, self._system(request.system), None)
+        seen = ObservedRun(request.latency_us, request.runs, request.observed_at, call.options.get("idempotency_key"))
+        stored = self.service.observe(call.owner, digest, request.name, question, seen)
         return Reply(_encoded(observation_document(stored)), 201, system=question.system)
 
     def _system(self, named: str | None) -> str:
-        """The name of the system that is meant.
+        """Returns the named system; if none is named, the only system of the store.
 
         Raises:
-            UnknownSystemError: None was named, and there is not just one.
+            UnknownSystemError: No system is named and the store does not have exactly one.
         """
         return self.service.predictors.only(named)
 
 
-def _question(options: Mapping[str, Any], system: str) -> Question:
-    return Question(
+def _question(options: Mapping[str, Any], system: str) -> PredictionOptions:
+    return PredictionOptions(
         system, options.get("version"), options.get("batch"),
         tuple((name, tuple(shape)) for name, shape in options.get("shapes", ())), options.get("granularity", 1),
         options.get("composition", "sequential"), options.get("partial", False), options.get("measured", True),
     )  # fmt: skip
 
 
-def _answered(document: Mapping[str, Any], answerer: Answerer, question: Question) -> Reply:
-    return Reply(_encoded(document), system=question.system, version=question.version, identity=answerer.identity)
+def _reply(document: Mapping[str, Any], loaded: LoadedPredictor, question: PredictionOptions) -> Reply:
+    return Reply(_encoded(document), system=question.system, version=question.version, identity=loaded.identity)
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:

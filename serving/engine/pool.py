@@ -1,4 +1,4 @@
-"""Engines of one web server: as many as the settings say, each answering one call at a time."""
+"""Engine processes of one web server, each of which answers one call at a time."""
 
 import json
 import logging
@@ -13,64 +13,64 @@ from queue import LifoQueue
 from typing import Any, Protocol
 
 from costmodel.errors import BusyError
-from costmodel.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.engine.settings import EngineSettings
+from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.serving.wire.problems import Problem
 
 __all__ = ["EnginePool", "Engines"]
 
 _LOG = logging.getLogger("costmodel.service")
 _START_S = 60.0
-_STARTS = 3  # of the first engine, until the web server gives up
-# What an engine does beside pricing and reading: refreshing, parsing, writing the answer.
+_STARTS = 3  # attempts to start the first engine before the web server gives up
+# Time allowed for work other than pricing and reading models: refreshing, parsing, writing the answer.
 _SPARE_S = 15.0
 _ANSWER_BYTES = 64 << 20
-# Each engine uses one core; a server of several processes has as many engines as cores, or more.
+# One thread per engine: a server of several processes has as many engines as cores, or more.
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Engines(Protocol):
-    """What answers calls; threads may share it.
+    """Interface of what answers calls: a pool of engines, or a fake. Threads may share it.
 
     Attributes:
-        confinement: What a reader said of its confinement by the operating system.
-        deaths: How many engines died or were killed.
+        confinement: Confinement by the operating system, as a reader reported it.
+        deaths: Number of engines that died or were killed.
     """
 
     confinement: Mapping[str, Any]
     deaths: int
 
     def start(self) -> None:
-        """Become ready for the first call."""
+        """Gets ready for the first call."""
 
     def perform(self, call: Call) -> Reply:
-        """The answer to a call."""
+        """Returns the reply to a call."""
 
     def close(self) -> None:
-        """Stop."""
+        """Stops answering and frees all resources."""
 
 
 class EnginePool:
-    """Engines as processes; one that dies or takes too long is replaced.
+    """A pool of engine processes; an engine that dies or takes too long is replaced.
 
     Attributes:
-        confinement: What the first engine's reader said of its confinement by the operating system.
-        deaths: How many engines died or were killed.
+        confinement: Confinement by the operating system, as the reader of the engine that was started last reported it.
+        deaths: Number of engines that died or were killed.
     """
 
     def __init__(self, size: int, settings: EngineSettings) -> None:
-        """Start nothing yet.
+        """Prepares the pool without starting any engine.
 
         Args:
-            size: How many engines there are.
-            settings: What each is started with.
+            size: Number of engines.
+            settings: Settings with which each engine is started.
         """
         self.confinement: Mapping[str, Any] = {}
         self.deaths = 0
         self._settings = settings
-        self._within_s = settings.request_s + settings.reader_s + _SPARE_S
-        # The last one back is the first to go: what it has in memory is warm.
+        self._timeout_s = settings.request_s + settings.reader_s + _SPARE_S
+        # Last in, first out: the caches of the engine that worked last are warm.
         self._free: LifoQueue[Child | None] = LifoQueue()
         self._lock = threading.Lock()
         self._alive: set[Child] = set()
@@ -79,19 +79,19 @@ class EnginePool:
             self._free.put(None)
 
     def start(self) -> None:
-        """Start one engine; the others start when they are needed.
+        """Starts one engine; the others start when they are needed.
 
         Raises:
-            BusyError: It does not start, however often it is tried.
+            BusyError: The engine did not start in several attempts.
         """
         engine = self._free.get()
         try:
-            engine = engine or self._first()
+            engine = engine or self._start_first()
         finally:
             self._free.put(engine)
 
     def perform(self, call: Call) -> Reply:
-        """The answer to a call; a call that brings down two engines is refused.
+        """Returns the reply to a call; a call that kills two engines is refused.
 
         Raises:
             BusyError: No engine can be started now.
@@ -99,7 +99,7 @@ class EnginePool:
         try:
             return self._perform(call)
         except ChildDeathError:
-            pass  # somebody else may have killed it
+            pass  # another process may have killed the engine: try once more
         except ChildError:
             return Reply(problem=_too_much("takes too long"))
         try:
@@ -108,7 +108,7 @@ class EnginePool:
             return Reply(problem=_too_much("takes more memory or time than a request may"))
 
     def close(self) -> None:
-        """End all engines, and the processes that they started."""
+        """Ends all engines and the processes that they started."""
         with self._lock:
             self._closed = True
             alive, self._alive = self._alive, set()
@@ -117,13 +117,13 @@ class EnginePool:
 
     def _perform(self, call: Call) -> Reply:
         engine = self._free.get()
-        sound = False
+        answered = False
         try:
-            engine = engine or self._new()
-            header, body = engine.ask(call.to_header(), call.body, within_s=self._within_s)
-            sound = True
+            engine = engine or self._start_engine()
+            header, body = engine.ask(call.to_header(), call.body, within_s=self._timeout_s)
+            answered = True
         finally:
-            if engine is not None and not sound:
+            if engine is not None and not answered:
                 engine.kill()
                 with self._lock:
                     self.deaths += 1
@@ -132,15 +132,15 @@ class EnginePool:
             self._free.put(engine)
         return Reply.from_message(header, body)
 
-    def _first(self) -> Child:
+    def _start_first(self) -> Child:
         for _ in range(_STARTS - 1):
             try:
-                return self._new()
+                return self._start_engine()
             except BusyError as error:
-                _LOG.warning("%s; it is tried again", error)
-        return self._new()
+                _LOG.warning("%s; trying again", error)
+        return self._start_engine()
 
-    def _new(self) -> Child:
+    def _start_engine(self) -> Child:
         settings = {
             key: str(value) if isinstance(value, Path) else value for key, value in asdict(self._settings).items()
         }
@@ -156,7 +156,9 @@ class EnginePool:
                 answer_bytes=_ANSWER_BYTES,
             )
         except ChildError as error:
-            raise BusyError(f"an engine does not start ({error}): see the log above, and the free memory") from error
+            raise BusyError(
+                f"an engine does not start ({error}): see the log above, and check the free memory"
+            ) from error
         with self._lock:
             self._alive.add(engine)
             closed = self._closed
@@ -168,4 +170,4 @@ class EnginePool:
 
 
 def _too_much(what: str) -> Problem:
-    return Problem(422, "too-much", f"the request {what}: ask for less at once")
+    return Problem(422, "too-much", f"the request {what}: split it into smaller ones")

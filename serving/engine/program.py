@@ -1,6 +1,7 @@
-"""The program of an engine: `python -m costmodel.serving.engine.program SETTINGS`.
+"""Program that an engine process runs: `python -m costmodel.serving.engine.program SETTINGS`.
 
-It receives calls as messages on standard input and sends replies on standard output; see `costmodel.isolation.child`.
+It receives calls as messages on standard input and sends replies on standard output; see
+`costmodel.serving.isolation.child`.
 """
 
 import ctypes
@@ -15,30 +16,30 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from costmodel.isolation.child import receive, send
-from costmodel.isolation.limits import limit_memory
 from costmodel.serving.engine.call import Call
 from costmodel.serving.engine.operations import Operations
 from costmodel.serving.engine.settings import EngineSettings
+from costmodel.serving.isolation.child import receive, send
+from costmodel.serving.isolation.limits import limit_memory
 from costmodel.serving.logs import set_up_logging
 
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
-# The web server's threads go first: they are short, and everybody waits for them.
+# Engines yield the processor to the threads of the web server, which are short and which all clients wait for.
 _NICENESS = 10
-# New objects after which the collector looks for cycles: a request of ten thousand models makes as many in no time, and
-# with Python's own 700 half of its answer's time goes into looking at them.
+# Number of new objects after which the garbage collector runs. A request of ten thousand models creates that many at
+# once; with Python's default of 700, half of the time of its answer goes into garbage collection.
 _COLLECT_AFTER = 50_000
 _OUT_OF_MEMORY = 3
 _LARGE_BYTES = 4 << 20
 
 
 def main() -> None:
-    """Answer calls until standard input ends."""
+    """Answers calls until standard input ends."""
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print must not come between replies
-    with suppress(OSError, AttributeError):  # an engine is of no use without the server that started it
+    os.dup2(2, 1)  # output that libraries print must not end up between replies
+    with suppress(OSError, AttributeError):  # the engine dies with the server that started it
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends its engines
     with suppress(OSError):
@@ -55,21 +56,21 @@ def main() -> None:
             reply = operations.perform(Call.from_message(*message))
             send(replies, reply.to_header(), reply.body)
             if len(message[1]) > _LARGE_BYTES:
-                _give_memory_back()
+                _release_memory()
         except MemoryError:
             os._exit(_OUT_OF_MEMORY)
     operations.close()
 
 
-def _give_memory_back() -> None:
-    """Hand what a large request took back to the system, which glibc by itself does not do."""
+def _release_memory() -> None:
+    """Returns the memory of a large request to the operating system, which glibc does not do on its own."""
     gc.collect()
-    with suppress(AttributeError, OSError):  # another C library
+    with suppress(AttributeError, OSError):  # a C library without malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def settings_from(document: Mapping[str, Any]) -> EngineSettings:
-    """The settings that the server wrote down as JSON."""
+    """Returns the settings that the server passed as JSON."""
     return TypeAdapter(EngineSettings).validate_python(document)
 
 

@@ -1,16 +1,16 @@
-"""Ranking of models on systems, as an answer."""
+"""Answers ranking requests: estimates models on systems and ranks the results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.errors import CostModelError
-from costmodel.estimate import Estimate
-from costmodel.serving.answering import Answerer
+from costmodel.estimate.estimate import Estimate
 from costmodel.serving.engine.sources import Deadline
+from costmodel.serving.loaded_predictors import LoadedPredictor
 from costmodel.serving.ranking import cheapest, rank
-from costmodel.serving.service import Question, Service
+from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem, reason_of
-from costmodel.systems import catalogue
+from costmodel.systems.system import catalogue
 
 __all__ = ["rank_document"]
 
@@ -18,35 +18,37 @@ __all__ = ["rank_document"]
 def rank_document(
     service: Service,
     owner: str,
-    questions: Sequence[tuple[str, str, Question]],
-    until: Deadline,
+    questions: Sequence[tuple[str, str, PredictionOptions]],
+    deadline: Deadline,
     *,
     slo_us: float | None,
     quantile: str,
     usd_per_hour: Mapping[str, float],
 ) -> dict[str, Any]:
-    """The answer to a ranking request.
+    """Returns the answer to a ranking request, as JSON-serialisable data.
 
     Args:
-        service: What answers.
-        owner: Who asks.
-        questions: Digest and name of a model, and what is asked about it.
-        until: When the request has had its time.
-        slo_us: The latency that is not to be exceeded.
-        quantile: Which latency that is.
-        usd_per_hour: Prices of systems, which go before those of the catalogue.
+        service: Service that estimates the models.
+        owner: Name of the token owner who sent the request.
+        questions: For each estimate: the digest of a model, its name, and the question.
+        deadline: Deadline of the request; estimates after it are reported as failed.
+        slo_us: Latency objective in microseconds; None to rank without one.
+        quantile: Quantile that the objective applies to: p50, p90, p99, or "quiet" for the quiet machine.
+        usd_per_hour: Prices by system in US dollars per hour; they override those of the catalogue.
 
     Raises:
-        CostModelError: The only question has no answer, or none can be given now.
+        CostModelError: There is only one question and it has no answer, or the service cannot answer now.
+        Problem: There is only one question and the deadline has passed.
     """
     estimates: list[Estimate] = []
     failed = []
-    answerers: dict[tuple[str, str | None], Answerer] = {}  # one regressor for each system, however many models
+    # All models are priced by the same regressor of a system.
+    loaded: dict[tuple[str, str | None], LoadedPredictor] = {}
     for digest, name, question in questions:
         try:
-            until.check()
+            deadline.check()
             key = question.system, question.version
-            estimate, answerers[key] = service.estimate(owner, digest, name, question, answerers.get(key))
+            estimate, loaded[key] = service.estimate(owner, digest, name, question, loaded.get(key))
             estimates.append(estimate)
         except (CostModelError, Problem) as error:
             if len(questions) == 1:

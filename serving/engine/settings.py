@@ -1,4 +1,4 @@
-"""What an engine is started with."""
+"""Settings that an engine is started with."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,26 +8,26 @@ __all__ = ["EngineSettings"]
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Limits and places of one engine; JSON-able, because it crosses to another process.
+    """Locations and limits of one engine; JSON-serialisable, because they are passed to another process.
 
     Attributes:
         store_url: URL of the results store.
         bundles: Folder of trained regressors.
-        uploads: Folder of the models that clients sent.
-        scratch: Folder of files on their way; None for that of temporary files.
-        uploads_bytes: The most that those may take on the disk.
-        store_wait_s: Seconds that the database may keep a question waiting.
-        refresh_s: Seconds between looks for new champions and measurements.
-        request_s: Seconds that a request about many models may take.
-        max_items: Models in a bulk request.
-        max_layers: Layers of a model.
-        max_listed_layers: Layers that a bulk request may list.
-        max_references: References from models to layers in a bulk request.
-        max_observations: Observations that are kept for one owner.
-        memory_bytes: Address space beyond what an engine has when it starts.
-        reader_memory_bytes: The same for the process that reads models.
-        reader_s: Seconds for reading one model.
-        reader_tasks: Models after which the process that reads them is replaced.
+        uploads: Folder of the models that clients uploaded.
+        scratch: Folder for files in transit; None for the default folder of temporary files.
+        uploads_bytes: Maximum disk space of the uploaded models.
+        store_wait_s: Maximum time in seconds that a query waits for the database.
+        refresh_s: Seconds between checks for new champions and measurements.
+        request_s: Maximum time in seconds for a request about many models.
+        max_items: Maximum number of models in a bulk request.
+        max_layers: Maximum number of layers of a model.
+        max_listed_layers: Maximum number of layers that a bulk request may list.
+        max_references: Maximum number of references from models to layers in a bulk request.
+        max_observations: Maximum number of observations stored for one owner.
+        memory_bytes: Address space that an engine may use beyond what it has when it starts.
+        reader_memory_bytes: Address space that a reader process may use beyond what it has when it starts.
+        reader_s: Maximum time in seconds for reading one model.
+        reader_tasks: Number of models after which a reader process is replaced.
     """
 
     store_url: str

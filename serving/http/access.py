@@ -1,4 +1,4 @@
-"""Who is let in: tokens and their scopes, and without tokens this host only."""
+"""Access control: bearer tokens with scopes or, without tokens, clients on this host only."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -11,23 +11,23 @@ from costmodel.serving.wire.problems import Problem
 
 __all__ = ["OPEN_PREFIX", "Access"]
 
-# Open to everybody: they say nothing of models or systems. The page asks for the token itself.
-_OPEN = frozenset({"/healthz", "/readyz", "/", "/systems"})
+# Paths that need no token, because they reveal nothing about models or systems. The web page asks for the token itself.
+_PUBLIC = frozenset({"/healthz", "/readyz", "/", "/systems"})
 OPEN_PREFIX = "/static/"
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _CHALLENGE = 'Bearer realm="costmodel"'
 
 
 class Access:
-    """Decides about requests by their address, host and token; whatever it cannot tell is refused."""
+    """Access rules of the service: a request is admitted by its client address, Host header and token."""
 
     def __init__(self, tokens: TokenFile | None, *, insecure: bool, hosts: Sequence[str]) -> None:
-        """Let in whoever the settings say.
+        """Sets up the rules.
 
         Args:
-            tokens: Who has a token; None lets in whoever is on this host.
-            insecure: Whether, without tokens, every address is let in.
-            hosts: Names in Host headers that are answered; empty for all, or without tokens those of this host.
+            tokens: Tokens that are accepted; None to accept clients on this host without a token.
+            insecure: Whether, without tokens, clients of every address are accepted.
+            hosts: Accepted names in Host headers; if empty, all names with tokens, and those of this host without.
         """
         self._tokens = tokens
         self._insecure = insecure
@@ -36,50 +36,50 @@ class Access:
         )
 
     @property
-    def tells_owners_apart(self) -> bool:
-        """Whether there are tokens, so that what there is has to be shared."""
+    def has_tokens(self) -> bool:
+        """Whether there are tokens, so that several owners share the service."""
         return self._tokens is not None
 
     def admit(self, scope: Scope, headers: Headers) -> Token | None:
-        """The token that a request came with; None where none is needed.
+        """Returns the token that a request came with; None if the request needs no token.
 
         Raises:
-            Problem: The request is not answered.
+            Problem: 401, 403 or 421, because the request is not admitted.
         """
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        open_to_all = path in _OPEN or path.startswith(OPEN_PREFIX)
+        is_public = path in _PUBLIC or path.startswith(OPEN_PREFIX)
         if self._hosts is not None and _host_of(headers) not in self._hosts and not _is_probe(path):
-            # A page of somebody else's whose name was made to lead here (DNS rebinding) asks by that name.
-            raise Problem(421, "wrong-host", "this service is not known by that name: ask for it by its own")
-        if open_to_all:
+            # Protects against DNS rebinding: a foreign page whose name resolves to this host sends that name.
+            raise Problem(421, "wrong-host", "the Host header does not name this service: use its own name")
+        if is_public:
             return None
         if self._tokens is None:
             if self._insecure or _is_loopback(scope):
                 return None
             raise Problem(
-                401, "unauthorized", "without tokens this service answers its own host only: give it some",
+                401, "unauthorized", "without tokens this service answers clients on its own host only: add a token",
                 headers={"WWW-Authenticate": _CHALLENGE},
             )  # fmt: skip
-        given = headers.get("authorization")
-        token = self._tokens.find(given)
+        authorization = headers.get("authorization")
+        token = self._tokens.find(authorization)
         if token is None:
-            challenge = _CHALLENGE if given is None else f'{_CHALLENGE}, error="invalid_token"'
+            challenge = _CHALLENGE if authorization is None else f'{_CHALLENGE}, error="invalid_token"'
             raise Problem(
                 401, "unauthorized",
                 "send a token that the operator of this service gave you: Authorization: Bearer TOKEN",
                 headers={"WWW-Authenticate": challenge},
             )  # fmt: skip
-        scope_needed = _scope_of(path)
-        if scope_needed is not None and not token.allows(scope_needed):
+        required_scope = _required_scope(path)
+        if required_scope is not None and not token.allows(required_scope):
             raise Problem(
-                403, "forbidden", f"your token may not do that: ask for one with the scope {scope_needed}",
-                headers={"WWW-Authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{scope_needed}"'},
+                403, "forbidden", f"your token may not do that: ask for one with the scope {required_scope}",
+                headers={"WWW-Authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{required_scope}"'},
             )  # fmt: skip
         return token
 
 
-def _scope_of(path: str) -> str | None:
-    """What a token needs for a path; None where any token will do."""
+def _required_scope(path: str) -> str | None:
+    """Returns the scope that a path requires; None if any token is sufficient."""
     if path == "/metrics":
         return "metrics"
     if path.startswith("/v1/observations"):
@@ -94,12 +94,12 @@ def _host_of(headers: Headers) -> str:
 
 
 def _is_probe(path: str) -> bool:
-    """Whether it is one that orchestrators ask by the address of a container."""
+    """Whether `path` is a health probe, which orchestrators request by the address of a container."""
     return path in ("/healthz", "/readyz")
 
 
 def _is_loopback(scope: Scope) -> bool:
-    """Whether somebody asks from this host; a socket in the file system, which a proxy may be behind, does not say."""
+    """Whether the client is on this host; false for a Unix socket, because a proxy may be behind it."""
     client = scope.get("client")
     try:
         return client is not None and ip_address(client[0]).is_loopback

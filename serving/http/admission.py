@@ -1,4 +1,4 @@
-"""Admission: how much work runs, waits and is held at a time, in fair shares for each owner of a token."""
+"""Admission control: limits the work that runs, waits or is held in memory, in fair shares per token owner."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -12,29 +12,29 @@ from costmodel.serving.wire.problems import Problem
 
 __all__ = ["BYTE_BURST_S", "REQUEST_BURST_S", "AdmissionController", "ByteBudget", "Pacer"]
 
-# How much one owner may use at once: some 20 ms of the server's time.
+# Seconds' worth of its rate that one owner may use in one burst: some 20 ms of the server's time.
 REQUEST_BURST_S = 0.1
 BYTE_BURST_S = 0.02
 
 
 class AdmissionController:
-    """Hands out places to work in.
+    """A limit on concurrent requests, with a queue that is fair to owners.
 
-    Requests that wait are served in turn by owner, so that one who asks for a lot delays himself. A request that cannot
-    begin soon is told to come back: how long it waits does not grow with the load.
+    Waiting requests are served in turn by owner (round robin), so that an owner with many requests delays only its own.
+    A request that cannot begin soon is refused with 503, so that the waiting time does not grow with the load.
 
     Attributes:
-        waiting: How many requests wait for a place.
+        waiting: Number of requests that wait for a slot.
     """
 
     def __init__(self, places: int, share: int, queue: int, queue_s: float) -> None:
-        """All places are free.
+        """Starts with all slots free.
 
         Args:
-            places: Requests that are worked on at the same time.
-            share: The most of them for one owner.
-            queue: The most requests that wait; one owner may have half of them.
-            queue_s: Seconds that each waits at the most.
+            places: Number of slots: requests that are processed at the same time.
+            share: Maximum number of slots for one owner.
+            queue: Maximum number of waiting requests; one owner may have half of them.
+            queue_s: Maximum waiting time of a request, in seconds.
         """
         self.waiting = 0
         self._free = places
@@ -42,30 +42,30 @@ class AdmissionController:
         self._queue = queue
         self._queue_s = queue_s
         self._working: Counter[str] = Counter()
-        # Owners in the order in which they are served next.
+        # Waiting requests by owner, in the order in which the owners are served next.
         self._waiters: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def acquire(self, owner: str) -> None:
-        """Take a place, now or when it is the owner's turn; `release` gives it back.
+        """Takes a slot, now or when it is the owner's turn; `release` frees it.
 
         Raises:
-            Problem: 503, because none is free in time.
+            Problem: 503, because the queue is full or no slot became free in time.
         """
         if self._free and self._working[owner] < self._share and not self._waiters.get(owner):
             self._take(owner)
             return
-        mine = self._waiters.setdefault(owner, deque())
-        if self.waiting >= self._queue or len(mine) >= max(1, self._queue // 2):
-            if not mine:
+        turns = self._waiters.setdefault(owner, deque())
+        if self.waiting >= self._queue or len(turns) >= max(1, self._queue // 2):
+            if not turns:
                 del self._waiters[owner]
             raise busy(self._queue_s)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        mine.append(turn)
+        turns.append(turn)
         self.waiting += 1
         try:
             await asyncio.wait_for(asyncio.shield(turn), self._queue_s)
         except (TimeoutError, asyncio.CancelledError) as error:
-            if turn.done():  # the place came at the same moment
+            if turn.done():  # the slot was assigned at the same moment
                 self.release(owner)
             else:
                 turn.cancel()
@@ -77,7 +77,7 @@ class AdmissionController:
             self.waiting -= 1
 
     def release(self, owner: str) -> None:
-        """Give a place back; whoever's turn it is gets it."""
+        """Frees a slot of an owner and assigns it to the owner whose turn it is."""
         self._free += 1
         self._working[owner] -= 1
         if not self._working[owner]:
@@ -98,39 +98,39 @@ class AdmissionController:
         self._working[owner] += 1
 
     def _forget(self, owner: str, turn: asyncio.Future[None]) -> None:
-        mine = self._waiters[owner]
-        mine.remove(turn)
-        if not mine:
+        turns = self._waiters[owner]
+        turns.remove(turn)
+        if not turns:
             del self._waiters[owner]
 
 
 class ByteBudget:
-    """Bytes that may be held at a time: all together, and for one owner half of that."""
+    """A limit on the bytes that are held at the same time, in total and for each owner."""
 
     def __init__(self, most_bytes: int) -> None:
-        """All of it is free.
+        """Starts with nothing reserved.
 
         Args:
-            most_bytes: Bytes of all owners together.
+            most_bytes: Maximum number of bytes of all owners together.
         """
         self._most_bytes = most_bytes
         self._held: Counter[str] = Counter()
 
     @contextmanager
     def reserved(self, owner: str, nbytes: int, share: float) -> Iterator[None]:
-        """Keep so many bytes for an owner until the end of the block.
+        """Context manager that reserves bytes for an owner until the end of the block.
 
         Args:
-            owner: Whose bytes they are.
-            nbytes: As many as were declared; all of them are kept, whether they come or not.
-            share: The part of the budget that the owner may have.
+            owner: Owner of the bytes.
+            nbytes: Declared number of bytes; all of them are reserved, whether they arrive or not.
+            share: Fraction of the budget that one owner may hold.
 
         Raises:
-            Problem: 503, because they are not free.
+            Problem: 503, because the budget does not have that many free bytes.
         """
-        # One body that fits the limit on bodies is always accepted where nothing else is held.
-        over = self._held[owner] and self._held[owner] + nbytes > share * self._most_bytes
-        if over or (self._held.total() and self._held.total() + nbytes > self._most_bytes):
+        # A single body within the size limit is always accepted if nothing else is held.
+        exceeds_share = self._held[owner] and self._held[owner] + nbytes > share * self._most_bytes
+        if exceeds_share or (self._held.total() and self._held.total() + nbytes > self._most_bytes):
             raise busy(2.0)
         self._held[owner] += nbytes
         try:
@@ -142,23 +142,23 @@ class ByteBudget:
 
 
 class Pacer:
-    """Lets each owner go on at a bounded rate; who is faster waits, and nobody else does."""
+    """A rate limit per owner: an owner that exceeds it waits, without delaying other owners."""
 
     _MOST_OWNERS = 10_000
 
     def __init__(self, per_second: float, burst_s: float) -> None:
-        """Nobody has used anything.
+        """Starts with nothing used.
 
         Args:
-            per_second: Units for each owner.
-            burst_s: So many seconds' worth may come at once; while they come, everybody else waits.
+            per_second: Units per second for each owner.
+            burst_s: Burst size in seconds' worth of units; while a burst is processed, all other owners wait.
         """
         self._burst = per_second * burst_s
         self._burst_s = burst_s
         self._limiters: LRUCache[str, AsyncLimiter] = LRUCache(self._MOST_OWNERS)
 
     async def spend(self, owner: str, units: float = 1.0) -> None:
-        """Wait until the owner may use so many units."""
+        """Waits until the owner may use that many units."""
         limiter = self._limiters.get(owner)
         if limiter is None:
             limiter = self._limiters[owner] = AsyncLimiter(self._burst, self._burst_s)
@@ -169,9 +169,9 @@ class Pacer:
 
 
 def busy(wait_s: float) -> Problem:
-    """The answer to a request that finds no room."""
+    """Returns the problem (503) for a request that exceeds the current capacity."""
     seconds = max(1, round(wait_s))
     return Problem(
-        503, "overloaded", f"more is asked than can be answered now: ask again in {seconds} s",
+        503, "overloaded", f"the service is busy: ask again in {seconds} s",
         headers={"Retry-After": str(seconds)},
     )  # fmt: skip

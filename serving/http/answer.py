@@ -1,4 +1,4 @@
-"""Answers that are remembered, with their tags."""
+"""Cacheable answers with entity tags."""
 
 import hashlib
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from costmodel.serving.engine import Reply
+from costmodel.serving.engine.call import Reply
 
 __all__ = ["Answer"]
 
-_OVERHEAD_BYTES = 500  # of an entry in the cache, beside the body
+_OVERHEAD_BYTES = 500  # memory of a cache entry in addition to the body
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A document, ready to be sent, and for how long it is true.
+    """A document that is ready to be sent, and the identity for which it is valid.
 
     Attributes:
         body: JSON.
         etag: Entity tag of the body.
-        system: Name of the system that answered.
-        identity: Identity of what answered: as long as the system has it, the answer stays true.
+        system: Name of the system that the answer is about.
+        identity: Identity of the regressor and measurements used: the answer is valid as long as the system has it.
     """
 
     body: bytes
@@ -31,7 +31,7 @@ class Answer:
 
     @classmethod
     def from_reply(cls, reply: Reply) -> "Answer":
-        """The answer that an engine gave."""
+        """Returns the answer in the reply of an engine."""
         assert reply.system is not None
         assert reply.identity is not None
         tag = hashlib.sha256(reply.body).hexdigest()[:32]
@@ -39,15 +39,15 @@ class Answer:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes in a cache."""
+        """Memory in bytes that the answer takes in a cache."""
         return len(self.body) + _OVERHEAD_BYTES
 
     def response(self, request: Request) -> Response:
-        """The answer to a request; to a GET that has it already, only that it is still true."""
+        """Returns the HTTP response; 304 without a body for a GET whose If-None-Match names this answer."""
         headers = {"etag": self.etag, "cache-control": "private, no-cache", "vary": "authorization"}
-        if request.method == "GET" and self._is_known(request.headers.get("if-none-match", "")):
+        if request.method == "GET" and self._matches(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         return Response(self.body, media_type="application/json", headers=headers)
 
-    def _is_known(self, tags: str) -> bool:
+    def _matches(self, tags: str) -> bool:
         return tags.strip() == "*" or self.etag in (tag.strip().removeprefix("W/") for tag in tags.split(","))

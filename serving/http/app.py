@@ -1,4 +1,4 @@
-"""The application: an app factory for any ASGI server."""
+"""Application factory: builds the service as an ASGI application for any ASGI server."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,10 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from costmodel.errors import CostModelError, StoreError
-from costmodel.home import find_home
-from costmodel.observations import Observations
+from costmodel.paths import find_home
 from costmodel.serving.directory import Directory
-from costmodel.serving.engine import EngineSettings
 from costmodel.serving.engine.pool import EnginePool, Engines
+from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http import health, models, observations, page, queries, reports
 from costmodel.serving.http.access import Access
 from costmodel.serving.http.limits import ConnectionLimits
@@ -32,9 +31,10 @@ from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.state import AppState
 from costmodel.serving.http.telemetry import Metrics, build_information
 from costmodel.serving.http.tokens import TokenFile
+from costmodel.serving.observations.observations import Observations
 from costmodel.serving.uploads import UploadedModelStore
 from costmodel.serving.wire.problems import Problem, problem_of
-from costmodel.store import Store
+from costmodel.store.store import Store
 
 __all__ = ["create_app"]
 
@@ -46,14 +46,14 @@ MakeEngines = Callable[[int, EngineSettings], Engines]
 
 
 def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = EnginePool) -> FastAPI:
-    """The service as an ASGI application.
+    """Returns the service as an ASGI application.
 
     Args:
-        settings: By default those of the environment.
-        make_engines: Makes what answers, given how many and their settings.
+        settings: Settings of the service; by default those of the environment.
+        make_engines: Factory of the engines, given their number and settings.
 
     Raises:
-        CostModelError: A setting is not valid, or the file of tokens cannot be read.
+        CostModelError: A setting is not valid, or the token file cannot be read.
     """
     settings = settings or _settings()
     tokens = None if settings.tokens is None else TokenFile(settings.tokens)
@@ -63,13 +63,13 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, ConnectionLimits]]:
         state = await asyncio.to_thread(_open, settings, metrics, make_engines, several_owners=tokens is not None)
         app.state.costmodel = state
-        watching = asyncio.create_task(_watch(state, tokens))
+        watcher = asyncio.create_task(_watch(state, tokens))
         try:
             yield {"connection_limits": state.connection_limits}
         finally:
-            watching.cancel()
+            watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await watching
+                await watcher
             await asyncio.to_thread(state.close)
 
     app = FastAPI(
@@ -77,9 +77,9 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
         summary="What will this neural network cost on that machine, without running it there?",
         version="1",
         lifespan=lifespan,
-        docs_url=None,  # those pages load from another host
+        docs_url=None,  # these pages load scripts from another host
         redoc_url=None,
-        openapi_url=None,  # ours is rendered once
+        openapi_url=None,  # `_offer_document` serves a document that is rendered once
     )
     for module in (queries, models, observations, reports, health, page):
         app.include_router(module.router)
@@ -119,14 +119,14 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         reader_tasks=settings.reader_tasks,
     )
     store = Store(store_url, wait_s=settings.store_seconds, lazy=True)
-    seen = Observations(store_url, wait_s=settings.store_seconds, lazy=True)
+    observations_store = Observations(store_url, wait_s=settings.store_seconds, lazy=True)
     engines = make_engines(settings.engines, engine)
     engines.start()
     state = AppState(
         settings=settings,
         engines=engines,
-        directory=Directory(store, seen, engine.bundles),
-        observations=seen,
+        directory=Directory(store, observations_store, engine.bundles),
+        observations=observations_store,
         uploads=UploadedModelStore(engine.uploads, engine.uploads_bytes),
         metrics=metrics,
         several_owners=several_owners,
@@ -134,8 +134,8 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
     try:
         state.refresh()
     except StoreError as error:
-        _LOG.warning("the store cannot be read yet", extra={"told": {"error": str(error)}})
-    _LOG.info("started", extra={"told": build_information() | {"confinement": engines.confinement}})
+        _LOG.warning("the store cannot be read yet", extra={"fields": {"error": str(error)}})
+    _LOG.info("started", extra={"fields": build_information() | {"confinement": engines.confinement}})
     return state
 
 
@@ -149,7 +149,7 @@ def _settings() -> Settings:
 
 
 async def _watch(state: AppState, tokens: TokenFile | None) -> None:
-    """Take over new champions, measurements and tokens, and delete old observations, until cancelled."""
+    """Loads new champions, measurements and tokens and deletes old observations, periodically until cancelled."""
     purged_at = -_PURGE_EVERY_S
     while True:
         await asyncio.sleep(state.settings.refresh_seconds)
@@ -160,14 +160,14 @@ async def _watch(state: AppState, tokens: TokenFile | None) -> None:
             if time.monotonic() - purged_at > _PURGE_EVERY_S:
                 purged_at = time.monotonic()
                 await state.read(lambda: state.observations.purge(timedelta(days=state.settings.observation_days)))
-        except StoreError as error:  # what answered goes on answering
-            _LOG.warning("the store cannot be read", extra={"told": {"error": str(error)}})
-        except Exception:  # noqa: BLE001  # whatever it is: what answers goes on answering, and looks again
-            _LOG.exception("looking for changes failed")
+        except StoreError as error:  # the last snapshot continues to answer
+            _LOG.warning("the store cannot be read", extra={"fields": {"error": str(error)}})
+        except Exception:  # noqa: BLE001  # the last snapshot continues to answer, and the next round tries again
+            _LOG.exception("checking for changes failed")
 
 
 def _methods(request: Request) -> set[str]:
-    """All methods that the document offers at the path of a request."""
+    """Returns all methods that the OpenAPI document lists for the path of a request."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return {
         method.upper()
@@ -182,9 +182,9 @@ def _offer_document(app: FastAPI, root_path: str) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document() -> Response:
-        """What can be asked, as an OpenAPI document."""
+        """Returns the OpenAPI document."""
         described = app.openapi()
-        if id(described) not in rendered:  # it changes once, when the first system is known
+        if id(described) not in rendered:  # changes once, when the first system is known
             rendered.clear()
             servers = {"servers": [{"url": root_path}]} if root_path else {}
             rendered[id(described)] = json.dumps(described | servers, allow_nan=False).encode()
@@ -193,18 +193,18 @@ def _offer_document(app: FastAPI, root_path: str) -> None:
 
 def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(CostModelError)
-    async def ours(request: Request, error: CostModelError) -> Response:
+    async def known_error(request: Request, error: CostModelError) -> Response:
         problem = problem_of(error)
         if problem.status >= 500:
-            told = {"request_id": request.scope.get("request_id"), "error": str(error)}
-            _LOG.error("failed", extra={"told": told})
-        return answered(request, problem)
+            fields = {"request_id": request.scope.get("request_id"), "error": str(error)}
+            _LOG.error("a request failed", extra={"fields": fields})
+        return response_to(request, problem)
 
     @app.exception_handler(Problem)
-    async def refused(request: Request, problem: Problem) -> Response:
-        return answered(request, problem)
+    async def problem_raised(request: Request, problem: Problem) -> Response:
+        return response_to(request, problem)
 
-    def answered(request: Request, problem: Problem) -> Response:
+    def response_to(request: Request, problem: Problem) -> Response:
         if problem.status in (429, 503):
             metrics.turned_away.inc()
         return problem_response(request, problem)
@@ -216,10 +216,10 @@ def _answer_errors(app: FastAPI, metrics: Metrics) -> None:
         return problem_response(request, Problem(422, "invalid-request", f"{where or 'the request'}: {first['msg']}"))
 
     @app.exception_handler(HTTPException)
-    async def plain(request: Request, error: HTTPException) -> Response:
+    async def http_error(request: Request, error: HTTPException) -> Response:
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
         detail = f"{request.method} {request.url.path[:200]} is not offered: /openapi.json lists what is"
         headers = dict(error.headers or {})
-        if error.status_code == 405:  # the router names those of one route only
+        if error.status_code == 405:  # the router lists the methods of one route only
             headers["Allow"] = ", ".join(sorted(_methods(request))) or headers.get("Allow", "")
         return problem_response(request, Problem(error.status_code, kind, detail, headers=headers))

@@ -1,4 +1,4 @@
-"""Bodies of requests: admitted by their declared length, then read within a deadline, JSON to memory, files to disk."""
+"""Reads request bodies: admits them by their declared length, then reads JSON to memory and files to disk, in time."""
 
 import asyncio
 import hashlib
@@ -16,20 +16,20 @@ from costmodel.serving.wire.problems import Problem
 __all__ = ["FILE_TYPES", "check_encoding", "json_body", "media_type", "uploaded"]
 
 FILE_TYPES = ("application/octet-stream", "application/onnx", "application/x-onnx")
-_PORTION = 4 << 20  # bytes that are hashed and written at once
+_PORTION = 4 << 20  # number of bytes that are hashed and written at once
 _MIB = 1 << 20
 
 
 def media_type(request: Request) -> str:
-    """Media type of the body, without parameters."""
+    """Returns the media type of the body in lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def check_encoding(request: Request) -> None:
-    """Refuse bodies that are compressed: they would have to be unpacked before their size is known.
+    """Refuses compressed bodies, because their size is only known after decompression.
 
     Raises:
-        Problem: 415.
+        Problem: 415, because the body has a content encoding.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
@@ -41,48 +41,51 @@ def check_encoding(request: Request) -> None:
 
 @asynccontextmanager
 async def json_body(request: Request) -> AsyncIterator[list[bytes]]:
-    """The body of a request in JSON, in parts; its memory is the owner's until the end of the block.
+    """Context manager that gives the JSON body of a request, in parts.
+
+    The memory of the body is charged to the owner until the end of the block.
 
     Raises:
-        Problem: It is no JSON, too large or too slow, or too much is held already.
+        Problem: The body is not declared as JSON, is too large or too slow, or too many bytes are held already.
     """
     kind = media_type(request)
     if kind != "application/json":
         raise Problem(
             415, "unsupported-media-type",
-            f"send an ONNX file as {FILE_TYPES[0]} where one is taken, or a question as application/json, not as "
+            f"send an ONNX file as {FILE_TYPES[0]} if this path takes one, or a request as application/json, not as "
             f"{kind[:80] or 'nothing'}",
         )  # fmt: skip
     check_encoding(request)
     state = state_of(request)
-    most = state.settings.max_json_bytes
-    declared = _declared(request)
-    if declared is not None and declared > most:
-        raise _too_large_json(most)
+    max_bytes = state.settings.max_json_bytes
+    declared = _content_length(request)
+    if declared is not None and declared > max_bytes:
+        raise _too_large_json(max_bytes)
     owner = owner_of(request)
-    with state.json_budget.reserved(owner, most if declared is None else declared, state.share):
+    with state.json_budget.reserved(owner, max_bytes if declared is None else declared, state.share):
         parts: list[bytes] = []
         size = 0
         async for part in _stream(request, state):
             size += len(part)
-            if size > most:
-                raise _too_large_json(most)
+            if size > max_bytes:
+                raise _too_large_json(max_bytes)
             parts.append(part)
         yield parts
 
 
 @asynccontextmanager
 async def uploaded(request: Request) -> AsyncIterator[tuple[Path, str]]:
-    """A file that is sent, on disk until the end of the block, and its content hash.
+    """Context manager that gives the path and the content hash of an uploaded file; deleted at the end of the block.
 
     Raises:
-        Problem: Its length is not declared, it is too large, too slow or empty, or too much is held already.
+        Problem: The length is not declared, the file is too large, too slow or empty, or too many bytes are held
+            already.
     """
     check_encoding(request)
     state = state_of(request)
-    declared = _declared(request)
+    declared = _content_length(request)
     if declared is None:
-        raise Problem(411, "length-required", "say how long the file is (Content-Length): send it as a whole")
+        raise Problem(411, "length-required", "the length of the file is not declared: send the header Content-Length")
     if declared > state.settings.max_body_bytes:
         raise Problem(
             413, "body-too-large",
@@ -96,17 +99,17 @@ async def uploaded(request: Request) -> AsyncIterator[tuple[Path, str]]:
         tempfile.TemporaryDirectory(prefix="costmodel-upload-", dir=state.settings.scratch) as folder,
     ):
         path = Path(folder) / "model.onnx"
-        yield path, await _written(request, state, path)
+        yield path, await _write(request, state, path)
 
 
-async def _written(request: Request, state: AppState, path: Path) -> str:
-    """Write a body to a file; its content hash."""
+async def _write(request: Request, state: AppState, path: Path) -> str:
+    """Writes a body to a file and returns its content hash."""
     digest = hashlib.sha256()
     writing: asyncio.Future[None] | None = None
     try:
         with path.open("wb") as file:
 
-            def take(parts: list[bytes]) -> None:
+            def append(parts: list[bytes]) -> None:
                 for part in parts:
                     digest.update(part)
                     file.write(part)
@@ -117,14 +120,14 @@ async def _written(request: Request, state: AppState, path: Path) -> str:
                 parts.append(part)
                 held += len(part)
                 if held >= _PORTION:
-                    # While one portion is hashed and written in a thread, the next one arrives.
+                    # The next portion arrives while a thread hashes and writes this one.
                     if writing is not None:
                         await writing
-                    writing = asyncio.ensure_future(asyncio.to_thread(take, parts))
+                    writing = asyncio.ensure_future(asyncio.to_thread(append, parts))
                     parts, held = [], 0
             if writing is not None:
                 await writing
-            await asyncio.to_thread(take, parts)
+            await asyncio.to_thread(append, parts)
     except OSError as error:
         raise Problem(
             503, "overloaded", "the file cannot be stored now: ask again in 30 s", headers={"Retry-After": "30"}
@@ -136,7 +139,7 @@ async def _written(request: Request, state: AppState, path: Path) -> str:
 
 
 async def _stream(request: Request, state: AppState) -> AsyncIterator[bytes]:
-    """The parts of a body as they arrive; where there are several owners, no faster than each may send."""
+    """Yields the parts of a body as they arrive; with several owners, limited to the rate that each may send."""
     owner = owner_of(request)
     deadline = asyncio.get_running_loop().time() + state.settings.upload_seconds
     stream = request.stream()
@@ -159,13 +162,13 @@ async def _stream(request: Request, state: AppState) -> AsyncIterator[bytes]:
             yield part
 
 
-def _declared(request: Request) -> int | None:
+def _content_length(request: Request) -> int | None:
     length = request.headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
 
 
-def _too_large_json(most: int) -> Problem:
+def _too_large_json(max_bytes: int) -> Problem:
     return Problem(
         413, "body-too-large",
-        f"a request in JSON may have {most >> 20} MiB: ask in several, or send the model's file",
+        f"a request in JSON may have {max_bytes >> 20} MiB: split the request, or send the file of the model",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether the service lives and can answer, in the words of Kubernetes and Prometheus."""
+"""Liveness, readiness and metrics, for Kubernetes and Prometheus."""
 
 from typing import Any
 
@@ -15,22 +15,22 @@ __all__ = ["router"]
 router = APIRouter(tags=["health"])
 
 
-# Open to everybody: no token is needed.
+# These operations need no token.
 _OPEN: dict[str, Any] = {"security": []}
 
 
 @router.get("/healthz", operation_id="getHealth", openapi_extra=_OPEN, responses=problems(closed=False))
 async def alive() -> Health:
-    """Whether the process lives: it says nothing of what it can answer."""
+    """Liveness: whether the process runs, regardless of whether it can answer predictions."""
     return Health(status="ok")
 
 
 @router.get(
     "/readyz", operation_id="getReadiness", response_model=Health, openapi_extra=_OPEN,
-    responses={503: {"model": Health, "description": "The store cannot be read."}, **problems(closed=False)},
+    responses={503: {"model": Health, "description": "The results store cannot be read."}, **problems(closed=False)},
 )  # fmt: skip
 async def ready(request: Request) -> Response:
-    """Whether questions are answered; with a store that holds nothing yet, the answer is that nothing is known."""
+    """Readiness: whether the results store can be read. With an empty store the service is ready, with a warning."""
     state = state_of(request)
     systems = len(state.directory.entries)
     warnings = []
@@ -49,7 +49,7 @@ async def ready(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
 )  # fmt: skip
 async def metrics(request: Request) -> Response:
-    """Metrics for Prometheus; a token needs the scope `metrics`."""
+    """Metrics in the Prometheus text format. The token needs the scope `metrics`."""
     state = state_of(request)
     state.metrics.waiting.set(state.admission.waiting)
     state.metrics.connections.set(state.connection_limits.open.total())

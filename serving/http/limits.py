@@ -1,4 +1,4 @@
-"""How many connections there may be."""
+"""Limits on the number of open connections."""
 
 from collections import Counter
 from itertools import cycle
@@ -9,19 +9,24 @@ _STEPS = 97
 
 
 class ConnectionLimits:
-    """What all connections of one process share.
+    """Connection limits and counts, shared by all connections of one process.
 
     Attributes:
-        refused: How many connections were closed because there were too many.
-        held: How many are refused and not closed yet: who is refused at once asks again at once.
+        connections: Maximum number of connections that are open at the same time.
+        per_address: Maximum number of open connections of one client address.
+        header_s: Seconds that the head of a request may take to arrive.
+        open: Number of open connections by client address.
+        refused: Number of connections that were refused because there were too many.
+        held: Number of connections that are refused but not closed yet: a client whose connection is closed at once
+            reconnects at once.
     """
 
     def __init__(self, connections: int, per_address: int, header_s: float) -> None:
-        """No connection is open.
+        """Starts with no connection open.
 
         Args:
-            connections: The most that are open at the same time.
-            per_address: The most of one address.
+            connections: Maximum number of connections that are open at the same time.
+            per_address: Maximum number of open connections of one client address.
             header_s: Seconds that the head of a request may take to arrive.
         """
         self.connections = connections
@@ -33,7 +38,7 @@ class ConnectionLimits:
         self._steps = cycle(range(_STEPS))
 
     def admit(self, address: str) -> bool:
-        """Whether one more connection of an address may be opened; it is counted then."""
+        """Counts one more connection of an address if the limits allow it, and returns whether they do."""
         if self.open.total() >= self.connections or self.open[address] >= self.per_address:
             self.refused += 1
             return False
@@ -41,15 +46,19 @@ class ConnectionLimits:
         return True
 
     def spread_s(self, least: float, most: float) -> float:
-        """Seconds until a connection is closed: another share of `header_s` each time.
+        """Returns the seconds until a connection is closed: a fraction of `header_s` that differs from call to call.
 
-        Connections that were opened together are not closed together, or they would come back together, and whoever
-        else is answered would wait for all of them.
+        Spreading the times keeps connections that were opened together from being closed together: the clients would
+        reconnect at the same moment and delay all other clients.
+
+        Args:
+            least: Smallest fraction.
+            most: Largest fraction, not reached.
         """
         return self.header_s * (least + (most - least) * next(self._steps) / _STEPS)
 
     def leave(self, address: str) -> None:
-        """A connection of an address was closed."""
+        """Counts a connection of an address as closed."""
         self.open[address] -= 1
         if not self.open[address]:
             del self.open[address]

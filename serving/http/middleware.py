@@ -1,4 +1,4 @@
-"""What holds for every request: a number, a host, a token with a scope, a pace, limits in time, a line in the log."""
+"""Middleware for every request: request identifier, access control, rate limits, time limits, security headers, log."""
 
 import asyncio
 import logging
@@ -38,16 +38,16 @@ _MIB = 1 << 20
 
 
 class RequestMiddleware:
-    """Passes requests on to the application; plain ASGI, because every request goes through it."""
+    """ASGI middleware that admits, limits and logs requests; plain ASGI for speed, because every request passes it."""
 
     def __init__(self, app: ASGIApp, *, access: Access, settings: Settings, metrics: Metrics) -> None:
-        """Wrap an application.
+        """Wraps an application.
 
         Args:
-            app: What answers.
-            access: Who is let in.
-            settings: How fast and for how long.
-            metrics: Told of each request.
+            app: Application that answers the requests.
+            access: Access rules.
+            settings: Limits on rates and times.
+            metrics: Metrics in which each request is counted.
         """
         self._app = app
         self._access = access
@@ -58,19 +58,19 @@ class RequestMiddleware:
         self._in_flight: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and its answer back."""
+        """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        if self._settings.root_path:  # else what the server says
+        if self._settings.root_path:  # overrides the root path of the server
             scope["root_path"] = self._settings.root_path
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        request_id = headers.get("x-request-id", "")
+        scope["request_id"] = request_id if _REQUEST_ID.fullmatch(request_id) else secrets.token_hex(8)
         head = scope["method"] == "HEAD"
-        if head:  # what a GET would answer, without the body
-            scope = {**scope, "method": "GET"}  # a copy: the server looks at its own to leave the body out
+        if head:  # answered like a GET, without the body
+            scope = {**scope, "method": "GET"}  # a copy, because the server needs the original method to omit the body
         sender = _Sender(send, scope["request_id"], self._settings.send_seconds, head=head)
         owner = f"address {_address(scope)}"
         try:
@@ -82,27 +82,27 @@ class RequestMiddleware:
         except Problem as problem:
             await self._refuse(owner, scope, receive, sender, problem)
         except _SlowReaderError:
-            sender.status = 499  # as proxies log clients that went away
-        except Exception:  # noqa: BLE001  # what it was is for the log; whoever asked gets its number
-            _LOG.exception("failed", extra={"told": {"request_id": scope["request_id"]}})
+            sender.status = 499  # the status under which nginx logs clients that disconnected
+        except Exception:  # noqa: BLE001  # the details go to the log; the client gets the request identifier
+            _LOG.exception("a request failed", extra={"fields": {"request_id": scope["request_id"]}})
             if not sender.started:
                 failure = Problem(500, "internal-error", "see the log of the service")
                 await problem_response(Request(scope), failure)(scope, receive, sender)
         finally:
-            self._told(scope, sender, head, began)
+            self._record(scope, sender, head, began)
 
     async def _paced(self, owner: str, scope: Scope, receive: Receive, sender: "_Sender") -> None:
-        """Pass a request on when its owner may have another one, and answered bytes count for the next."""
-        if not self._access.tells_owners_apart:  # all are one, and there is nobody to protect from him
+        """Passes a request to the application within the owner's limits on concurrency, request rate and bytes."""
+        if not self._access.has_tokens:  # there is only one owner, so nothing to share
             await self._app(scope, receive, sender)
             return
-        flying = self._in_flight.get(owner, 0)
-        if flying >= self._settings.requests_in_flight:
+        in_flight = self._in_flight.get(owner, 0)
+        if in_flight >= self._settings.requests_in_flight:
             raise Problem(
-                429, "too-many-requests", f"{flying} requests of yours are under way: wait for their answers",
+                429, "too-many-requests", f"{in_flight} requests of yours are in progress: wait for their answers",
                 headers={"Retry-After": "1"},
             )  # fmt: skip
-        self._in_flight[owner] = flying + 1
+        self._in_flight[owner] = in_flight + 1
         try:
             await self._pacer.spend(owner)
             sender.pace = (self._answer_pacer, owner)
@@ -115,51 +115,51 @@ class RequestMiddleware:
     async def _refuse(self, owner: str, scope: Scope, receive: Receive, sender: "_Sender", problem: Problem) -> None:
         if sender.started:
             raise problem
-        if problem.status == 401:  # guessing tokens, or asking without, costs its address time
+        if problem.status == 401:  # slows down an address that guesses tokens or sends none
             await self._pacer.spend(owner, 10.0)
         if problem.status in (429, 503):
             self._metrics.turned_away.inc()
         await problem_response(Request(scope), problem)(scope, receive, sender)
 
-    def _told(self, scope: Scope, sender: "_Sender", head: bool, began: float) -> None:
-        """Tell operators of a request that is over."""
+    def _record(self, scope: Scope, sender: "_Sender", head: bool, began: float) -> None:
+        """Records a finished request in metrics, log and trace."""
         route = scope.get("route")
         path = scope["path"]
         pattern = getattr(route, "path", None) or ("/static" if path.startswith(OPEN_PREFIX) else "other")
         method = "HEAD" if head else scope["method"]
         if method not in ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"):
-            method = "other"  # clients may invent methods, and each would be a series of its own
+            method = "other"  # clients may send arbitrary methods, and each would be a time series of its own
         self._metrics.requests.labels(pattern, method, str(sender.status)).inc()
         self._metrics.seconds.labels(pattern).observe(time.perf_counter() - began)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "request_id": scope["request_id"], "method": method, "path": path[:200], "status": sender.status,
             "client": _address(scope), "sent_bytes": sender.nbytes,
         }  # fmt: skip
         token = scope.get("token")
         if token is not None:
-            told["token"] = token.name
+            fields["token"] = token.name
         for fact, seconds in scope.get("facts", {}).items():
             if fact.endswith("_seconds"):
-                told[fact.removesuffix("_seconds") + "_ms"] = round(1e3 * seconds, 2)
-        if scope.get("remembered"):
-            told["remembered"] = True
-        on_over = scope.get("on_over")  # traces, where they are wanted
+                fields[fact.removesuffix("_seconds") + "_ms"] = round(1e3 * seconds, 2)
+        if scope.get("cached"):
+            fields["cached"] = True
+        on_over = scope.get("on_over")  # set by the tracing middleware, if traces are enabled
         if on_over is not None:
-            on_over(scope, told)
-        log_request(told, began)
+            on_over(scope, fields)
+        log_request(fields, began)
 
 
 class _SlowReaderError(Exception):
-    """A client does not read its answer."""
+    """A client did not read its answer in time."""
 
 
 class _Sender:
-    """Sends an answer with the headers that all answers have, and gives up where nobody reads it."""
+    """Sends an answer with the common headers, and gives up if the client does not read it in time."""
 
     def __init__(self, send: Send, request_id: str, within_s: float, *, head: bool) -> None:
         self._send = send
         self._request_id = request_id
-        self._within_s = within_s
+        self._timeout_s = within_s
         self._head = head
         self.status = 500
         self.started = False
@@ -180,14 +180,14 @@ class _Sender:
             if self.pace is not None and size > 64 << 10:
                 await self.pace[0].spend(self.pace[1], size / _MIB)
         try:
-            async with asyncio.timeout(self._within_s):
+            async with asyncio.timeout(self._timeout_s):
                 await self._send(message)
         except TimeoutError:
             raise _SlowReaderError from None
 
 
 def _address(scope: Scope) -> str:
-    """Address of the client; "local" for a socket in the file system."""
+    """Returns the address of the client; "local" for a Unix socket."""
     client = scope.get("client")
     if not client or not client[0]:
         return "local"

@@ -1,4 +1,4 @@
-"""Models that a client has sent: each client sees its own."""
+"""Routes for uploaded models; each client has access to its own only."""
 
 from typing import Annotated
 
@@ -8,10 +8,10 @@ from starlette.responses import Response
 from costmodel.serving.http.bodies import FILE_TYPES, media_type, uploaded
 from costmodel.serving.http.openapi import FILE_BODY, IF_NONE_MATCH, NOT_MODIFIED, TAGGED, describes_file, problems
 from costmodel.serving.http.paging import Limit, page_of
-from costmodel.serving.http.queries import PredictOptions, _remembered, options_of
+from costmodel.serving.http.queries import PredictOptions, _answer_from_cache, options_of
 from costmodel.serving.http.state import owner_of, state_of
 from costmodel.serving.uploads import UploadedModel
-from costmodel.serving.wire.answers import KeptAnswer, ModelAnswer, ModelsAnswer, PredictAnswer
+from costmodel.serving.wire.answers import ModelAnswer, ModelsAnswer, PredictAnswer, StoredModelAnswer
 from costmodel.serving.wire.fields import Digest
 from costmodel.serving.wire.problems import Problem
 
@@ -19,15 +19,15 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
-_Digest = Annotated[Digest, Path(description="Content hash of a model, or of the file as it was sent.")]
+_Digest = Annotated[Digest, Path(description="Digest of a model, or content hash of the uploaded file.")]
 
 
 @router.post(
-    "", operation_id="sendModel", status_code=201, response_model=KeptAnswer, openapi_extra=describes_file(),
+    "", operation_id="sendModel", status_code=201, response_model=StoredModelAnswer, openapi_extra=describes_file(),
     responses=problems(*FILE_BODY, 422, 503),
 )  # fmt: skip
 async def keep(request: Request) -> Response:
-    """Send an ONNX file without asking anything about it yet; its weights are not kept."""
+    """Upload an ONNX file without requesting a prediction. Its weights are not stored."""
     if media_type(request) not in FILE_TYPES:
         raise Problem(415, "unsupported-media-type", f"send an ONNX file as {FILE_TYPES[0]}")
     async with uploaded(request) as (path, digest):
@@ -39,9 +39,9 @@ async def keep(request: Request) -> Response:
 async def models(
     request: Request,
     limit: Limit = 100,
-    after: Annotated[Digest | None, Query(description="The `next` of the page before.")] = None,
+    after: Annotated[Digest | None, Query(description="The `next` of the previous page.")] = None,
 ) -> ModelsAnswer:
-    """The models that you have sent and that are still known, by their content hash."""
+    """List the models that you have uploaded and that are still stored, sorted by digest."""
     state = state_of(request)
     found: list[UploadedModel] = await state.read(state.uploads.models, owner_of(request))
     page, following = page_of(found, lambda model: model.digest, limit, after)
@@ -50,7 +50,7 @@ async def models(
 
 @router.get("/{digest}", operation_id="getModel", responses=problems(404, 422))
 async def model(request: Request, digest: _Digest) -> ModelAnswer:
-    """One model that you have sent."""
+    """Get one model that you have uploaded."""
     state = state_of(request)
     path = await state.read(state.uploads.find, owner_of(request), digest)
     found: list[UploadedModel] = [] if path is None else await state.read(state.uploads.models, owner_of(request))
@@ -66,16 +66,16 @@ async def model(request: Request, digest: _Digest) -> ModelAnswer:
     responses={200: TAGGED, 304: NOT_MODIFIED, **problems(404, 422, 503)},
 )  # fmt: skip
 async def prediction(request: Request, digest: _Digest, options: Annotated[PredictOptions, Query()]) -> Response:
-    """What a model that you have sent will cost; with If-None-Match, only where that has changed."""
+    """Predict the latency of an uploaded model. With If-None-Match, the answer is sent only if it changed."""
     state = state_of(request)
     system = state.directory.snapshot.check(options.system, options.version)
-    asked = options_of(options.model_copy(update={"system": system})) | {"digest": digest}
-    return await _remembered(state, request, "predict_model", asked, [])
+    engine_options = options_of(options.model_copy(update={"system": system})) | {"digest": digest}
+    return await _answer_from_cache(state, request, "predict_model", engine_options, [])
 
 
 @router.delete("/{digest}", operation_id="deleteModel", status_code=204, responses=problems(404, 422))
 async def forget(request: Request, digest: _Digest) -> Response:
-    """Delete a model that you have sent."""
+    """Delete a model that you have uploaded."""
     state = state_of(request)
     if not await state.read(state.uploads.remove, owner_of(request), digest):
         raise _unknown(digest)

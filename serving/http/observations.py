@@ -1,15 +1,15 @@
-"""Latencies that users saw: each client writes, lists and deletes its own."""
+"""Routes for observations: latencies that users observed. Each client creates, lists and deletes its own only."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
-from costmodel.drift import StoredObservation
 from costmodel.serving.http.bodies import json_body
 from costmodel.serving.http.openapi import JSON_BODY, describes_json, problems
 from costmodel.serving.http.paging import Limit
 from costmodel.serving.http.state import owner_of, state_of
+from costmodel.serving.observations.drift import StoredObservation
 from costmodel.serving.wire.answers import DeletedAnswer, ObservationAnswer, ObservationsAnswer
 from costmodel.serving.wire.fields import SystemName
 from costmodel.serving.wire.observations import observation_document
@@ -33,11 +33,11 @@ async def observe(
         str | None,
         Header(
             pattern=r"^[\x21-\x7e]{1,128}$",
-            description="A key of your own: what is sent again under it is stored once.",
+            description="A key that you choose: an observation that is sent again with the same key is stored once.",
         ),
     ] = None,
 ) -> Response:
-    """Store a latency that users saw, beside what is predicted of it; /v1/systems says how far the two have drifted."""
+    """Store an observed latency together with its prediction. /v1/systems reports how far the two differ (drift)."""
     state = state_of(request)
     async with json_body(request) as body:
         reply = await state.perform(request, "observe", {"idempotency_key": idempotency_key}, body)
@@ -50,9 +50,9 @@ async def observations(
     request: Request,
     system: Annotated[SystemName | None, Query()] = None,
     limit: Limit = 100,
-    before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="The `next` of the page before.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="The `next` of the previous page.")] = None,
 ) -> ObservationsAnswer:
-    """Your observations, the newest first."""
+    """List your observations, newest first."""
     state = state_of(request)
 
     def work() -> list[StoredObservation]:
@@ -78,7 +78,7 @@ async def delete_one(request: Request, number: _Id) -> Response:
 
 @router.delete("", operation_id="deleteObservations", responses=problems(422, 503))
 async def delete_all(request: Request, system: Annotated[SystemName | None, Query()] = None) -> DeletedAnswer:
-    """Delete all of your observations, or those of one system."""
+    """Delete all of your observations, or only those of one system."""
     state = state_of(request)
     count = await state.read(lambda: state.observations.delete_all(owner_of(request), system))
     return DeletedAnswer(deleted=count)

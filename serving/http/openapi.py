@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI cannot see is added, and examples are questions that this service can answer."""
+"""The OpenAPI document: that of FastAPI, with what FastAPI cannot derive and examples that this service answers."""
 
 import copy
 from typing import Any
@@ -16,59 +16,59 @@ __all__ = [
 ]  # fmt: skip
 
 _DESCRIPTION = (
-    "Every answer carries an `X-Request-Id`, under which the log of the service has the request. Errors are problem "
-    "details (RFC 9457). Lists come in pages: `next` is what to ask the next one for. What is answered with 429 or 503 "
-    "may be asked again after `Retry-After` seconds."
+    "Every answer has the header `X-Request-Id`, which identifies the request in the log of the service. Errors are "
+    "problem details (RFC 9457). Lists are paged: `next` of a page is the parameter for the following one. A request "
+    "that is answered with 429 or 503 may be repeated after `Retry-After` seconds."
 )
 _SCHEMAS = "#/components/schemas/"
 _FILE_TYPE = "application/octet-stream"
-# Read by their routes themselves, so that FastAPI does not know of them.
+# Request bodies that the routes parse themselves, so that FastAPI does not know their models.
 _BODIES: dict[str, type[BaseModel]] = {}
 
 
 _PROBLEMS = {
     400: "The request ended before its body did.",
-    401: "A token is needed.",
-    403: "The token may not do that.",
-    404: "The model, the system, the regressor or the observation is not known here.",
+    401: "A token is required.",
+    403: "The token does not have the required scope.",
+    404: "The model, system, regressor or observation does not exist here.",
     408: "The body did not arrive in time.",
-    409: "The Idempotency-Key was used for another observation.",
-    411: "The length of a file is not declared.",
-    413: "The body is too large, or asks for too much at once.",
-    415: "The body is of a type or an encoding that is not understood.",
-    421: "The Host header names another service.",
+    409: "The Idempotency-Key was used before for another observation.",
+    411: "The length of the file is not declared (Content-Length).",
+    413: "The body is too large, or the request exceeds a limit on its items.",
+    415: "The media type or the encoding of the body is not supported.",
+    421: "The Host header does not name this service.",
     422: "The request is not valid, or the model cannot be used.",
-    429: "Too many requests of one client are under way: ask again after Retry-After seconds.",
-    431: "The address and the headers of the request take more than 64 KiB.",
-    503: "The service is busy, or its store cannot be used: ask again after Retry-After seconds.",
+    429: "Too many requests of one client are in flight: repeat after Retry-After seconds.",
+    431: "The URL and the headers of the request exceed 64 KiB.",
+    503: "The service is busy, or its results store cannot be used: repeat after Retry-After seconds.",
 }
 _TEXT = {"type": "string"}
-_SECONDS = {"description": "Seconds after which to ask again.", "schema": {"type": "integer", "minimum": 1}}
+_SECONDS = {"description": "Seconds after which to repeat the request.", "schema": {"type": "integer", "minimum": 1}}
 _HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": _TEXT}},
     403: {"WWW-Authenticate": {"schema": _TEXT}},
     429: {"Retry-After": _SECONDS},
     503: {"Retry-After": _SECONDS},
 }
-# How a request with a body in JSON may fail besides, and one with a file.
+# Additional statuses of operations with a JSON body, and of those with a file.
 JSON_BODY = (400, 408, 413, 415)
 FILE_BODY = (*JSON_BODY, 411)
 
-_ETAG = {"ETag": {"description": "Changes whenever the answer does.", "schema": _TEXT}}
+_ETAG = {"ETag": {"description": "Entity tag: changes whenever the answer changes.", "schema": _TEXT}}
 TAGGED: dict[str, Any] = {"headers": _ETAG}
 IF_NONE_MATCH: dict[str, Any] = {
     "name": "If-None-Match", "in": "header", "required": False, "schema": _TEXT,
-    "description": "The ETag of an answer that one has: it is not sent again while it is true.",
+    "description": "ETag of an answer that the client has; while it is valid, the answer is 304 without a body.",
 }  # fmt: skip
-NOT_MODIFIED: dict[str, Any] = {"description": "What the ETag stands for is still true.", "headers": _ETAG}
+NOT_MODIFIED: dict[str, Any] = {"description": "The answer with this ETag is still valid.", "headers": _ETAG}
 
 
 def problems(*statuses: int, closed: bool = True) -> dict[int | str, dict[str, Any]]:
-    """The responses of an operation that are problems.
+    """Returns the error responses of an operation, by status.
 
     Args:
-        statuses: How it may fail besides what every operation has.
-        closed: Whether the host and the token are checked.
+        statuses: Error statuses of the operation in addition to those of every operation.
+        closed: Whether the Host header and the token are checked.
     """
     every = (401, 403, 421, 429, 431) if closed else (429, 431)
     return {status: _problem(status) for status in sorted({*every, *statuses})}
@@ -115,27 +115,27 @@ _EXAMPLE_SEQUENCE: dict[str, Any] = {
 
 
 def describes_json(model: type[BaseModel]) -> dict[str, Any]:
-    """Tells the document that the body is JSON of a model, which the route reads by itself."""
+    """Returns the OpenAPI description of a JSON body that the route parses itself, and registers its pydantic model."""
     _BODIES[model.__name__] = model
     schema = {"$ref": f"{_SCHEMAS}{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def describes_file() -> dict[str, Any]:
-    """Tells the document that the body is an ONNX file."""
+    """Returns the OpenAPI description of a body that is an ONNX file."""
     content = {_FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def describes_model(model: type[BaseModel]) -> dict[str, Any]:
-    """Tells the document that the body is JSON of a model, or an ONNX file."""
+    """Returns the OpenAPI description of a body that is either JSON of a pydantic model or an ONNX file."""
     described = describes_json(model)
     described["requestBody"]["content"] |= describes_file()["requestBody"]["content"]
     return described
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The document of an application; made once, with examples for a system that it answers for."""
+    """Returns the OpenAPI document of an application; built once, with examples for a system that the service knows."""
     if app.openapi_schema:
         return app.openapi_schema
     found = get_openapi(
@@ -155,13 +155,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
     systems = list(state.directory.entries) if state is not None else []
     for path, example in _examples(systems[0] if systems else "c5.xlarge").items():
         document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"] = example
-    if systems:  # before that the examples are of no system
+    if systems:  # until then the examples name a placeholder system
         app.openapi_schema = document
     return document
 
 
 def _head_of(operation: dict[str, Any]) -> dict[str, Any]:
-    """The operation HEAD beside a GET: the same without bodies; `RequestMiddleware` answers it."""
+    """Returns the HEAD operation for a GET: the same without bodies; `RequestMiddleware` answers it."""
     head = copy.deepcopy(operation)
     head["operationId"] += "Head"
     head["summary"] += " (headers only)"

@@ -1,4 +1,4 @@
-"""The page for people: static files, which ask the same API as everybody."""
+"""The web pages: static files that use the same API as all clients."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -15,16 +15,16 @@ _STATIC = Path(str(files("costmodel.serving.http") / "static"))
 
 @router.get("/")
 async def index() -> Response:
-    """What a model costs."""
+    """Returns the page that predicts the latency of a model."""
     return FileResponse(_STATIC / "index.html")
 
 
 @router.get("/systems")
 async def systems() -> Response:
-    """Systems, champions, accuracy, drift."""
+    """Returns the page about systems: champions, accuracy and drift."""
     return FileResponse(_STATIC / "systems.html")
 
 
 def mount_static(app: FastAPI) -> None:
-    """Serve scripts, styles and pictures under /static."""
+    """Serves scripts, styles and pictures under /static."""
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")

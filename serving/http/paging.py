@@ -1,4 +1,4 @@
-"""Lists in pages: each says where the next one begins."""
+"""Pagination of lists: each page names the key after which the next page begins."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
@@ -7,7 +7,7 @@ from fastapi import Query
 
 __all__ = ["Limit", "page_of"]
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="The most entries of a page.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries in a page.")]
 
 _Entry = TypeVar("_Entry")
 
@@ -15,16 +15,16 @@ _Entry = TypeVar("_Entry")
 def page_of(
     entries: Sequence[_Entry], key: Callable[[_Entry], str], limit: int, after: str | None
 ) -> tuple[Sequence[_Entry], str | None]:
-    """One page of a list that is sorted by a key.
+    """Returns one page of a list that is sorted by a key.
 
     Args:
         entries: The whole list.
-        key: What it is sorted by; each entry has another one.
-        limit: The most entries of a page.
-        after: Key of the last entry of the page before; None for the first page.
+        key: Sort key of an entry; unique in the list.
+        limit: Maximum number of entries in the page.
+        after: Key of the last entry of the previous page; None for the first page.
 
     Returns:
-        The entries, and what to ask the next page for; None on the last one.
+        The entries, and the `after` of the next page; None for the last page.
     """
     rest = [entry for entry in entries if after is None or key(entry) > after]
     page = rest[:limit]

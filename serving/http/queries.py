@@ -1,4 +1,4 @@
-"""What a model will cost: one, many, ranked."""
+"""Routes for predictions: of one model, of many models (bulk), and rankings of systems and models."""
 
 from typing import Annotated, Any, Literal
 
@@ -20,12 +20,12 @@ __all__ = ["PredictOptions", "options_of", "router"]
 
 router = APIRouter(prefix="/v1", tags=["predictions"])
 
-# Questions that are so short are remembered by their words.
-_SHORT_BYTES = 16 << 10
+# Maximum size of a request whose answer is cached.
+_MOST_CACHED_REQUEST_BYTES = 16 << 10
 
 
 class FileOptions(BaseModel):
-    """What is asked about a file or a model that was sent before: in the query."""
+    """Options in the query string, for an ONNX file or a model that was uploaded before."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,33 +39,33 @@ class FileOptions(BaseModel):
     composition: Composition = "sequential"
     measured: bool = True
     version: Annotated[
-        Version | None, Query(description="Version of the regressor that is to answer; by default the champion.")
+        Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
     ] = None
 
 
 class PredictOptions(FileOptions):
-    """The same where one answer is asked for, which says what it leaves out."""
+    """Options in the query string for one prediction, which may leave out layers without a cost."""
 
     partial: bool = False
 
 
 class RankOptions(FileOptions):
-    """The same where systems are ranked."""
+    """Options in the query string for a ranking of systems."""
 
     slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
     quantile: Literal["p50", "p90", "p99", "quiet"] = "p50"
 
 
 Pinned = Annotated[
-    Version | None, Query(description="Version of the regressor that is to answer; by default the champion.")
+    Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
 ]
 
 
 def options_of(options: FileOptions) -> dict[str, Any]:
-    """Options as an engine takes them.
+    """Returns options in the form that an engine takes.
 
     Raises:
-        Problem: A shape is none.
+        Problem: A shape cannot be parsed.
     """
     found = options.model_dump(exclude={"shape"}, exclude_none=True)
     try:
@@ -80,33 +80,36 @@ def options_of(options: FileOptions) -> dict[str, Any]:
     responses={200: TAGGED, **problems(404, *FILE_BODY, 422, 503)},
 )  # fmt: skip
 async def predict(request: Request, options: Annotated[PredictOptions, Query()]) -> Response:
-    """What a model will cost on a system: an ONNX file, a graph of its layers, or a model that was sent before.
+    """Predict the latency of a model on a system.
 
-    The options in the query go with a file; with JSON they are in the body, but for the version.
+    The model is an ONNX file, a graph of layers, or a model that was uploaded before. The options in the query apply to
+    a file; with JSON the options are in the body, except for the version.
     """
     state = state_of(request)
     if media_type(request) in FILE_TYPES:
         options = options.model_copy(update={"system": state.directory.snapshot.check(options.system, options.version)})
-        asked = options_of(options)
+        engine_options = options_of(options)
         async with uploaded(request) as (path, digest):
-            reply = await state.perform(request, "predict_file", asked | {"path": str(path), "sent_as": digest})
+            reply = await state.perform(
+                request, "predict_file", engine_options | {"path": str(path), "sent_as": digest}
+            )
         return Answer.from_reply(reply).response(request)
     async with json_body(request) as body:
-        return await _remembered(state, request, "predict", {"version": options.version}, body)
+        return await _answer_from_cache(state, request, "predict", {"version": options.version}, body)
 
 
-async def _remembered(
+async def _answer_from_cache(
     state: AppState, request: Request, operation: str, options: dict[str, Any], body: list[bytes]
 ) -> Response:
-    """The answer to a short question from memory if it was asked before, or else from an engine."""
+    """Returns the answer to a request from the cache, or else from an engine; caches answers to small requests."""
     query = request.url.query
-    short = len(query) + sum(map(len, body)) <= _SHORT_BYTES
-    key = key_of(owner_of(request), request.url.path, query, body) if short else b""
-    answer = state.remembered(key) if short else None
-    request.scope["remembered"] = answer is not None
+    cacheable = len(query) + sum(map(len, body)) <= _MOST_CACHED_REQUEST_BYTES
+    key = key_of(owner_of(request), request.url.path, query, body) if cacheable else b""
+    answer = state.cached(key) if cacheable else None
+    request.scope["cached"] = answer is not None
     if answer is None:
         answer = Answer.from_reply(await state.perform(request, operation, options, body))
-        if short:
+        if cacheable:
             state.remember(key, answer)
     request.scope["system"] = answer.system
     return answer.response(request)
@@ -117,10 +120,11 @@ async def _remembered(
     responses=problems(404, *JSON_BODY, 422, 503),
 )  # fmt: skip
 async def predict_bulk(request: Request, version: Pinned = None) -> Response:
-    """What many models will cost on one system; an item that has no answer says why, and the others have theirs.
+    """Predict the latencies of many models on one system; an item that has no answer has an error instead.
 
-    Items are made of layers that the request lists once, each a layer sequence in canonical form or the signature of
-    one that is known; or an item is a model that was sent before, or a graph. A list of layers is taken for a chain.
+    An item consists of layers that the request lists once, each of which is a layer sequence in canonical form or the
+    signature of one in the store. Alternatively, an item is a model that was uploaded before, or a graph. The layers of
+    an item are treated as a chain.
     """
     async with json_body(request) as body:
         reply = await state_of(request).perform(request, "bulk", {"version": version}, body)
@@ -132,10 +136,10 @@ async def predict_bulk(request: Request, version: Pinned = None) -> Response:
     responses=problems(404, *FILE_BODY, 422, 503),
 )  # fmt: skip
 async def rank_models(request: Request, options: Annotated[RankOptions, Query()]) -> Response:
-    """Which system meets a latency objective for a model, and at what price; or which of several models does.
+    """Rank systems, or models, by latency objective and price.
 
-    The options in the query go with a file, which is ranked on all systems, or on the one that is named; with JSON they
-    are in the body.
+    The options in the query apply to a file, which is ranked on the named system, or on all; with JSON the options are
+    in the body.
     """
     state = state_of(request)
     if media_type(request) in FILE_TYPES:
@@ -143,9 +147,9 @@ async def rank_models(request: Request, options: Annotated[RankOptions, Query()]
             state.directory.snapshot.check(options.system, options.version)
         elif options.version is not None:
             raise Problem(422, "invalid-request", "version: name the system that has it")
-        asked = options_of(options)
+        engine_options = options_of(options)
         async with uploaded(request) as (path, digest):
-            reply = await state.perform(request, "rank_file", asked | {"path": str(path), "sent_as": digest})
+            reply = await state.perform(request, "rank_file", engine_options | {"path": str(path), "sent_as": digest})
     else:
         async with json_body(request) as body:
             reply = await state.perform(request, "rank", {}, body)

@@ -1,4 +1,4 @@
-"""What is known: systems, regressors, drift; all of it is in memory."""
+"""Routes for systems, regressors and drift; answered from memory."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,18 +12,18 @@ from costmodel.serving.http.paging import Limit, page_of
 from costmodel.serving.http.state import AppState, state_of
 from costmodel.serving.wire.answers import RegressorsAnswer, SystemAnswer, SystemsAnswer
 from costmodel.serving.wire.fields import SystemName
-from costmodel.systems import catalogue
+from costmodel.systems.system import catalogue
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["systems"])
 
-_After = Annotated[str | None, Query(max_length=256, description="The `next` of the page before.")]
+_After = Annotated[str | None, Query(max_length=256, description="The `next` of the previous page.")]
 
 
 @router.get("/systems", operation_id="listSystems", response_model=SystemsAnswer, responses=problems(422))
 async def systems(request: Request, limit: Limit = 1000, after: _After = None) -> Response:
-    """The systems that are answered for, and how well."""
+    """List the systems that have measurements, with the accuracy and the drift of their predictions."""
     state = state_of(request)
 
     def make() -> SystemsAnswer:
@@ -36,7 +36,7 @@ async def systems(request: Request, limit: Limit = 1000, after: _After = None) -
 
 @router.get("/systems/{name}", operation_id="getSystem", response_model=SystemAnswer, responses=problems(404, 422))
 async def system(request: Request, name: Annotated[SystemName, Path()]) -> Response:
-    """One system."""
+    """Get one system."""
     state = state_of(request)
     entry = state.directory.snapshot.entry(name)
     return state.rendered(("system", name), lambda: _system(state, entry))
@@ -67,7 +67,7 @@ async def regressors(
     limit: Limit = 100,
     after: _After = None,
 ) -> Response:
-    """The regressors that were trained: which one answers for a system, how accurate it is, how old."""
+    """List the trained regressors, with accuracy and age; `champion` marks the regressor that answers for a system."""
     state = state_of(request)
 
     def make() -> RegressorsAnswer:

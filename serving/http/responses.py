@@ -9,7 +9,7 @@ __all__ = ["problem_response"]
 
 
 def problem_response(request: Request, problem: Problem) -> JSONResponse:
-    """The answer to a request that failed, with the request's number, under which the log has the rest."""
+    """Returns the HTTP response for a problem, with the request identifier under which the log has the details."""
     content = problem.to_dict()
     request_id = request.scope.get("request_id")
     if request_id:

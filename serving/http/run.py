@@ -1,4 +1,4 @@
-"""Running the service with uvicorn: the one file that knows it."""
+"""Runs the service with uvicorn."""
 
 import os
 import resource
@@ -13,36 +13,38 @@ try:
 except ImportError as error:
     raise MissingExtraError("the service", "serve") from error
 
-__all__ = ["run"]
+__all__ = ["run_service"]
 
 _SHUTDOWN_S = 20
 
 
-def run(host: str, port: int, workers: int, settings: Mapping[str, str], told: Callable[[str], None]) -> None:
-    """Answer until stopped; what is under way is finished.
+def run_service(
+    host: str, port: int, workers: int, settings: Mapping[str, str], on_ready: Callable[[str], None]
+) -> None:
+    """Serves requests until stopped; requests in progress are finished first.
 
     Args:
         host: Address to listen on.
-        port: To listen on; 0 for a free one.
-        workers: Processes that answer.
-        settings: That go before those of the environment, by the names that they have there.
-        told: Given the URL before the first answer.
+        port: Port to listen on; 0 for a free one.
+        workers: Number of web server processes.
+        settings: Settings by the names of their environment variables; they override the environment.
+        on_ready: Called with the URL of the service before the first answer.
     """
     given = dict(settings)
-    if workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # read where the library is imported
+    if workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # prometheus_client reads it when it is imported
         given["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="costmodel-metrics-")
-    with _environment(given):  # the one thing that reaches the processes of the workers
-        _run(host, port, workers, told)
+    with _environment(given):  # the worker processes receive settings through the environment only
+        _run(host, port, workers, on_ready)
 
 
-def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> None:
-    # Looked at here, where what is wrong is one sentence, and not in each worker.
+def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) -> None:
+    # Checks the settings here, where an error is reported in one sentence, and not once per worker.
     from costmodel.serving.http.app import create_app
     from costmodel.serving.logs import set_up_logging
 
     create_app()
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # a connection is a file
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file descriptor
     config = uvicorn.Config(
         "costmodel.serving.http.run:application",
         factory=True,
@@ -50,7 +52,7 @@ def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> Non
         port=port,
         workers=workers,
         log_config=None,
-        access_log=False,  # ours says more
+        access_log=False,  # `RequestMiddleware` logs more
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_S,
@@ -58,9 +60,9 @@ def _run(host: str, port: int, workers: int, told: Callable[[str], None]) -> Non
     )
     set_up_logging()
     socket = config.bind_socket()
-    socket.listen(config.backlog)  # who comes before a worker is ready waits, and is not refused
+    socket.listen(config.backlog)  # clients that connect before a worker is ready wait and are not refused
     shown = f"[{host}]" if ":" in host else host
-    told(f"http://{shown}:{socket.getsockname()[1]}")
+    on_ready(f"http://{shown}:{socket.getsockname()[1]}")
     if workers > 1:
         from costmodel.serving.http.supervisor import Supervisor
 
@@ -84,7 +86,7 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
 
 
 def application() -> object:
-    """The application, in a process of its own."""
+    """Returns the application; called by uvicorn in each worker process."""
     from costmodel.serving.http.app import create_app
     from costmodel.serving.logs import set_up_logging
 

@@ -1,4 +1,4 @@
-"""What all routes of one web server share: engines, admission, remembered answers, and what is known of systems."""
+"""State shared by all routes of one web server: engines, admission control, cached answers, system directory."""
 
 import asyncio
 import hashlib
@@ -14,15 +14,15 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from costmodel.errors import StoreError
-from costmodel.observations import Observations
 from costmodel.serving.directory import Directory, Snapshot
-from costmodel.serving.engine import Call, Reply
+from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.engine.pool import Engines
 from costmodel.serving.http.admission import BYTE_BURST_S, AdmissionController, ByteBudget, Pacer
 from costmodel.serving.http.answer import Answer
 from costmodel.serving.http.limits import ConnectionLimits
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.telemetry import Metrics
+from costmodel.serving.observations.observations import Observations
 from costmodel.serving.uploads import UploadedModelStore
 
 __all__ = ["AppState", "key_of", "owner_of", "state_of"]
@@ -33,18 +33,23 @@ _MOST_RENDERED_BYTES = 4 * _MIB
 
 @dataclass
 class AppState:
-    """The state of one process.
+    """The state of one web server process.
 
     Attributes:
         settings: Settings of the service.
-        engines: What answers.
-        directory: What is known of systems and regressors.
-        observations: Latencies that users saw.
-        uploads: Models that clients sent.
-        metrics: What operators see.
-        several_owners: Whether there are tokens, so that what there is has to be shared.
-        reachable: Whether the store could be read when it was looked at last.
+        engines: Engines that compute answers.
+        directory: Systems and regressors of the store.
+        observations: Latencies that users observed.
+        uploads: Models that clients uploaded.
+        metrics: Prometheus metrics.
+        several_owners: Whether there are tokens, so that several owners share the service.
+        reachable: Whether the store could be read at the last refresh.
         refused: Warnings about systems whose newest regressor cannot be loaded, by system.
+        admission: Limit on concurrent engine calls.
+        scratch_budget: Limit on the bytes of uploads in transit.
+        json_budget: Limit on the bytes of JSON requests in memory.
+        byte_pacer: Rate limit on uploaded data, in MiB.
+        connection_limits: Limits on open connections.
     """
 
     settings: Settings
@@ -68,7 +73,7 @@ class AppState:
     _read_threads: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is remembered, and everything is free."""
+        """Creates the limits, caches and thread pools from the settings."""
         settings = self.settings
         share = max(1, settings.engines - 1) if self.several_owners else settings.engines
         self.admission = AdmissionController(settings.engines, share, settings.queue, settings.queue_seconds)
@@ -80,21 +85,21 @@ class AppState:
         )
         self._answers = LRUCache(max(1, settings.answers_mib * _MIB), lambda answer: answer.nbytes)
         self._engine_threads = ThreadPoolExecutor(settings.engines, thread_name_prefix="costmodel-engine")
-        # Cheap questions to the store have threads of their own: they wait for no upload and no engine.
+        # Short queries to the store have threads of their own, so that they wait for no upload and no engine.
         self._read_threads = ThreadPoolExecutor(2, thread_name_prefix="costmodel-read")
 
     @property
     def share(self) -> float:
-        """The part of a budget that one owner may have."""
+        """Fraction of a budget that one owner may hold."""
         return 0.5 if self.several_owners else 1.0
 
     async def perform(
         self, request: Request, operation: str, options: Mapping[str, Any], body: Sequence[bytes] = ()
     ) -> Reply:
-        """Have an engine do something, when it is the owner's turn.
+        """Has an engine perform an operation as soon as it is the owner's turn, and returns the reply.
 
         Raises:
-            Problem: There is no answer, or no engine is free in time.
+            Problem: The engine answered with a problem, or no engine became free in time.
         """
         owner = owner_of(request)
         call = Call(operation, owner, options, body, request.scope.get("request_id", ""))
@@ -108,7 +113,7 @@ class AppState:
         except BaseException:
             self.admission.release(owner)
             raise
-        # Whoever asked may have gone; the work goes on, and keeps its place until it is done.
+        # The client may have disconnected; the work continues and occupies its slot until it is done.
         future.add_done_callback(lambda _: self.admission.release(owner))
         reply = await asyncio.shield(future)
         facts = {"queue_seconds": queue_s, **reply.facts}
@@ -122,17 +127,17 @@ class AppState:
             raise reply.problem
         return reply
 
-    async def read(self, work: Any, *given: Any) -> Any:
-        """Do something short that asks the store or the disk, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._read_threads, work, *given)
+    async def read(self, work: Any, *arguments: Any) -> Any:
+        """Runs a short function that reads the store or the disk in a thread, and returns its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._read_threads, work, *arguments)
 
-    def remembered(self, key: bytes) -> Answer | None:
-        """The answer to a question that was asked before in the same words, while it is true."""
+    def cached(self, key: bytes) -> Answer | None:
+        """Returns the cached answer under a key if it is still valid, else None."""
         answer = self._answers.get(key)
         entry = None if answer is None else self.directory.entries.get(answer.system)
         if answer is None or entry is None or entry.identity != answer.identity:
             return None
-        self.metrics.remembered.inc()
+        self.metrics.cached.inc()
         return answer
 
     def remember(self, key: bytes, answer: Answer) -> None:
@@ -141,11 +146,11 @@ class AppState:
             self._answers[key] = answer
 
     def rendered(self, key: Hashable, make: Callable[[], BaseModel]) -> Response:
-        """A document made of the newest snapshot: made once for each snapshot, however often it is asked for.
+        """Returns a document about the newest snapshot as a response; created once for each snapshot, then cached.
 
         Args:
-            key: What is asked for.
-            make: Makes the document.
+            key: Cache key of the document.
+            make: Function that creates the document.
         """
         snapshot = self.directory.snapshot
         if self._rendered_of is not snapshot:
@@ -157,11 +162,11 @@ class AppState:
         return Response(body, media_type="application/json")
 
     def forget_answers(self) -> None:
-        """Remember nothing any more: a model was deleted."""
+        """Empties the answer cache, because a model was deleted."""
         self._answers.clear()
 
     def refresh(self) -> None:
-        """Look at the store and the regressors again, and tell operators.
+        """Reads the store and the folder of regressors again, and updates the metrics.
 
         Raises:
             StoreError: The store cannot be read.
@@ -183,14 +188,14 @@ class AppState:
                 self.metrics.drift.labels(name).set(entry.drift.ratio)
 
     def close(self) -> None:
-        """End the engines and let go of the store."""
+        """Ends the engines and the threads."""
         self.engines.close()
         for threads in (self._engine_threads, self._read_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
 
 def key_of(owner: str, path: str, query: str, body: Sequence[bytes]) -> bytes:
-    """The cache key of a question: who asks, and what, in the same words."""
+    """Returns the cache key of a request: a hash of owner, path, query and body."""
     digest = hashlib.sha256(f"{owner}\n{path}\n{query}\n".encode())
     for part in body:
         digest.update(part)
@@ -198,12 +203,12 @@ def key_of(owner: str, path: str, query: str, body: Sequence[bytes]) -> bytes:
 
 
 def state_of(request: Request) -> AppState:
-    """The state of the application that a request came to."""
+    """Returns the state of the application that handles a request."""
     state: AppState = request.app.state.costmodel
     return state
 
 
 def owner_of(request: Request) -> str:
-    """Name of the token that a request came with; "local" where there are no tokens."""
+    """Returns the name of the token that a request came with; "local" if the service has no tokens."""
     token = request.scope.get("token")
     return "local" if token is None else str(token.name)

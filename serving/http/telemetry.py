@@ -1,4 +1,4 @@
-"""What operators see: metrics for Prometheus, one line of JSON in the log for each request."""
+"""Telemetry: metrics for Prometheus, and one line of JSON in the log for each request."""
 
 import logging
 import os
@@ -19,71 +19,83 @@ _LOG = logging.getLogger("costmodel.service")
 
 
 class Metrics:
-    """Metrics of one service; where several processes share a folder, the sum of theirs."""
+    """Prometheus metrics of the service; summed over the processes that share PROMETHEUS_MULTIPROC_DIR."""
 
     def __init__(self) -> None:
-        """Make them in a registry of their own, so that an application may be made more than once."""
+        """Creates the metrics in a registry of their own, so that several applications can exist in one process."""
         self.registry = CollectorRegistry()
-        into = self.registry
+        registry = self.registry
         self.requests = Counter(
-            "costmodel_http_requests", "Requests answered.", ["path", "method", "status"], registry=into
+            "costmodel_http_requests", "Number of requests answered.", ["path", "method", "status"], registry=registry
         )
         self.seconds = Histogram(
             "costmodel_http_request_duration_seconds", "Time until the answer was sent.", ["path"], buckets=_BUCKETS,
-            registry=into,
+            registry=registry,
         )  # fmt: skip
         self.queue_seconds = Histogram(
             "costmodel_queue_duration_seconds", "Time that requests waited for an engine.", buckets=_BUCKETS,
-            registry=into,
+            registry=registry,
         )  # fmt: skip
         self.engine_seconds = Histogram(
             "costmodel_engine_duration_seconds", "Time that engines worked on requests.", buckets=_BUCKETS,
-            registry=into,
+            registry=registry,
         )  # fmt: skip
         self.reader_seconds = Histogram(
             "costmodel_reader_duration_seconds", "Time that reading and lowering models took.", buckets=_BUCKETS,
-            registry=into,
+            registry=registry,
         )  # fmt: skip
-        self.remembered = Counter(
-            "costmodel_answer_cache_hits", "Answers that did not have to be worked out.", registry=into
-        )
-        self.asked = Counter("costmodel_engine_calls", "Requests that engines worked on.", registry=into)
+        self.cached = Counter("costmodel_answer_cache_hits", "Answers that came from the cache.", registry=registry)
+        self.asked = Counter("costmodel_engine_calls", "Requests that engines processed.", registry=registry)
         self.turned_away = Counter(
-            "costmodel_http_requests_rejected", "Requests answered with 429 or 503.", registry=into
+            "costmodel_http_requests_rejected", "Requests answered with 429 or 503.", registry=registry
         )
-        self.refused_models = Counter("costmodel_models_refused", "Models that could not be used.", registry=into)
+        self.refused_models = Counter(
+            "costmodel_models_refused",
+            "Models that were refused, because they could not be read or lowered.",
+            registry=registry,
+        )
         self.observations = Counter(
-            "costmodel_observations_stored", "Latencies that users reported.", ["system"], registry=into
+            "costmodel_observations_stored", "Latencies that users reported.", ["system"], registry=registry
         )
         self.waiting = Gauge(
-            "costmodel_queue_length", "Requests that wait for an engine.", multiprocess_mode="livesum", registry=into
+            "costmodel_queue_length",
+            "Requests that wait for an engine.",
+            multiprocess_mode="livesum",
+            registry=registry,
         )
         self.engine_deaths = Gauge(
-            "costmodel_engine_deaths", "Engines that died or were killed.", multiprocess_mode="livesum", registry=into
+            "costmodel_engine_deaths",
+            "Engines that died or were killed.",
+            multiprocess_mode="livesum",
+            registry=registry,
         )
         self.connections = Gauge(
-            "costmodel_connections", "Connections that are open.", multiprocess_mode="livesum", registry=into
+            "costmodel_connections", "Number of open connections.", multiprocess_mode="livesum", registry=registry
         )
-        self.systems = Gauge("costmodel_systems", "Systems that are known.", multiprocess_mode="max", registry=into)
+        self.systems = Gauge("costmodel_systems", "Systems in the store.", multiprocess_mode="max", registry=registry)
         self.store_up = Gauge(
-            "costmodel_store_up", "Whether the store could be read when it was looked at last.",
-            multiprocess_mode="livemin", registry=into,
+            "costmodel_store_up", "Whether the store could be read at the last refresh.",
+            multiprocess_mode="livemin", registry=registry,
         )  # fmt: skip
         self.drift = Gauge(
             "costmodel_drift_ratio", "Observed over predicted latency, the median over owners.", ["system"],
-            multiprocess_mode="mostrecent", registry=into,
+            multiprocess_mode="mostrecent", registry=registry,
         )  # fmt: skip
         self.changes = Counter(
-            "costmodel_champion_changes", "Times that something new answered for a system.", ["system"], registry=into
+            "costmodel_champion_changes",
+            "Changes of the champion or the measurements of a system.",
+            ["system"],
+            registry=registry,
         )
         build = Gauge(
-            "costmodel_build_info", "The release of the service.", ["version", "onnxruntime", "python"],
-            multiprocess_mode="max", registry=into,
+            "costmodel_build_info", "Versions of the service, ONNX Runtime and Python.",
+            ["version", "onnxruntime", "python"],
+            multiprocess_mode="max", registry=registry,
         )  # fmt: skip
         build.labels(*build_information().values()).set(1)
 
     def record(self, facts: Mapping[str, float]) -> None:
-        """Take over what an engine says of a call."""
+        """Records the figures that an engine reported for a call."""
         self.asked.inc()
         self.queue_seconds.observe(facts.get("queue_seconds", 0.0))
         self.engine_seconds.observe(facts.get("engine_seconds", 0.0))
@@ -92,7 +104,7 @@ class Metrics:
         self.refused_models.inc(facts.get("refused_models", 0.0))
 
     def text(self) -> bytes:
-        """All metrics in the format of Prometheus."""
+        """Returns all metrics in the Prometheus text format."""
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
@@ -101,7 +113,7 @@ class Metrics:
 
 
 def build_information() -> dict[str, str]:
-    """The releases of costmodel, ONNX Runtime and Python that run here."""
+    """Returns the versions of costmodel, ONNX Runtime and Python in use."""
     return {
         "version": version("costmodel"),
         "onnxruntime": version("onnxruntime"),
@@ -109,8 +121,13 @@ def build_information() -> dict[str, str]:
     }
 
 
-def log_request(told: dict[str, Any], began: float) -> None:
-    """One line for a request that was answered."""
+def log_request(fields: dict[str, Any], began: float) -> None:
+    """Logs one line for a finished request.
+
+    Args:
+        fields: Members of the JSON line; the duration in milliseconds is added.
+        began: Start of the request, by `time.perf_counter`.
+    """
     if _LOG.isEnabledFor(logging.INFO):
-        told["ms"] = round(1e3 * (time.perf_counter() - began), 2)
-        _LOG.info("request", extra={"told": told})
+        fields["ms"] = round(1e3 * (time.perf_counter() - began), 2)
+        _LOG.info("request", extra={"fields": fields})

@@ -1,4 +1,4 @@
-"""Bearer tokens: 256 random bits each, kept as hashes, with scopes and a date on which they expire."""
+"""Bearer tokens: 256 random bits each, stored as hashes, with scopes and an optional expiry date."""
 
 import hashlib
 import logging
@@ -15,29 +15,29 @@ __all__ = ["SCOPES", "Token", "TokenFile", "Tokens", "add_token"]
 
 _LOG = logging.getLogger("costmodel.service")
 _PREFIX = "cm_"
-# What a token may do; `admin` includes all others.
+# Scopes of tokens; `admin` includes all others.
 SCOPES = ("predict", "observe", "metrics", "admin")
-# What a token may do whose line does not say.
-_USUAL = frozenset({"predict", "observe"})
+# Scopes of a token whose line in the file names none.
+_DEFAULT_SCOPES = frozenset({"predict", "observe"})
 _HASH_DIGITS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, as far as the service knows it.
+    """A token without its secret.
 
     Attributes:
-        name: Name of its owner.
-        scopes: What it may do, some of `SCOPES`.
-        expires: The moment from which on it is worth nothing; None for never.
+        name: Name of the token owner.
+        scopes: Scopes of the token, a subset of `SCOPES`.
+        expires: Time at which the token expires; None for never.
     """
 
     name: str
-    scopes: frozenset[str] = _USUAL
+    scopes: frozenset[str] = _DEFAULT_SCOPES
     expires: datetime | None = None
 
     def allows(self, scope: str) -> bool:
-        """Whether the token may do something."""
+        """Whether the token has a scope."""
         return scope in self.scopes or "admin" in self.scopes
 
 
@@ -46,18 +46,18 @@ class Tokens:
     """The tokens of a file.
 
     Attributes:
-        by_hash: Each token, by its SHA-256. A fast hash will do, and looking it up in a dictionary: there is nothing to
-            guess in 256 random bits, and what is compared is not the secret.
+        by_hash: Tokens by the SHA-256 of their secret. A fast hash and a dictionary lookup are safe: 256 random bits
+            cannot be guessed, and the comparison is of hashes, not of secrets.
     """
 
     by_hash: Mapping[str, Token]
 
     @classmethod
     def read(cls, path: Path) -> "Tokens":
-        """The tokens in a file, one a line: a name, the hash, and `scopes=...` and `expires=...` where wanted.
+        """Reads a token file. Each line has a name, the hash, and optionally `scopes=...` and `expires=...`.
 
         Raises:
-            CostModelError: The file cannot be read, or is not such a file.
+            CostModelError: The file cannot be read or is not a token file.
         """
         try:
             lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
@@ -71,7 +71,7 @@ class Tokens:
         return cls(found)
 
     def find(self, header: str | None) -> Token | None:
-        """The token that an Authorization header carries; None if it is unknown or has expired."""
+        """Returns the token in an Authorization header; None if it is unknown or has expired."""
         scheme, _, secret = (header or "").partition(" ")
         if scheme.lower() != "bearer":
             return None
@@ -82,38 +82,38 @@ class Tokens:
 
 
 class TokenFile:
-    """The tokens of a file as it is now: a line that is deleted is a token that is revoked.
+    """The current tokens of a file; deleting a line revokes its token.
 
-    A file that is deleted or damaged lets nobody in.
+    If the file is deleted or damaged, no token is accepted.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file.
+        """Reads the file.
 
         Raises:
-            CostModelError: It cannot be read, or is not such a file.
+            CostModelError: The file cannot be read or is not a token file.
         """
         self._path = path
-        self._stamp = self._stamped()
+        self._file_version = self._current_file_version()
         self._tokens = Tokens.read(path)
 
     def refresh(self) -> None:
-        """Read the file again if it was written to."""
-        stamp = self._stamped()
-        if stamp == self._stamp:
+        """Reads the file again if it was changed."""
+        file_version = self._current_file_version()
+        if file_version == self._file_version:
             return
-        self._stamp = stamp
+        self._file_version = file_version
         try:
             self._tokens = Tokens.read(self._path)
         except CostModelError as error:
             self._tokens = Tokens({})
-            _LOG.error("nobody is let in any more", extra={"told": {"error": str(error)}})  # one line
+            _LOG.error("no token is accepted any more", extra={"fields": {"error": str(error)}})
 
     def find(self, header: str | None) -> Token | None:
-        """As `Tokens.find`."""
+        """Returns the token in an Authorization header, as `Tokens.find`."""
         return self._tokens.find(header)
 
-    def _stamped(self) -> tuple[int, int, int] | None:
+    def _current_file_version(self) -> tuple[int, int, int] | None:
         try:
             stat = self._path.stat()
         except OSError:
@@ -122,18 +122,19 @@ class TokenFile:
 
 
 def add_token(
-    path: Path, name: str, *, scopes: Sequence[str] = tuple(sorted(_USUAL)), expires: datetime | None = None
+    path: Path, name: str, *, scopes: Sequence[str] = tuple(sorted(_DEFAULT_SCOPES)), expires: datetime | None = None
 ) -> str:
-    """Make a token, add its hash to a file, and give it: it cannot be had again.
+    """Creates a token, adds its hash to a file, and returns the token, which cannot be recovered later.
 
     Args:
-        path: The file; made if it is not there, for its owner only.
-        name: Whose the token is; letters, digits, dots and dashes.
-        scopes: What it may do, some of `SCOPES`.
-        expires: The moment from which on it is worth nothing; None for never.
+        path: Token file; created with access for its owner only if it does not exist.
+        name: Name of the token owner: letters, digits, dots, dashes and underscores.
+        scopes: Scopes of the token, a subset of `SCOPES`.
+        expires: Time at which the token expires; None for never.
 
     Raises:
-        CostModelError: The name is taken or not valid, a scope is not known, or the file cannot be written.
+        CostModelError: The name is taken or not valid, a scope is unknown or none is given, or the file cannot be read
+            or written.
     """
     if not name or len(name) > 64 or not all(c.isascii() and (c.isalnum() or c in ".-_") for c in name):
         raise CostModelError(f"{name!r} is no name for a token: use up to 64 letters, digits, dots and dashes")
@@ -150,7 +151,8 @@ def add_token(
     try:
         path.touch(mode=0o600)
         with path.open("ab+") as file:
-            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":  # somebody's editor left it so
+            # An editor may have removed the last line break.
+            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 file.write(b"\n")
             file.write(f"{line}\n".encode())
     except OSError as error:
@@ -159,7 +161,7 @@ def add_token(
 
 
 def _token(name: str, options: Sequence[str]) -> Token:
-    scopes, expires = _USUAL, None
+    scopes, expires = _DEFAULT_SCOPES, None
     for option in options:
         key, _, value = option.partition("=")
         if key == "scopes" and value and set(value.split(",")) <= set(SCOPES):

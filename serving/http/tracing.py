@@ -1,7 +1,8 @@
-"""Traces for OpenTelemetry: a span for each request, with spans for the queue, the engine and the reader within it.
+"""OpenTelemetry traces: a span for each request, with child spans for the queue, the engine and the reader.
 
-They go where the standard variables say (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, ...).
-The instrumentation library for ASGI is not used: it puts queries into spans, and fails on headers that are no UTF-8.
+The standard environment variables configure the export (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME,
+OTEL_TRACES_SAMPLER, ...). The ASGI instrumentation library of OpenTelemetry is not used, because it puts query strings
+into spans and fails on headers that are not UTF-8.
 """
 
 from collections.abc import Mapping
@@ -26,33 +27,33 @@ except ImportError as error:
 
 __all__ = ["trace"]
 
-# They are asked every few seconds, by machines, and answered from memory.
+# Monitoring requests these every few seconds, and they are answered from memory.
 _UNTRACED = ("/healthz", "/readyz", "/metrics")
 _NS = 1_000_000_000
 
 
 def trace(app: FastAPI, provider: TracerProvider | None = None) -> None:
-    """Record a span for each request to an application but those about its health.
+    """Records a span for each request to an application, except for health checks and metrics.
 
-    The trace that a client began is continued (W3C `traceparent`). Bodies, queries and credentials are in no span.
+    The trace of the client is continued (W3C `traceparent`). Spans contain no bodies, query strings or credentials.
 
     Args:
-        app: The application, before it has answered a request.
-        provider: Where spans go; by default to the collector that the environment names.
+        app: Application that has not answered a request yet.
+        provider: Provider of tracers; by default one that exports to the collector that the environment names.
     """
     app.add_middleware(_TracingMiddleware, provider=provider or _exporting_provider())
 
 
 def _exporting_provider() -> TracerProvider:
-    """A provider that sends spans to a collector in batches, and the last ones when the process ends."""
-    ours = Resource({"service.name": "costmodel", "service.version": version("costmodel")})
-    provider = TracerProvider(resource=Resource.create(ours.merge(OTELResourceDetector().detect()).attributes))
+    """Returns a provider that exports spans to a collector in batches, and the last ones when the process ends."""
+    defaults = Resource({"service.name": "costmodel", "service.version": version("costmodel")})
+    provider = TracerProvider(resource=Resource.create(defaults.merge(OTELResourceDetector().detect()).attributes))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
 
 class _TracingMiddleware:
-    """Opens a span for each request; `RequestMiddleware` tells it when the request is over."""
+    """Opens a span for each request; `RequestMiddleware` reports the end of the request through the scope."""
 
     def __init__(self, app: ASGIApp, *, provider: TracerProvider) -> None:
         self._app = app
@@ -67,43 +68,43 @@ class _TracingMiddleware:
         context = propagate.extract({field: headers[field] for field in fields if field in headers})
         with self._tracer.start_as_current_span(
             "HTTP", context, SpanKind.SERVER,
-            record_exception=False, set_status_on_exception=False,  # exceptions may quote what a client sent
+            record_exception=False, set_status_on_exception=False,  # exceptions may quote data of a client
         ) as span:  # fmt: skip
 
-            def over(scope: Scope, told: Mapping[str, Any]) -> None:
-                _describe(self._tracer, span, scope, told)
+            def on_over(scope: Scope, fields: Mapping[str, Any]) -> None:
+                _describe(self._tracer, span, scope, fields)
 
-            scope["on_over"] = over
+            scope["on_over"] = on_over
             await self._app(scope, receive, send)
 
 
-def _describe(tracer: Tracer, span: Span, scope: Scope, told: Mapping[str, Any]) -> None:
-    """Put what is known of a request that is over into its span.
+def _describe(tracer: Tracer, span: Span, scope: Scope, fields: Mapping[str, Any]) -> None:
+    """Sets the attributes of the span of a finished request, and adds its child spans.
 
     Args:
-        tracer: Makes the spans within it.
-        span: The request's span.
-        scope: The request.
-        told: What the log says of it.
+        tracer: Tracer that creates the child spans.
+        span: Span of the request.
+        scope: ASGI scope of the request.
+        fields: Fields of the log line of the request.
     """
     if not span.is_recording():
         return
     route = getattr(scope.get("route"), "path", None)
-    span.update_name(told["method"] if route is None else f"{told['method']} {route}")
+    span.update_name(fields["method"] if route is None else f"{fields['method']} {route}")
     attributes = {
-        "http.request.method": told["method"],
-        "http.response.status_code": told["status"],
+        "http.request.method": fields["method"],
+        "http.response.status_code": fields["status"],
         "http.route": route,
-        "url.path": told["path"],
+        "url.path": fields["path"],
         "url.scheme": scope.get("scheme"),
-        "client.address": told["client"],
-        "costmodel.request_id": told["request_id"],
-        "costmodel.token": told.get("token"),
+        "client.address": fields["client"],
+        "costmodel.request_id": fields["request_id"],
+        "costmodel.token": fields.get("token"),
         "costmodel.system": scope.get("system"),
-        "costmodel.remembered": told.get("remembered", False),
+        "costmodel.cached": fields.get("cached", False),
     }
     span.set_attributes({name: value for name, value in attributes.items() if value is not None})
-    if told["status"] >= 500:
+    if fields["status"] >= 500:
         span.set_status(Status(StatusCode.ERROR))
     facts: Mapping[str, float] = scope.get("facts", {})
     began_ns: int | None = scope.get("queued_at_ns")
@@ -111,12 +112,12 @@ def _describe(tracer: Tracer, span: Span, scope: Scope, told: Mapping[str, Any])
         taken_ns = began_ns + _ns(facts["queue_seconds"])
         _add_span(tracer, span, "queue", began_ns, taken_ns)
         engine = _add_span(tracer, span, "engine", taken_ns, taken_ns + _ns(facts.get("engine_seconds", 0.0)))
-        if facts.get("reader_seconds"):  # the engine reads a model before it does anything else with it
+        if facts.get("reader_seconds"):  # the engine reads a model first
             _add_span(tracer, engine, "reader", taken_ns, taken_ns + _ns(facts["reader_seconds"]))
 
 
 def _add_span(tracer: Tracer, parent: Span, name: str, began_ns: int, ended_ns: int) -> Span:
-    """Record a span that is over already."""
+    """Records a span that has ended already."""
     span = tracer.start_span(name, set_span_in_context(parent), start_time=began_ns)
     span.end(ended_ns)
     return span

@@ -1,1 +1,8 @@
-"""Documents that cross the network: requests, answers and problems, as JSON has them. Nothing here knows a server."""
+"""JSON documents of the HTTP API: requests, answers and problem details.
+
+This package defines data only; it does not depend on the web server or the engines.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

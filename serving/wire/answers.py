@@ -1,4 +1,4 @@
-"""Answers in JSON."""
+"""Models of the JSON answers."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,26 +8,40 @@ from costmodel.serving.uploads import UploadedModel
 from costmodel.serving.wire.fields import Digest
 
 __all__ = [
-    "BulkAnswer", "DeletedAnswer", "DriftAnswer", "Health", "KeptAnswer", "ModelAnswer", "ModelsAnswer",
-    "ObservationAnswer", "ObservationsAnswer", "PredictAnswer", "ProblemAnswer", "RankAnswer", "RegressorsAnswer",
-    "SystemAnswer", "SystemsAnswer",
+    "BulkAnswer",
+    "DeletedAnswer",
+    "DriftAnswer",
+    "Health",
+    "ModelAnswer",
+    "ModelsAnswer",
+    "ObservationAnswer",
+    "ObservationsAnswer",
+    "PredictAnswer",
+    "ProblemAnswer",
+    "RankAnswer",
+    "RegressorsAnswer",
+    "StoredModelAnswer",
+    "SystemAnswer",
+    "SystemsAnswer",
 ]  # fmt: skip
 
-Interval = Annotated[list[float], Field(min_length=2, max_length=2, description="Lowest and highest, in microseconds.")]
+Interval = Annotated[
+    list[float], Field(min_length=2, max_length=2, description="Lower and upper bound in microseconds.")
+]
 
 
-Next = Annotated[str | None, Field(description="What to ask the next page for; null on the last one.")]
+Next = Annotated[str | None, Field(description="Parameter `after` for the next page; null on the last page.")]
 
 
 class PredictorAnswer(BaseModel):
-    """Which regressor answered for what is not measured; "none" where all is."""
+    """The regressor that predicted the layers without measurements; "none" if no regressor was used."""
 
     name: str
     version: str
 
 
 class Quantiles(BaseModel):
-    """Latencies that users see, in microseconds; none where the noise of the system is not known."""
+    """Quantiles of the latency that users observe, in microseconds; null if the jitter of the system is not known."""
 
     p50: float | None = None
     p90: float | None = None
@@ -35,7 +49,7 @@ class Quantiles(BaseModel):
 
 
 class Coverage(BaseModel):
-    """Shares of the latency; they add up to 1."""
+    """Shares of the latency by source of the costs; they add up to 1."""
 
     measured: float
     predicted: float
@@ -43,7 +57,7 @@ class Coverage(BaseModel):
 
 
 class LayerAnswer(BaseModel):
-    """One sequence of a model."""
+    """The cost of one layer sequence of a model."""
 
     name: str
     op_type: str
@@ -55,7 +69,7 @@ class LayerAnswer(BaseModel):
 
 
 class PredictAnswer(BaseModel):
-    """What a model will cost on a system."""
+    """The estimated latency of a model on a system."""
 
     model: str
     digest: Digest
@@ -74,7 +88,7 @@ class PredictAnswer(BaseModel):
 
 
 class ProblemAnswer(BaseModel):
-    """An error, as RFC 9457 has it; `detail` is one sentence that says what to do."""
+    """An error as problem details (RFC 9457); `detail` is one sentence that says what to do."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -86,7 +100,7 @@ class ProblemAnswer(BaseModel):
 
 
 class BulkItemAnswer(BaseModel):
-    """What one model will cost, or why that is not known."""
+    """The estimated latency of one model of a bulk request, or the reason why there is none."""
 
     name: str
     latency_us: float | None = None
@@ -96,7 +110,7 @@ class BulkItemAnswer(BaseModel):
 
 
 class BulkAnswer(BaseModel):
-    """One entry for each item, in their order."""
+    """The answer to a bulk request: one entry for each item, in the order of the request."""
 
     system: str
     predictor: PredictorAnswer
@@ -106,7 +120,7 @@ class BulkAnswer(BaseModel):
 
 
 class RankedAnswer(BaseModel):
-    """One model on one system."""
+    """One model on one system in a ranking."""
 
     model: str
     system: str
@@ -115,15 +129,15 @@ class RankedAnswer(BaseModel):
     slo_latency_us: float
     slo_interval_us: Interval
     meets: bool | None
-    surely: bool | None
-    over_us: float | None
+    within_interval: bool | None
+    exceeds_by_us: float | None
     usd_per_million: float | None
     coverage: Coverage
     version: str
 
 
 class RankError(BaseModel):
-    """A model that has no estimate on a system."""
+    """A model that has no estimate on a system, and the reason."""
 
     model: str
     system: str
@@ -131,7 +145,7 @@ class RankError(BaseModel):
 
 
 class RankAnswer(BaseModel):
-    """What meets the objective first, the cheapest of that, then the fastest."""
+    """A ranking of models on systems; those that meet the objective come first, the cheapest before the fastest."""
 
     slo_us: float | None
     quantile: str
@@ -140,31 +154,31 @@ class RankAnswer(BaseModel):
     failed: list[RankError]
 
 
-class KeptAnswer(BaseModel):
-    """A model that was sent and is known from now on."""
+class StoredModelAnswer(BaseModel):
+    """The digest under which an uploaded model is stored."""
 
     digest: Digest
 
 
 class ModelAnswer(BaseModel):
-    """A model that was sent."""
+    """An uploaded model."""
 
     digest: Digest
     kind: Literal["onnx", "graph"]
-    kept_bytes: int
+    stored_bytes: int
     used_at: str
 
     @classmethod
     def of(cls, model: UploadedModel) -> "ModelAnswer":
-        """A model as the store of uploads describes it."""
+        """Returns the answer for an uploaded model."""
         return cls(
-            digest=model.digest, kind="onnx" if model.kind == "onnx" else "graph", kept_bytes=model.nbytes,
+            digest=model.digest, kind="onnx" if model.kind == "onnx" else "graph", stored_bytes=model.nbytes,
             used_at=model.used_at,
         )  # fmt: skip
 
 
 class ModelsAnswer(BaseModel):
-    """A page of the models that were sent."""
+    """A page of the uploaded models."""
 
     models: list[ModelAnswer]
     next: Next
@@ -192,7 +206,7 @@ class RegressorsAnswer(BaseModel):
 
 
 class DriftAnswer(BaseModel):
-    """What recent observations say of a system's predictions."""
+    """The drift of a system: how far recent observations are from its predictions."""
 
     system: str
     observations: int
@@ -206,7 +220,7 @@ class DriftAnswer(BaseModel):
 
 
 class SystemAnswer(BaseModel):
-    """A system that is answered for."""
+    """A system of the results store."""
 
     name: str
     runtime: str
@@ -224,14 +238,14 @@ class SystemAnswer(BaseModel):
 
 
 class SystemsAnswer(BaseModel):
-    """All systems that are answered for."""
+    """A page of the systems of the results store."""
 
     systems: list[SystemAnswer]
     next: Next
 
 
 class ObservationAnswer(BaseModel):
-    """An observation that is stored."""
+    """A stored observation."""
 
     id: int
     system: str
@@ -250,20 +264,20 @@ class ObservationAnswer(BaseModel):
 
 
 class ObservationsAnswer(BaseModel):
-    """A page of observations, the newest first."""
+    """A page of observations, newest first."""
 
     observations: list[ObservationAnswer]
-    next: Annotated[int | None, Field(description="What to ask the next page for, as `before`; null on the last one.")]
+    next: Annotated[int | None, Field(description="Parameter `before` for the next page; null on the last page.")]
 
 
 class DeletedAnswer(BaseModel):
-    """How many were deleted."""
+    """The number of deleted observations."""
 
     deleted: int
 
 
 class Health(BaseModel):
-    """Whether the service can answer."""
+    """Whether the service is alive or ready."""
 
     status: Literal["ok", "unavailable"]
     systems: int | None = None

@@ -1,4 +1,4 @@
-"""Graphs of layers and layer sequences as strangers send them: checked before anything is made of them."""
+"""Models of layer graphs and layer sequences in requests of untrusted clients, with their validation."""
 
 from math import prod
 from typing import Annotated, Any, Literal, Required, Self
@@ -6,25 +6,26 @@ from typing import Annotated, Any, Literal, Required, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
-from costmodel.checking import fault_of_attribute, fault_of_data, fault_of_type
-from costmodel.graph import TensorType
-from costmodel.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.ir.graph import TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.serving.validation.attributes import fault_of_attribute
+from costmodel.serving.validation.tensors import fault_of_data, fault_of_type
 from costmodel.serving.wire.fields import Described, Dimension, DType, Signature, Strict, Text
 
 __all__ = ["KnownSequence", "WireGraph", "WireSequence"]
 
 _MOST_LAYERS_IN_SEQUENCE = 1000
-# Inputs and outputs of all layers of a sequence: what pricing it takes is linear in them.
+# Maximum number of inputs and outputs of all layers of a sequence; the time to price it is linear in that number.
 _MOST_ENDS_IN_SEQUENCE = 50_000
 
 Shape = Annotated[list[Dimension], Field(max_length=32)]
-# Aliases with names have classes of their own in clients that are generated.
+# A named alias becomes a class of its own in generated clients.
 Role = TypeAliasType("Role", Literal["input", "constant", "internal"])
 
 
 @with_config(ConfigDict(extra="forbid"))
 class WireTensor(TypedDict, total=False):
-    """A tensor in an attribute; data only where it is small."""
+    """A tensor in an attribute; with data only if it is small."""
 
     dtype: Required[DType]
     shape: Required[Shape]
@@ -33,7 +34,7 @@ class WireTensor(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="forbid", json_schema_extra={"minProperties": 1, "maxProperties": 1}))
 class WireAttribute(TypedDict, total=False):
-    """An attribute of a layer, under its kind: exactly one of these."""
+    """An attribute of a layer: exactly one of these keys, which names the kind."""
 
     i: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
     f: float
@@ -45,7 +46,7 @@ class WireAttribute(TypedDict, total=False):
     g: Annotated[str, Field(description="A subgraph: base64 of a GraphProto.")]
 
 
-def _sound(attributes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _checked(attributes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for name, content in attributes.items():
         fault = fault_of_attribute(name, content)
         if fault is not None:
@@ -53,12 +54,12 @@ def _sound(attributes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return attributes
 
 
-# What an operator makes of them is checked when the layers are sequences: see `costmodel.checking`.
-Attributes = Annotated[dict[str, dict[str, Any]], AfterValidator(_sound), Described(dict[str, WireAttribute])]
+# Attributes are checked against their operator when the layers are sequences: see `costmodel.serving.validation`.
+Attributes = Annotated[dict[str, dict[str, Any]], AfterValidator(_checked), Described(dict[str, WireAttribute])]
 
 
 class WireLayer(Strict):
-    """One node as the runtime executes it."""
+    """One layer: a node as the runtime executes it."""
 
     name: Text
     op: Annotated[str, Field(min_length=1, max_length=128)]
@@ -78,9 +79,12 @@ class WireGraph(Strict):
     """The layers of a model in execution order, as `costmodel lower --json` prints them: without weights."""
 
     layers: Annotated[list[WireLayer], Field(min_length=1)]
-    types: Annotated[dict[str, WireType], Field(description="dtype, shape and whether blocked, of each value.")]
+    types: Annotated[
+        dict[str, WireType],
+        Field(description="For each value: element type, shape, and whether its layout is blocked."),
+    ]
     constants: Annotated[
-        dict[str, list[Any] | None], Field(description="Data of small integer ones; null for weights.")
+        dict[str, list[Any] | None], Field(description="Data of small integer constants; null for weights.")
     ] = Field(default_factory=dict)
     inputs: list[Text] = Field(default_factory=list)
     outputs: list[Text] = Field(default_factory=list)
@@ -88,7 +92,7 @@ class WireGraph(Strict):
     data_dependent: list[Text] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         made = set(self.inputs) | self.constants.keys()
         for layer in self.layers:
             if not any(layer.outputs):
@@ -97,10 +101,10 @@ class WireGraph(Strict):
                 raise ValueError(f"the layer {layer.name} captures more values than it reads")
             for name in layer.inputs:
                 if name and name not in made:
-                    raise ValueError(f"the layer {layer.name} reads {name}, which nothing before it makes")
+                    raise ValueError(f"the layer {layer.name} reads {name}, which nothing before it produces")
             for name in filter(None, layer.outputs):
                 if name in made:
-                    raise ValueError(f"{name} is made twice")
+                    raise ValueError(f"{name} is produced twice")
                 made.add(name)
         missing = made - self.types.keys()
         if missing:
@@ -114,16 +118,16 @@ class WireGraph(Strict):
                 raise ValueError(f"{name[:80]} {fault}")
         for name in self.outputs:
             if name not in made:
-                raise ValueError(f"the output {name} is made by no layer")
+                raise ValueError(f"the output {name} is produced by no layer")
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The graph as `LayerGraph.from_dict` reads it, with all defaults written out."""
+        """Returns the graph in the form that `LayerGraph.from_dict` reads, with all defaults included."""
         return self.model_dump(by_alias=True)
 
 
 class WireSequenceLayer(Strict):
-    """One layer of a sequence; inputs and outputs are positions in the sequence's values, -1 where absent."""
+    """One layer of a sequence; inputs and outputs are indices into the values of the sequence, -1 if absent."""
 
     op: Annotated[str, Field(min_length=1, max_length=128)]
     domain: Annotated[str, Field(max_length=128)] = ""
@@ -135,7 +139,7 @@ class WireSequenceLayer(Strict):
 
 
 class WireSequence(Strict):
-    """A layer sequence in canonical form, as `costmodel decompose --json` and exports have it."""
+    """A layer sequence in canonical form, as `costmodel decompose --json` and exports contain it."""
 
     layers: Annotated[list[WireSequenceLayer], Field(min_length=1, max_length=_MOST_LAYERS_IN_SEQUENCE)]
     values: list[
@@ -147,14 +151,14 @@ class WireSequence(Strict):
     outputs: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _check_size(self) -> Self:
         ends = sum(len(layer.inputs) + len(layer.outputs) for layer in self.layers)
         if ends > _MOST_ENDS_IN_SEQUENCE:
             raise ValueError(f"its layers have {ends} inputs and outputs, and {_MOST_ENDS_IN_SEQUENCE} are accepted")
         return self
 
     def to_sequence(self) -> LayerSequence:
-        """The sequence as the domain has it, whether it hangs together or not: see `costmodel.checking`."""
+        """Returns a `LayerSequence`, whose consistency is not checked here: see `costmodel.serving.validation`."""
         return LayerSequence(
             tuple(
                 SequenceLayer(
@@ -174,6 +178,6 @@ class WireSequence(Strict):
 
 
 class KnownSequence(Strict):
-    """A layer sequence that the store has."""
+    """A layer sequence in the results store, by its signature."""
 
     signature: Signature

@@ -1,13 +1,13 @@
-"""Observations as answers."""
+"""Conversion of observations to JSON answers."""
 
 from dataclasses import asdict
 from typing import Any
 
-from costmodel.drift import StoredObservation
+from costmodel.serving.observations.drift import StoredObservation
 
 __all__ = ["observation_document"]
 
 
 def observation_document(stored: StoredObservation) -> dict[str, Any]:
-    """An observation as JSON, with what it says of the prediction."""
+    """Returns an observation as JSON-serialisable data, including its ratio to the prediction and `covered`."""
     return asdict(stored) | {"ratio": stored.ratio, "covered": stored.covered}

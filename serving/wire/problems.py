@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457), with the sentences that the command line prints."""
+"""Converts errors to problem details (RFC 9457), with the messages that the command line prints."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from costmodel.errors import (
     ArtefactError,
     BusyError,
     CostModelError,
-    HoleError,
     IdempotencyKeyError,
     ModelError,
     ObservationError,
@@ -16,18 +15,19 @@ from costmodel.errors import (
     UnknownModelError,
     UnknownSystemError,
     UnknownVersionError,
+    UnpricedLayersError,
 )
 
 __all__ = ["MEDIA_TYPE", "Problem", "problem_of", "reason_of"]
 
 MEDIA_TYPE = "application/problem+json"
 
-# The first that fits an error says how it is answered.
+# Status and kind by error class; the first class that matches an error applies.
 _STATUS: tuple[tuple[type[CostModelError], int, str], ...] = (
     (UnknownModelError, 404, "unknown-model"),
     (UnknownSystemError, 404, "unknown-system"),
     (ArtefactError, 404, "unknown-version"),
-    (HoleError, 422, "layers-without-cost"),
+    (UnpricedLayersError, 422, "layers-without-cost"),
     (ModelError, 422, "model-refused"),
     (SystemNameError, 422, "invalid-request"),
     (RuleError, 422, "invalid-request"),
@@ -47,47 +47,47 @@ _TITLES = {
     "store-unavailable": "The results store cannot be used",
     "internal-error": "The service failed",
     "unauthorized": "A token is needed",
-    "forbidden": "The token may not do that",
-    "wrong-host": "The service has another name",
+    "forbidden": "The token does not have the required scope",
+    "wrong-host": "The Host header does not name this service",
     "length-required": "The length of the body is not declared",
-    "too-many-requests": "Too much is asked at once",
-    "idempotency-conflict": "The key was used for something else",
-    "not-found": "There is nothing here",
-    "method-not-allowed": "That cannot be done here",
+    "too-many-requests": "Too many requests at once",
+    "idempotency-conflict": "The key was used for another observation",
+    "not-found": "There is nothing at this path",
+    "method-not-allowed": "The path does not offer this method",
     "head-too-large": "The head of the request is too large",
     "body-too-large": "The body is too large",
     "body-too-slow": "The body did not arrive in time",
-    "unsupported-media-type": "The body is of a type that is not understood",
+    "unsupported-media-type": "The type of the body is not supported",
     "overloaded": "The service is busy",
-    "too-much": "Too much is asked for",
+    "too-much": "The request exceeds a limit",
 }
 
 
-# What is said of failures that are ours; the log has the rest.
-_OURS = {
+# Messages for failures of the service itself; the details are in the log only.
+_SERVICE_FAILURES = {
     "store-unavailable": "the results store cannot be used now: try again",
-    "overloaded": "more models are to be read than can be now: ask again",
+    "overloaded": "the service is busy: ask again",
     "internal-error": "see the log of the service",
     "unknown-version": "that regressor cannot be loaded: /v1/regressors lists those that there are",
 }
 
 
 class Problem(Exception):  # noqa: N818  # the word of RFC 9457
-    """A request that is not answered as it was meant to be.
+    """An error that is returned to the client as problem details.
 
     Attributes:
-        status: Status code of HTTP.
-        kind: One of the titles' keys; the last part of the problem's type.
-        detail: One sentence for a person.
-        extra: Members besides, such as the layers that have no cost.
-        headers: Headers of the answer.
+        status: HTTP status code.
+        kind: Kind of problem: a key of `_TITLES`, and the last part of the problem's type URN.
+        detail: One sentence that says what is wrong and what to do.
+        extra: Additional members of the document, such as the layers without a cost.
+        headers: Additional HTTP headers of the answer.
     """
 
     def __init__(
         self, status: int, kind: str, detail: str, *, extra: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Say what is wrong."""
+        """Stores the parts of the problem."""
         super().__init__(detail)
         self.status = status
         self.kind = kind
@@ -96,7 +96,7 @@ class Problem(Exception):  # noqa: N818  # the word of RFC 9457
         self.headers = headers or {}
 
     def to_dict(self) -> dict[str, Any]:
-        """As RFC 9457 has it."""
+        """Returns the problem details document of RFC 9457."""
         return {
             "type": f"urn:costmodel:problem:{self.kind}",
             "title": _TITLES[self.kind],
@@ -106,21 +106,22 @@ class Problem(Exception):  # noqa: N818  # the word of RFC 9457
 
 
 def problem_of(error: CostModelError) -> Problem:
-    """How an error of ours is answered: what a request can mend in its own words, and nothing of our inside."""
+    """Returns the problem for an error: with its message if the client can correct it, else without details."""
     status, kind = next((status, kind) for of, status, kind in _STATUS if isinstance(error, of))
     if status >= 500:
-        return Problem(status, kind, _OURS[kind], headers={"Retry-After": "5"} if status == 503 else None)
-    if isinstance(error, ArtefactError) and not isinstance(error, UnknownVersionError):  # it says where that lies
-        return Problem(status, kind, _OURS[kind])
-    extra = {"layers": list(error.layers)} if isinstance(error, HoleError) else None
+        return Problem(status, kind, _SERVICE_FAILURES[kind], headers={"Retry-After": "5"} if status == 503 else None)
+    if isinstance(error, ArtefactError) and not isinstance(error, UnknownVersionError):  # its message has a path
+        return Problem(status, kind, _SERVICE_FAILURES[kind])
+    extra = {"layers": list(error.layers)} if isinstance(error, UnpricedLayersError) else None
     return Problem(status, kind, str(error), extra=extra)
 
 
 def reason_of(error: CostModelError | Problem) -> str:
-    """Why one of several models has no answer.
+    """Returns the reason why one of several models has no answer.
 
     Raises:
-        CostModelError: None of them has: it is not the model's fault.
+        CostModelError: The service failed, which affects all models of the request.
+        Problem: The service failed, which affects all models of the request.
     """
     problem = error if isinstance(error, Problem) else problem_of(error)
     if problem.status >= 500:

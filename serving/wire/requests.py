@@ -1,4 +1,4 @@
-"""Requests in JSON."""
+"""Models of the JSON requests."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
@@ -24,7 +24,7 @@ __all__ = ["BulkItem", "BulkRequest", "ObservationRequest", "PredictRequest", "R
 
 
 class _Source(Strict):
-    """A model, by what is known of it."""
+    """A model, given either by its digest or as a graph of layers."""
 
     model: Digest | None = None
     graph: WireGraph | None = None
@@ -38,45 +38,49 @@ class _Source(Strict):
 
 
 class _Options(Strict):
+    """Options of a prediction."""
+
     batch: Batch | None = None
     shapes: dict[Name, Annotated[list[Dimension], Field(max_length=32)]] = Field(default_factory=dict)
     granularity: Granularity = 1
     composition: Composition = "sequential"
-    measured: Annotated[bool, Field(strict=True, description="Use measurements; else all is predicted.")] = True
+    measured: Annotated[
+        bool, Field(strict=True, description="Use measurements; if false, all costs are predicted.")
+    ] = True
 
 
 class PredictRequest(_Source, _Options):
-    """A model that was seen before, or a graph of its layers, and what is asked about it."""
+    """A prediction request for one model, given by the digest of an uploaded model or as a graph of layers."""
 
     system: SystemName | None = None
-    partial: Annotated[bool, Field(strict=True, description="Answer even if layers have no cost.")] = False
+    partial: Annotated[bool, Field(strict=True, description="Answer even if some layers have no cost.")] = False
 
 
 class RankModel(_Source, _Options):
-    """One of the models that are ranked."""
+    """A model to be ranked, with its options."""
 
 
 class RankRequest(Strict):
-    """Models and systems, and what is wanted of them."""
+    """A request to rank models on systems by a latency objective and price."""
 
     models: Annotated[list[RankModel], Field(min_length=1, max_length=100)]
     systems: Annotated[
-        list[SystemName] | None, Field(max_length=100, description="All that are known, by default.")
+        list[SystemName] | None, Field(max_length=100, description="Systems to rank; by default all in the store.")
     ] = None
-    slo_us: Annotated[Microseconds | None, Field(description="The latency that is not to be exceeded.")] = None
+    slo_us: Annotated[Microseconds | None, Field(description="Latency objective in microseconds.")] = None
     quantile: Literal["p50", "p90", "p99", "quiet"] = "p50"
     usd_per_hour: Annotated[
         dict[SystemName, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]],
-        Field(description="Prices of systems; those of the catalogue, by default."),
+        Field(description="Prices of systems in US dollars per hour; by default those of the catalogue."),
     ] = Field(default_factory=dict)
     versions: Annotated[
         dict[SystemName, Version],
-        Field(max_length=100, description="Versions of regressors by system; the champions, by default."),
+        Field(max_length=100, description="Versions of regressors by system; by default the champions."),
     ] = Field(default_factory=dict)
 
 
 class BulkItem(Strict):
-    """One of many models: positions in the request's list of layers, a model that was sent before, or a graph."""
+    """One model of a bulk request: indices into its list of layers, the digest of an uploaded model, or a graph."""
 
     name: Name | None = None
     layers: Annotated[list[Annotated[int, Field(ge=0, lt=2**31, strict=True)]] | None, Field(max_length=100_000)] = None
@@ -85,38 +89,44 @@ class BulkItem(Strict):
 
 
 class BulkRequest(Strict):
-    """Many models on one system; models that share layers list each layer once."""
+    """A prediction request for many models on one system; layers that models share are listed once."""
 
     system: SystemName | None = None
     layers: Annotated[
         list[dict[str, Any]],
         Described(list[WireSequence | KnownSequence]),
-        Field(description="What models are made of; one that is not sound costs its models an answer, and no other."),
+        Field(description="Layers that the items refer to; an invalid layer makes only the items that use it fail."),
     ] = Field(default_factory=list)
     items: Annotated[
         list[dict[str, Any]],
         Described(list[BulkItem]),
-        Field(min_length=1, description="The models; one that is not sound has an error, and the others answers."),
+        Field(
+            min_length=1, description="The models; an invalid one has an error in the answer, the others are answered."
+        ),
     ]
     measured: Annotated[bool, Field(strict=True)] = True
 
 
-def _a_date(text: str) -> str:
-    """A date that the calendar has, not in the future."""
+def _checked_date(text: str) -> str:
+    """Returns a date unchanged, after checking that it exists and is not in the future."""
     if datetime.fromisoformat(text) > datetime.now(UTC) + timedelta(minutes=5):
-        raise ValueError("it lies in the future: give the time when the latency was seen")
+        raise ValueError("it is in the future: give the time when the latency was observed")
     return text
 
 
-_Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|\+00:00)$"), AfterValidator(_a_date)]
+_Moment = Annotated[
+    str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|\+00:00)$"), AfterValidator(_checked_date)
+]
 
 
 class ObservationRequest(_Source, _Options):
-    """A latency that users saw."""
+    """A request to store a latency that users observed, for one model on one system."""
 
     system: SystemName | None = None
     latency_us: Microseconds
     runs: Annotated[
-        int | None, Field(ge=1, le=2**53, strict=True, description="How many runs the latency is the average of.")
+        int | None, Field(ge=1, le=2**53, strict=True, description="Number of runs that the latency is the average of.")
     ] = None
-    observed_at: Annotated[_Moment | None, Field(description="ISO 8601 in UTC; now, by default.")] = None
+    observed_at: Annotated[
+        _Moment | None, Field(description="Time of the observation, ISO 8601 in UTC; by default now.")
+    ] = None

@@ -1,4 +1,4 @@
-"""In-process queries: what a program that imports costmodel sees."""
+"""Queries from a program that imports costmodel."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,9 +10,9 @@ import pytest
 from onnx import ModelProto
 
 from costmodel import CostModel, CostModelError, Estimate, LatencyTable, layer, read_model, weight
-from costmodel.errors import HoleError, ModelReadError, RuleError, ShapeError, UnknownSystemError
-from costmodel.home import Home
-from costmodel.store import Store
+from costmodel.errors import ModelReadError, RuleError, ShapeError, UnknownSystemError, UnpricedLayersError
+from costmodel.paths import Home
+from costmodel.store.store import Store
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM, copied, corpus, made_up_measurement, trained_home
 
@@ -21,14 +21,14 @@ Parse = Callable[..., ModelProto]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home with a filled store and a champion, its own, because queries cache what they lower."""
+    """A separate home with a filled store and a champion, because queries cache lowered models in it."""
     trained = trained_home(tmp_path_factory.getbasetemp() / "trained-home")
     return copied(trained, tmp_path_factory.mktemp("api") / "home")
 
 
 @pytest.fixture(scope="module")
 def cost_model(home: Home) -> CostModel:
-    """Of the made-up system."""
+    """A cost model of the synthetic system."""
     return CostModel.load(SYSTEM.name, home=home)
 
 
@@ -42,7 +42,7 @@ def convolution(parse: Parse) -> ModelProto:
 
 
 def test_a_file_is_priced(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """By its path, as text or as a path; the answer is the same."""
+    """A file is priced by its path, as str or Path, with the same result."""
     path = light_models["resnet50"]
     estimate = cost_model.predict(path)
     assert isinstance(estimate, Estimate)
@@ -53,7 +53,7 @@ def test_a_file_is_priced(cost_model: CostModel, light_models: Mapping[str, Path
 
 
 def test_a_model_in_memory_is_priced(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """As a proto, and as what `read_model` gave, it costs what its file costs."""
+    """A proto, and the result of `read_model`, cost what the file costs."""
     path = light_models["squeezenet"]
     expected = cost_model.predict(path).latency_us
     assert cost_model.predict(onnx.load(path)).latency_us == expected
@@ -63,7 +63,7 @@ def test_a_model_in_memory_is_priced(cost_model: CostModel, light_models: Mappin
 
 
 def test_batch_and_shapes_are_passed_on(cost_model: CostModel, convolution: ModelProto) -> None:
-    """A larger batch costs more, however it is given; without one it is 1, with a warning."""
+    """A larger batch costs more, by either option; without one it is 1, with a warning."""
     one, eight = (cost_model.predict(convolution, batch=batch) for batch in (1, 8))
     assert eight.latency_us > one.latency_us
     assert cost_model.predict(convolution, shapes={"x": (8, 16, 28, 28)}).latency_us == eight.latency_us
@@ -73,7 +73,7 @@ def test_batch_and_shapes_are_passed_on(cost_model: CostModel, convolution: Mode
 
 
 def test_granularity_and_composition_are_passed_on(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """They are in the estimate, and have an effect."""
+    """Granularity and composition are in the estimate and take effect."""
     path = light_models["inception_v1"]
     coarse = cost_model.predict(path, granularity=5)
     assert coarse.granularity == 5
@@ -87,11 +87,11 @@ def test_granularity_and_composition_are_passed_on(cost_model: CostModel, light_
 
 
 def test_the_best_granularity_is_found(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """A measured model is its own answer, with no error of construction in the interval; else single layers are."""
+    """`auto` uses the whole model if measured, without construction error, and single layers otherwise."""
     known = cost_model.predict(light_models["squeezenet"], granularity="auto")
     assert known.granularity == len(cost_model.predict(light_models["squeezenet"]).layers)
     assert (len(known.layers), known.coverage["measured"]) == (1, 1.0)
-    assert known.interval_us[1] / known.latency_us == pytest.approx(1.05)  # as of every made-up measurement
+    assert known.interval_us[1] / known.latency_us == pytest.approx(1.05)  # as in every synthetic measurement
     new = cost_model.predict(light_models["resnet50"], granularity="auto")
     assert (new.granularity, new.latency_us) == (1, cost_model.predict(light_models["resnet50"]).latency_us)
     for estimate in (known, new):
@@ -99,7 +99,7 @@ def test_the_best_granularity_is_found(cost_model: CostModel, light_models: Mapp
 
 
 def test_the_cover_is_passed_on(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """It is in the estimate; where single layers are measured, and nothing longer, these are taken."""
+    """The cover is in the estimate; if only single layers are measured, these are used."""
     path = light_models["squeezenet"]
     fixed, cheapest = (cost_model.predict(path, granularity=3, cover=cover) for cover in ("fixed", "cheapest"))
     assert (fixed.cover, cheapest.cover) == ("fixed", "cheapest")
@@ -112,13 +112,13 @@ def test_the_cover_is_passed_on(cost_model: CostModel, light_models: Mapping[str
 
 
 def test_measurements_can_be_left_out(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """To see what the regressor would say."""
+    """Measurements can be ignored, so that the regressor predicts everything."""
     assert cost_model.predict(light_models["squeezenet"]).coverage["measured"] == 1
     assert cost_model.predict(light_models["squeezenet"], measured=False).coverage["measured"] == 0
 
 
 def test_many_models_come_back_in_order(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """Each as if it were asked for alone."""
+    """Many models are priced in order, each as if alone."""
     paths = [light_models[name] for name in ("vgg19", "squeezenet", "vgg19")]
     estimates = cost_model.predict_many(paths)
     assert estimates == [cost_model.predict(path) for path in paths]
@@ -126,7 +126,7 @@ def test_many_models_come_back_in_order(cost_model: CostModel, light_models: Map
 
 
 def test_layers_are_priced_without_any_file(cost_model: CostModel, home: Home) -> None:
-    """What is measured by its measurement, what is new by the regressor, in the order asked."""
+    """Layers are priced in order, measured ones by measurement and others by the regressor."""
     measured = next(iter(corpus(home.cache)["light_vgg19"].decomposition.unique.values()))
     new = elementwise(1, 64, 40, 40)
     costs = cost_model.predict_layers([new, measured, new])
@@ -135,7 +135,7 @@ def test_layers_are_priced_without_any_file(cost_model: CostModel, home: Home) -
 
 
 def test_a_described_layer_is_the_one_in_a_model(cost_model: CostModel, parse: Parse) -> None:
-    """A convolution written in a line is what the runtime makes of one in a file: it has the same signature."""
+    """A described convolution has the signature of the one in a model file."""
     described = layer("Conv", (1, 32, 28, 28), weight(64, 32, 3, 3), pads=[1, 1, 1, 1], kernel_shape=[3, 3])
     (found,) = cost_model.sequences(described)
     model = parse(
@@ -144,11 +144,13 @@ def test_a_described_layer_is_the_one_in_a_model(cost_model: CostModel, parse: P
         weights={"w": (64, 32, 3, 3)},
         opset=18,
     )
-    assert found.signature in {piece.sequence.signature for piece in cost_model.decompose(read_model(model)).pieces}
+    assert found.signature in {
+        segment.sequence.signature for segment in cost_model.decompose(read_model(model)).segments
+    }
 
 
 def test_a_block_is_lowered_as_a_whole(cost_model: CostModel) -> None:
-    """An activation is fused into the layer before, and what changes the layout at the border is left out."""
+    """In a block, activations are fused, and layout changes at its borders are left out."""
     conv = layer("Conv", (1, 32, 28, 28), weight(64, 32, 3, 3), pads=[1, 1, 1, 1])
     relu, pool = layer("Relu", (1, 64, 28, 28)), layer("MaxPool", (1, 64, 28, 28), kernel_shape=[2, 2])
     assert [found.kind for found in cost_model.sequences([conv, relu, pool])] == ["Conv", "MaxPool"]
@@ -161,14 +163,14 @@ def test_a_block_is_lowered_as_a_whole(cost_model: CostModel) -> None:
 
 
 def test_sequences_that_were_cut_before_stand_among_descriptions(cost_model: CostModel) -> None:
-    """A block may mix both, in its order."""
+    """A block may mix sequences and descriptions."""
     relu = layer("Relu", (1, 8))
     (known,) = cost_model.sequences(layer("Tanh", (1, 8)))
     assert [found.kind for found in cost_model.sequences([relu, known, relu])] == ["Relu", "Tanh", "Relu"]
 
 
 def test_networks_of_described_layers(cost_model: CostModel) -> None:
-    """As many latencies as networks; two of a layer cost more than one."""
+    """Each network has a latency, and two copies of a layer cost more than one."""
     conv = layer("Conv", (1, 32, 28, 28), weight(32, 32, 3, 3), pads=[1, 1, 1, 1])
     relu = layer("Tanh", (1, 32, 28, 28))
     found = cost_model.predict_networks([conv, relu], [[0, 1], [0, 1, 0, 1]])
@@ -177,7 +179,7 @@ def test_networks_of_described_layers(cost_model: CostModel) -> None:
 
 
 def test_a_table_of_a_search_space(cost_model: CostModel, tmp_path: Path) -> None:
-    """Entries for choices, nothing for a choice that does nothing, and it comes back from its file."""
+    """A latency table has an entry for each choice, 0 for an empty one, and survives its file."""
     convs = {f"k{k}": layer("Conv", (1, 32, 28, 28), weight(32, 32, k, k), pads=[k // 2] * 4) for k in (1, 3, 5)}
     head = layer("GlobalAveragePool", (1, 32, 28, 28))
     table = cost_model.latency_table({"first": {**convs, "skip": None}, "second": convs}, fixed=[head])
@@ -195,7 +197,7 @@ def test_a_table_of_a_search_space(cost_model: CostModel, tmp_path: Path) -> Non
 
 
 def test_a_torch_module_is_priced_with_an_example(cost_model: CostModel) -> None:
-    """Exported and lowered as its file would be, and left in the mode in which it was."""
+    """A torch module costs what its exported file costs, and keeps its training mode."""
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Dropout())
     module[0].eval()
@@ -208,7 +210,7 @@ def test_a_torch_module_is_priced_with_an_example(cost_model: CostModel) -> None
 
 
 def test_inputs_of_a_torch_module_may_be_nested_or_any_number(cost_model: CostModel) -> None:
-    """A tuple that is one input stays one; what *images takes is taken by position, one as well as several."""
+    """A tuple input stays one input; variable positional inputs are passed by position."""
     torch = pytest.importorskip("torch")
 
     class Sum(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -226,24 +228,24 @@ def test_inputs_of_a_torch_module_may_be_nested_or_any_number(cost_model: CostMo
 
 
 def test_without_a_regressor_unmeasured_sequences_have_no_cost(home: Home, tmp_path: Path) -> None:
-    """They are named, not priced at 0; a whole model is refused unless a part of the answer will do."""
+    """Unmeasured layers are named, not priced at 0; a whole model needs the partial option."""
     untrained = CostModel.load(SYSTEM.name, store=home.store_url, home=Home(tmp_path))
-    with pytest.raises(HoleError, match="Relu"):
+    with pytest.raises(UnpricedLayersError, match="Relu"):
         untrained.predict_layers([elementwise(1, 64, 40, 40)])
     (resnet,) = (item for name, item in corpus(home.cache).items() if name == "light_resnet50")
-    with pytest.raises(HoleError):
+    with pytest.raises(UnpricedLayersError):
         untrained.predict(resnet.model)
     assert untrained.predict(resnet.model, partial=True).unpriced
 
 
 def test_the_default_home_is_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where COSTMODEL_HOME says."""
+    """The default home is that of COSTMODEL_HOME."""
     monkeypatch.setenv("COSTMODEL_HOME", str(home.root))
     assert CostModel.load(SYSTEM.name).system == SYSTEM.name
 
 
 def test_a_host_that_was_never_measured_says_so(tmp_path: Path) -> None:
-    """Without a name the system is this host, and the message says how to measure it."""
+    """Without a name the system is this host, and the error says how to measure it."""
     with pytest.raises(UnknownSystemError, match="run `costmodel bench --system"):
         CostModel.load(home=Home(_made(tmp_path)))
 
@@ -254,7 +256,7 @@ def _made(root: Path) -> Path:
 
 
 def test_every_error_is_one_of_ours(cost_model: CostModel, parse: Parse, tmp_path: Path) -> None:
-    """A program catches `CostModelError` and has caught what a model can do wrong."""
+    """Every fault of a model raises a `CostModelError`."""
     (tmp_path / "empty.onnx").touch()
     with pytest.raises(ModelReadError):
         cost_model.predict(tmp_path / "empty.onnx")
@@ -265,7 +267,7 @@ def test_every_error_is_one_of_ours(cost_model: CostModel, parse: Parse, tmp_pat
 
 
 def test_new_measurements_are_seen_at_once(home: Home, tmp_path: Path) -> None:
-    """A cost model reads the store when it is asked, so that a running bench fills it."""
+    """A loaded cost model uses new measurements at once."""
     own = copied(home, tmp_path / "home")
     cost_model = CostModel.load(SYSTEM.name, home=own)
     new = elementwise(1, 64, 41, 41)
@@ -277,7 +279,7 @@ def test_new_measurements_are_seen_at_once(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_model_is_cut_once(cost_model: CostModel, light_models: Mapping[str, Path]) -> None:
-    """Its answer stays what it was; another cut, name or shape of it is another question."""
+    """A decomposed model is cached by content, name, shapes and granularity."""
     model = read_model(light_models["squeezenet"])
     first = cost_model.decompose(model)
     assert cost_model.decompose(model) is first

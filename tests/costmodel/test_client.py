@@ -1,4 +1,4 @@
-"""The client, against the service itself."""
+"""The HTTP client against the real service."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from onnx import ModelProto
 
 import costmodel.client
 from costmodel.client import Client, ServiceError
-from costmodel.model import without_weights
+from costmodel.onnx_io.model import read_without_weights
 from costmodel.serving.http.tokens import add_token
 from tests.fakes import elementwise
 from tests.served import listening
@@ -26,7 +26,7 @@ _Fault = Callable[[httpx.HTTPTransport, httpx.Request], httpx.Response | None]
 
 
 class _Network(httpx.HTTPTransport):
-    """The network, what was asked over it, and what is to go wrong in it."""
+    """The network between client and service: records requests and injects failures."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def _refused(network: httpx.HTTPTransport, request: httpx.Request) -> None:
 
 
 def _answer_lost(network: httpx.HTTPTransport, request: httpx.Request) -> None:
-    """The service does what it was asked to, and nobody hears of it."""
+    """Lets the service handle the request and loses the response."""
     network.handle_request(request).read()
     raise httpx.ReadError("connection reset")
 
@@ -57,13 +57,13 @@ def _busy(network: httpx.HTTPTransport, request: httpx.Request) -> httpx.Respons
 
 @pytest.fixture(scope="module")
 def network() -> _Network:
-    """Between client and service."""
+    """The network between client and service."""
     return _Network()
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The URL of a service, and the tokens of its two clients."""
+    """URL of a service and the tokens of its two clients."""
     trained = trained_home(tmp_path_factory.getbasetemp() / "trained-home")
     home = copied(trained, tmp_path_factory.mktemp("client") / "home")
     tokens = {name: add_token(home.root / "tokens", name) for name in ("test", "other")}
@@ -73,7 +73,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Map
 
 @pytest.fixture
 def client(service: tuple[str, Mapping[str, str]], network: _Network) -> Iterator[Client]:
-    """One of the two, over a network that is sound until a test says otherwise; it waits for nothing."""
+    """One client, without waiting times, over a network without failures by default."""
     network.asked.clear()
     network.faults.clear()
     url, tokens = service
@@ -83,14 +83,14 @@ def client(service: tuple[str, Mapping[str, str]], network: _Network) -> Iterato
 
 @pytest.fixture
 def other(service: tuple[str, Mapping[str, str]]) -> Iterator[Client]:
-    """The other one."""
+    """The other client."""
     url, tokens = service
     with Client(url, token=tokens["other"]) as client:
         yield client
 
 
 def test_a_file_is_sent_once(client: Client, light_models: Mapping[str, Path], network: _Network) -> None:
-    """The second time its hash will do."""
+    """A file is sent once; later requests use its hash."""
     first = client.predict(light_models["squeezenet"], system=SYSTEM.name)
     again = client.predict(light_models["squeezenet"].read_bytes(), system=SYSTEM.name, name="light_squeezenet")
     assert first == again
@@ -105,7 +105,7 @@ def test_a_file_is_sent_once(client: Client, light_models: Mapping[str, Path], n
 
 
 def test_options_are_passed_on(client: Client, parse: Callable[..., ModelProto]) -> None:
-    """The same whether the file is sent, known, or asked about by its digest."""
+    """Options work alike for a sent file, a known file and a digest."""
     content = parse("(float[N, T] x) => (float[N, T] y) { y = Tanh(x) }").SerializeToString()
     options = {"shapes": {"x": (4, 300)}, "granularity": 2, "measured": False, "partial": True}
     first = client.predict(content, **options)  # type: ignore[arg-type]
@@ -123,13 +123,13 @@ def test_options_are_passed_on(client: Client, parse: Callable[..., ModelProto])
 def test_a_model_has_one_digest_whoever_sends_it(
     client: Client, other: Client, parse: Callable[..., ModelProto], tmp_path: Path
 ) -> None:
-    """Its weights are no part of it, whether the client leaves them out or the service does."""
+    """The digest does not depend on whether the client or the service removes the weights."""
     model = parse("(float[1, 512] x) => (float[1, 512] y) { y = MatMul(x, w) }", weights={"w": (512, 512)})
     (tmp_path / "mine.onnx").write_bytes(model.SerializeToString())
     digest = client.predict(tmp_path / "mine.onnx").digest
     with pytest.raises(ServiceError, match="not known here"):
         other.predict(digest)
-    assert other.predict(without_weights(tmp_path / "mine.onnx")).digest == digest
+    assert other.predict(read_without_weights(tmp_path / "mine.onnx")).digest == digest
     assert other.send_model(tmp_path / "mine.onnx") == digest
     assert client.predict(tmp_path / "mine.onnx").digest == digest
 
@@ -137,7 +137,7 @@ def test_a_model_has_one_digest_whoever_sends_it(
 def test_models_are_listed_and_deleted(
     client: Client, parse: Callable[..., ModelProto], network: _Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over as many pages as it takes."""
+    """Models are listed over several pages and deleted."""
     monkeypatch.setattr(costmodel.client, "_PAGE", 2)
     sent = {
         client.send_model(parse(f"(float[1, {size}] x) => (float[1, {size}] y) {{ y = Tanh(x) }}").SerializeToString())
@@ -157,7 +157,7 @@ def test_models_are_listed_and_deleted(
 
 
 def test_a_prediction_that_has_not_changed_is_not_sent_again(client: Client, light_models: Mapping[str, Path]) -> None:
-    """The one that is known is returned."""
+    """An unchanged prediction is returned from the client's cache."""
     digest = client.predict(light_models["squeezenet"]).digest
     first = client.prediction(digest, system=SYSTEM.name)
     assert client.prediction(digest, system=SYSTEM.name, known=first) is first
@@ -166,7 +166,7 @@ def test_a_prediction_that_has_not_changed_is_not_sent_again(client: Client, lig
 
 
 def test_many_and_ranked(client: Client, light_models: Mapping[str, Path]) -> None:
-    """An item has its answer or its error; a regressor may be pinned."""
+    """Bulk items have an answer or an error, and a regressor version can be chosen."""
     layer = json.loads(elementwise(1, 64, 28, 28).text)
     (version,) = (one["version"] for one in client.regressors(system=SYSTEM.name) if one["champion"])
     good, bad = client.predict_bulk([{"layers": [0]}, {"layers": [1], "name": "bad"}], layers=[layer], version=version)
@@ -186,7 +186,7 @@ def test_many_and_ranked(client: Client, light_models: Mapping[str, Path]) -> No
 def test_observations_are_ones_own(
     client: Client, other: Client, light_models: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are listed, the newest first, over pages, and deleted."""
+    """Observations are listed newest first over several pages, and deleted."""
     monkeypatch.setattr(costmodel.client, "_PAGE", 2)
     digest = client.predict(light_models["squeezenet"]).digest
     seen = [client.observe(digest, 1000.0 + number, system=SYSTEM.name, runs=3) for number in range(5)]
@@ -202,7 +202,7 @@ def test_observations_are_ones_own(
 def test_what_is_lost_on_the_way_is_asked_again(
     client: Client, network: _Network, parse: Callable[..., ModelProto]
 ) -> None:
-    """A file is sent whole each time, an observation is stored once, and what is deleted stays deleted."""
+    """Lost requests are repeated: files are sent whole, observations stored once, deletions stay."""
     network.faults += [_refused, _busy]
     content = parse("(float[1, 77] x) => (float[1, 77] y) { y = Tanh(x) }").SerializeToString()
     network.faults += [lambda *_: None, _answer_lost, _busy]
@@ -228,7 +228,7 @@ def test_what_is_lost_on_the_way_is_asked_again(
 
 
 def _asked(status: int, retry_after: str | None = None, **options: object) -> tuple[list[float], list[str], str]:
-    """How long a client waits between which requests for a service that never answers, and what it says in the end."""
+    """Returns the waits, the request methods and the final error of a client whose service always answers `status`."""
     slept: list[float] = []
     asked: list[str] = []
 
@@ -247,7 +247,7 @@ def _asked(status: int, retry_after: str | None = None, **options: object) -> tu
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_the_service_says_how_long_to_wait(status: int) -> None:
-    """In seconds or as a date; nobody waits less, and only a little more, so that clients do not come all at once."""
+    """Retry-After, in seconds or as a date, is obeyed with a small random addition."""
     slept, asked, kind = _asked(status, "7", retries=2)
     assert (len(asked), kind) == (3, "overloaded")
     assert all(7 <= waited <= 7.7 for waited in slept)
@@ -257,7 +257,7 @@ def test_the_service_says_how_long_to_wait(status: int) -> None:
 
 @given(retries=st.integers(0, 20), retry_s=st.floats(0, 100))
 def test_retries_are_bounded(retries: int, retry_s: float) -> None:
-    """In number and in time; waits grow where the service names none."""
+    """Retries are limited in number and time, and waits grow without Retry-After."""
     slept, asked, _ = _asked(503, None, retries=retries, retry_s=retry_s)
     assert len(asked) == len(slept) + 1 <= retries + 1
     assert sum(slept) <= retry_s
@@ -265,7 +265,7 @@ def test_retries_are_bounded(retries: int, retry_s: float) -> None:
 
 
 def test_nobody_waits_longer_than_he_wants() -> None:
-    """A service that asks for more time than there is gets no other request; the error says when to come back."""
+    """A Retry-After beyond the client's time limit ends the retries, and the error has the time."""
     slept, asked, _ = _asked(503, "3600")
     assert (slept, asked) == ([], ["GET"])
     assert _asked(503, "soon", retries=1)[0][0] < 1
@@ -273,12 +273,12 @@ def test_nobody_waits_longer_than_he_wants() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 500])
 def test_what_would_fail_again_is_not_repeated(status: int) -> None:
-    """The first answer is the answer."""
+    """Permanent errors are not retried."""
     assert _asked(status)[:2] == ([], ["GET"])
 
 
 def test_errors_carry_what_the_service_said() -> None:
-    """Busy, unknown, not there, and something else entirely."""
+    """Errors have the service's problem, whether busy, unknown, unreachable or unexpected."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/v1/systems":
@@ -305,7 +305,7 @@ def test_errors_carry_what_the_service_said() -> None:
 
 
 def test_the_file_stands_alone(tmp_path: Path) -> None:
-    """It runs where costmodel is not installed."""
+    """The client file works without costmodel installed."""
     (tmp_path / "client.py").write_text(Path(costmodel.client.__file__).read_text())
     code = "import client, sys; print([name for name in sys.modules if name.startswith('costmodel')])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -313,7 +313,7 @@ def test_the_file_stands_alone(tmp_path: Path) -> None:
 
 
 def test_a_model_that_was_never_sent_is_unknown(client: Client) -> None:
-    """Where all there is of it is a hash."""
+    """A hash of a model that was never sent is an error."""
     with pytest.raises(ServiceError) as unknown:
         client.predict("sha256:" + "0" * 64)
     assert unknown.value.kind == "unknown-model"

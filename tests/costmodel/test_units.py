@@ -1,4 +1,4 @@
-"""Quantities as people write and read them."""
+"""Formatting and parsing of quantities."""
 
 import re
 from random import Random
@@ -21,7 +21,7 @@ MICROSECONDS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
     ],
 )  # fmt: skip
 def test_a_latency_has_three_digits_and_the_unit_that_suits_it(latency_us: float, text: str) -> None:
-    """A person sees 45.7 ms, not 45678.0."""
+    """A latency is shown with three digits and a suitable unit: 45.7 ms, not 45678.0."""
     assert format_us(latency_us) == text
 
 
@@ -29,7 +29,7 @@ def test_a_latency_has_three_digits_and_the_unit_that_suits_it(latency_us: float
 @example(999.5)
 @example(999_499.99)
 def test_a_formatted_latency_reads_back_within_half_of_its_last_digit(latency_us: float) -> None:
-    """Nothing but the third digit is rounded, and there are never more than three."""
+    """A formatted latency is rounded to at most three digits."""
     number, unit = format_us(latency_us).split()
     assert float(number) * MICROSECONDS[unit] == pytest.approx(latency_us, rel=0.0051)
     assert len(number.replace(".", "")) == 3
@@ -37,7 +37,7 @@ def test_a_formatted_latency_reads_back_within_half_of_its_last_digit(latency_us
 
 @given(st.floats(0.0, 9e8), st.floats(0.0, 9e8))
 def test_formatting_keeps_the_order(one: float, other: float) -> None:
-    """What is shown as less is less."""
+    """Formatting preserves the order of latencies."""
     shown = [float(n) * MICROSECONDS[u] for n, u in (format_us(value).split() for value in sorted((one, other)))]
     assert shown == sorted(shown)
 
@@ -50,32 +50,32 @@ def test_formatting_keeps_the_order(one: float, other: float) -> None:
     ],
 )  # fmt: skip
 def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
-    """Without a unit it is in seconds."""
+    """A duration without a unit is in seconds."""
     assert parse_duration_s(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "-5s", "5 minutes", "1h30m", "1e3s", "nan", "inf", ".5", "5.", "5w"])
 def test_what_is_no_duration_is_named_with_one_that_is(text: str) -> None:
-    """The error quotes what was given and shows how to write it."""
+    """An invalid duration is quoted with an example of a valid one."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a duration") + ".*10m"):
         parse_duration_s(text)
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["s", "m", "h"]))
 def test_units_of_time_are_multiples_of_each_other(number: int, unit: str) -> None:
-    """60 of one are one of the next."""
+    """Sixty of a unit are one of the next."""
     assert parse_duration_s(f"{number}{unit}") == number * {"s": 1, "m": 60, "h": 3600}[unit]
 
 
 @given(st.text(min_size=1), st.lists(st.integers(0, 2**31), min_size=1, max_size=6))
 def test_a_shape_reads_back_as_it_was_written(name: str, dims: list[int]) -> None:
-    """Names may hold anything, '=' too; the shape stands behind the last one."""
+    """Names may contain '='; the shape is behind the last one."""
     assert parse_shape(f"{name}={','.join(map(str, dims))}") == (name, tuple(dims))
 
 
 @pytest.mark.parametrize("text", ["", "input", "=1,2", "input=", "input=1,,2", "input=1,N", "input=1.5", "1,3,224,224"])
 def test_what_is_no_shape_is_named_with_one_that_is(text: str) -> None:
-    """The error quotes what was given and shows how to write it."""
+    """An invalid shape is quoted with an example of a valid one."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a shape") + ".*input=1,3,224,224"):
         parse_shape(text)
 
@@ -85,7 +85,7 @@ numbers = st.sets(st.integers(1, 999), min_size=1, max_size=20)
 
 @given(numbers, st.randoms(use_true_random=False))
 def test_a_list_of_numbers_reads_back_in_order(chosen: set[int], random: Random) -> None:
-    """However they were listed, and however often."""
+    """A parsed list of numbers is sorted and has no duplicates."""
     listed = [*chosen, *list(chosen)[:2]]
     random.shuffle(listed)
     assert parse_numbers(",".join(map(str, listed))) == sorted(chosen)
@@ -94,7 +94,7 @@ def test_a_list_of_numbers_reads_back_in_order(chosen: set[int], random: Random)
 
 @given(st.integers(1, 999), st.integers(0, 50), numbers)
 def test_a_range_is_all_of_its_numbers(first: int, more: int, others: set[int]) -> None:
-    """Both ends, by itself and beside others."""
+    """A range includes both ends, alone and with others."""
     last = min(999, first + more)
     assert parse_numbers(f"{first}-{last}") == list(range(first, last + 1))
     text = ",".join([f"{first}-{last}", *map(str, others)])
@@ -105,6 +105,6 @@ def test_a_range_is_all_of_its_numbers(first: int, more: int, others: set[int]) 
     "text", ["", ",", "1,", "1,,2", "0", "0-3", "3-1", "-3", "1-", "1 2", "1.5", "all", "1-2-3", "1000", "1-9999"]
 )
 def test_what_is_no_list_of_numbers_is_named_with_one_that_is(text: str) -> None:
-    """The error quotes what was given and shows how to write it."""
+    """An invalid list is quoted with an example of a valid one."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is no list of numbers") + ".*1-4 or 1,2,8"):
         parse_numbers(text)

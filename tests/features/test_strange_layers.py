@@ -1,4 +1,4 @@
-"""The law of the boundary: a layer is refused, or everything that prices it gives finite numbers."""
+"""Property: a layer from a client is either refused, or everything that prices it gives finite numbers."""
 
 import ast
 import math
@@ -11,32 +11,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.checking import check_sequence
 from costmodel.errors import ModelError
-from costmodel.features.bound import bound_us
-from costmodel.features.layout import walk_of
+from costmodel.features.access_pattern import access_pattern_of
+from costmodel.features.analytical_bound import bound_us
 from costmodel.features.tabular import encode_all
 from costmodel.features.work import layer_work
-from costmodel.graph import ITEM_BYTES, OPAQUE, TensorType
-from costmodel.groups import read_bytes, weight_bytes
-from costmodel.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.ir.footprint import read_bytes, weight_bytes
+from costmodel.ir.graph import ITEM_BYTES, OPAQUE, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.serving.validation.sequences import check_sequence
 from tests.synthetic import SYSTEM
 
 ROOT = Path(__file__).parents[2]
-# Numbers in between are sums and products of sizes; none is as long as what it is worked out from.
+# Intermediate numbers are sums and products of sizes: they must stay shorter than the input they are computed from.
 MOST_BITS = 1000
 
 
 def _operators() -> list[str]:
-    """Every text that could name an operator, in the files that treat operators differently."""
-    files = [ROOT / f"features/{name}.py" for name in ("work", "layout", "row")]
-    files += [ROOT / "costmodel/groups.py", ROOT / "costmodel/checking/needs.py"]
+    """Returns every operator name in the source files that treat operators differently."""
+    files = [ROOT / f"features/{name}.py" for name in ("work", "access_pattern", "row")]
+    files += [ROOT / "costmodel/ir/footprint.py", ROOT / "serving/validation/preconditions.py"]
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return sorted(text for text in texts if len(text) > 1 and text.isalnum() and text[0].isupper())
 
 
-# Of all other operators nothing is known, so that a few stand for them.
+# All other operators are treated alike, so that a few represent them.
 OPERATORS = [*_operators(), "ReduceMean", "ReduceNothing", "NoOperator", "Add", "If", "Resize"]
 
 integers = st.one_of(
@@ -69,7 +69,7 @@ sizes = st.one_of(st.integers(1, 6), st.sampled_from([0, 12, 64, 1000, 2**31 - 1
 
 
 def listed(least: int, most: int, longest: int) -> st.SearchStrategy[Any]:
-    """An attribute of so many integers."""
+    """Returns a strategy for an attribute of `count` integers."""
     return st.fixed_dictionaries({"ints": st.lists(st.integers(least, most), min_size=1, max_size=longest)})
 
 
@@ -85,13 +85,13 @@ ATTRIBUTES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def rarely(draw: st.DrawFn) -> bool:
-    """One time in thirty."""
+    """Strategy that is true once in thirty times."""
     return draw(st.integers(0, 29)) == 29
 
 
 @st.composite
 def values(draw: st.DrawFn, role: str) -> Value:
-    """A value, nearly always a sound one."""
+    """Strategy for a value of a sequence, nearly always a valid one."""
     if rarely(draw):
         shape = draw(st.lists(integers, max_size=5))
         data = draw(st.one_of(st.none(), st.lists(anything, max_size=3).map(tuple)))
@@ -109,7 +109,7 @@ def values(draw: st.DrawFn, role: str) -> Value:
 
 @st.composite
 def attributes(draw: st.DrawFn) -> dict[str, Any]:
-    """Attributes of any layer, most of them of their kind."""
+    """Strategy for attributes of any layer, mostly of the right type."""
     names = draw(st.lists(st.sampled_from([*ATTRIBUTES, "alpha", "body"]), max_size=3))
     return {
         name: draw(contents if name not in ATTRIBUTES or rarely(draw) else ATTRIBUTES[name])
@@ -119,7 +119,7 @@ def attributes(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def sequences(draw: st.DrawFn) -> LayerSequence:
-    """A sequence whose values are numbered as they should be, of layers that need not make any sense."""
+    """Strategy for sequences with correctly numbered values and otherwise arbitrary layers."""
     found: list[Value] = []
     layers, left = [], []
     for _ in range(draw(st.integers(1, 2))):
@@ -141,7 +141,7 @@ def sequences(draw: st.DrawFn) -> LayerSequence:
 
 Shapes = list[tuple[int, ...]]
 
-# A sound layer of each operator that is priced by a rule of its own: shapes of its inputs and of its result.
+# A valid layer of each operator that has a pricing rule of its own: shapes of its inputs and of its output.
 _ATTENTION: tuple[Shapes, tuple[int, ...], dict[str, Any]] = (
     [(2, 5, 12), (2, 7, 12), (2, 7, 12)], (2, 5, 12), {"num_heads": {"i": 4}},
 )  # fmt: skip
@@ -185,7 +185,7 @@ SOUND: dict[str, tuple[Shapes, tuple[int, ...], dict[str, Any]]] = {
 
 @st.composite
 def spoilt(draw: st.DrawFn, operators: st.SearchStrategy[str]) -> LayerSequence:
-    """A sound layer in which something may have been changed, once or twice."""
+    """Strategy for valid layers with at most two random changes."""
     operator = draw(operators)
     shapes, result, given = SOUND[operator]
     found = [Value(TensorType("float32", shape), draw(st.sampled_from(["input", "constant"]))) for shape in shapes]
@@ -210,7 +210,7 @@ def spoilt(draw: st.DrawFn, operators: st.SearchStrategy[str]) -> LayerSequence:
                 held[name] = draw(st.one_of(contents, ATTRIBUTES[name]))
             case "value":
                 found[place] = draw(values(found[place].role))
-    # Values that nothing mentions any more are left out: they would be refused for that.
+    # Unused values are removed, because they alone would cause a refusal.
     used = sorted({index for index in inputs if index >= 0} | {len(shapes)})
     new = {index: number for number, index in enumerate(used)} | {-1: -1}
     domain, since = draw(st.sampled_from(["", "com.microsoft", "nobody's"])), draw(st.sampled_from([1, 13, 21]))
@@ -223,9 +223,9 @@ def _is_bounded(number: Any) -> bool:
 
 
 def assert_prices(sequence: LayerSequence) -> None:
-    """Everything that is worked out of a sequence is a finite number of a bounded length."""
+    """Asserts that every number derived from a sequence is finite and of bounded length."""
     for layer in sequence.layers:
-        work, walk = layer_work(sequence, layer), walk_of(sequence, layer)
+        work, walk = layer_work(sequence, layer), access_pattern_of(sequence, layer)
         product = work.contraction
         numbers = [
             work.multiply_flops, work.other_flops, work.scalar_calls, work.input_bytes, work.weight_bytes,
@@ -243,7 +243,7 @@ def assert_prices(sequence: LayerSequence) -> None:
 
 @given(st.one_of(sequences(), spoilt(st.sampled_from(sorted(SOUND)))))
 def test_a_layer_is_refused_or_priced(sequence: LayerSequence) -> None:
-    """Whatever its operator, inputs, types and attributes are, there is no third way."""
+    """A layer is refused or priced, whatever its operator, inputs, types and attributes."""
     try:
         check_sequence(sequence)
     except ModelError:
@@ -253,7 +253,7 @@ def test_a_layer_is_refused_or_priced(sequence: LayerSequence) -> None:
 
 @pytest.mark.parametrize("operator", SOUND)
 def test_a_sound_layer_is_accepted(operator: str) -> None:
-    """The layers that the law above is tried on are refused for what was changed in them."""
+    """The valid layers on which the property test is based are accepted unchanged."""
     shapes, result, held = SOUND[operator]
     found = [Value(TensorType("float32", shape), "input") for shape in shapes]
     found.append(Value(TensorType("float32", result), "internal"))

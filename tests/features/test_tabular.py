@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from costmodel.decomposition import decompose, whole_model
 from costmodel.errors import ModelError
-from costmodel.features.bound import bound_us
+from costmodel.features.analytical_bound import bound_us
 from costmodel.features.schema import OPERATORS, SCHEMA
 from costmodel.features.tabular import Encoder, encode_all
-from costmodel.graph import LayerGraph, TensorType
-from costmodel.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.systems import System
+from costmodel.ir.graph import LayerGraph, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.partition.decomposition import decompose, whole_model
+from costmodel.systems.system import System
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM
 
@@ -23,19 +23,19 @@ Lowered = Callable[[str], LayerGraph]
 
 
 def features_of(sequence: LayerSequence, system: System = SYSTEM) -> dict[str, float]:
-    """The features of a sequence's only layer by name."""
+    """Returns the features of a sequence's only layer, by name."""
     (row,) = encode_all([sequence], system).features.tolist()
     return dict(zip(SCHEMA.names, row, strict=True))
 
 
 def on_host(**facts: object) -> System:
-    """The system, on a host that differs in some facts."""
+    """Returns the system on a host with the given differences."""
     assert SYSTEM.host is not None
     return replace(SYSTEM, host=replace(SYSTEM.host, **facts))  # type: ignore[arg-type]
 
 
 def test_a_matrix_of_finite_numbers(light_name: str, lowered_light: Lowered) -> None:
-    """Every layer of the light models' sequences is a row of finite float32, and the bounds of a sequence add up."""
+    """Each layer is a row of finite float32, and the bounds of a sequence's rows add up to its bound."""
     graph = lowered_light(light_name)
     sequences = [s for g in (1, 5) for s in decompose(light_name, graph, g).unique.values()]
     encoded = encode_all(sequences, SYSTEM)
@@ -48,7 +48,7 @@ def test_a_matrix_of_finite_numbers(light_name: str, lowered_light: Lowered) -> 
 
 
 def test_no_sequences_are_a_matrix_without_rows() -> None:
-    """Nothing to encode is no special case."""
+    """The encoding of no sequences is a matrix without rows."""
     encoded = encode_all([], SYSTEM)
     assert len(encoded) == 0
     assert encoded.features.shape == (0, len(SCHEMA.names))
@@ -56,7 +56,7 @@ def test_no_sequences_are_a_matrix_without_rows() -> None:
 
 
 def test_edges_join_the_layers_of_a_sequence(lowered_light: Lowered) -> None:
-    """A chain has one between each two layers; branches meet; nothing leaves its sequence."""
+    """Edges join producer and consumer layers of the same sequence, in chains and branches."""
     encoded = encode_all([whole_model(lowered_light("squeezenet")), elementwise(8)], SYSTEM)
     made, read = encoded.edges
     assert (made < read).all()
@@ -65,7 +65,7 @@ def test_edges_join_the_layers_of_a_sequence(lowered_light: Lowered) -> None:
 
 
 def test_some_sequences_are_what_they_are_alone(light_name: str, lowered_light: Lowered) -> None:
-    """Taking sequences out of many, by mask or by position in any order, gives the same as encoding them alone."""
+    """A selection of sequences, by mask or by positions in any order, equals their separate encoding."""
     sequences = list(decompose(light_name, lowered_light(light_name), 5).unique.values())
     encoded = encode_all(sequences, SYSTEM)
     chosen = np.random.default_rng(0).permutation(len(sequences))[: len(sequences) // 2]
@@ -90,7 +90,7 @@ def test_some_sequences_are_what_they_are_alone(light_name: str, lowered_light: 
 def test_what_is_remembered_is_what_is_worked_out(
     layers: list[tuple[str, list[int]]], most: int, footprints: list[float]
 ) -> None:
-    """Whatever was encoded before, in whatever surroundings, and however little is remembered."""
+    """Cached rows equal computed ones, whatever was encoded before and however small the cache."""
     encoder = Encoder(SYSTEM, most)
     sequences = [elementwise(*shape, op_type=op_type) for op_type, shape in layers]
     for around in (footprints[: len(sequences)], None, footprints[::-1][: len(sequences)]):
@@ -101,7 +101,7 @@ def test_what_is_remembered_is_what_is_worked_out(
 
 
 def test_longer_sequences_are_remembered_with_their_edges(light_name: str, lowered_light: Lowered) -> None:
-    """The second time as the first."""
+    """A cached sequence of several layers keeps its edges."""
     sequences = list(decompose(light_name, lowered_light(light_name), 5).unique.values())
     encoder = Encoder(SYSTEM)
     expected = encode_all(sequences, SYSTEM)
@@ -112,7 +112,7 @@ def test_longer_sequences_are_remembered_with_their_edges(light_name: str, lower
 
 
 def test_every_layer_has_one_operator(light_name: str, lowered_light: Lowered) -> None:
-    """A one-hot code, of the operator that the layer is."""
+    """Each layer's operator is encoded one-hot."""
     for sequence in decompose(light_name, lowered_light(light_name)).unique.values():
         ones = [name for name, value in features_of(sequence).items() if name.startswith("op_") and value]
         assert ones == [f"op_{sequence.kind}"]
@@ -120,13 +120,13 @@ def test_every_layer_has_one_operator(light_name: str, lowered_light: Lowered) -
 
 
 def test_an_unknown_operator_has_a_column_too() -> None:
-    """What the schema does not list is `other`, never nothing."""
+    """An operator that the schema does not list is encoded as `other`."""
     assert "Unheard" not in OPERATORS
     assert features_of(elementwise(8, op_type="Unheard"))["op_other"] == 1
 
 
 def test_the_block_size_of_the_host_does_not_enter(lowered_light: Lowered) -> None:
-    """A blocked layer has logical shapes: an AVX-512 host differs from an AVX2 one in what its vectors leave over."""
+    """Features of a blocked layer use logical shapes; hosts differ in the vector remainder only."""
     sequences = decompose("squeezenet", lowered_light("squeezenet")).unique.values()
     wide, narrow = on_host(isa=("avx", "avx2", "avx512f")), on_host(isa=("avx", "avx2"))
     for sequence in sequences:
@@ -137,19 +137,19 @@ def test_the_block_size_of_the_host_does_not_enter(lowered_light: Lowered) -> No
 
 
 def test_unknown_caches_are_tolerated() -> None:
-    """A host whose caches nobody could read has neutral ratios to them."""
+    """On a host with unknown caches, the ratios to cache sizes are neutral."""
     features = features_of(elementwise(8), on_host(l1d_bytes=0, l2_bytes=0, l3_bytes=0))
     assert [features[f"work_over_l{level}"] for level in (1, 2, 3)] == [0, 0, 0]
 
 
 def test_a_scalar_and_an_empty_tensor_encode() -> None:
-    """No axes and no elements are shapes as any other."""
+    """Scalars and empty tensors can be encoded."""
     for shape in ((), (0,), (0, 3)):
         assert np.isfinite(list(features_of(elementwise(*shape)).values())).all()
 
 
 def test_faster_systems_are_seen() -> None:
-    """Each capability and setting that the bound is made of is a feature too."""
+    """Each capability and setting that the bound depends on is a feature too."""
     sequence = elementwise(1000)
     for name, column in (
         ("gemm_gflops", "log_gemm_gflops"), ("memory_gbps", "log_memory_gbps"), ("layer_us", "layer_us"),
@@ -160,7 +160,7 @@ def test_faster_systems_are_seen() -> None:
 
 def test_the_window_of_a_convolution_is_seen(lowered_light: Lowered) -> None:
     """Kernel, stride and padding of AlexNet's first convolution are those of the paper."""
-    first = decompose("bvlc_alexnet", lowered_light("bvlc_alexnet")).pieces
+    first = decompose("bvlc_alexnet", lowered_light("bvlc_alexnet")).segments
     sequence = next(p.sequence for p in first if p.sequence.kind == "Conv")
     features = features_of(sequence)
     assert (features["kernel_width"], features["stride"]) == (11, 4)
@@ -170,7 +170,7 @@ def test_the_window_of_a_convolution_is_seen(lowered_light: Lowered) -> None:
 
 
 def test_edges_between_sequences_are_bounded() -> None:
-    """Long sequences that read each other in full are refused: a product of lengths is not worked out."""
+    """A quadratic number of edges between long sequences is refused before it is computed."""
     kind = TensorType("float32", (2,))
     count = 1200
     many = LayerSequence(
@@ -178,6 +178,6 @@ def test_edges_between_sequences_are_bounded() -> None:
         (Value(kind, "input"), *[Value(kind, "internal")] * count),
         tuple(range(1, count + 1)),
     )
-    assert encode_all([many, elementwise()], SYSTEM, needs=[(), (0,)]).edges.shape == (2, count)
+    assert encode_all([many, elementwise()], SYSTEM, predecessors=[(), (0,)]).edges.shape == (2, count)
     with pytest.raises(ModelError, match="ask for a smaller granularity"):
-        encode_all([many, many], SYSTEM, needs=[(), (0,)])
+        encode_all([many, many], SYSTEM, predecessors=[(), (0,)])

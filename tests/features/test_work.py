@@ -1,4 +1,4 @@
-"""Arithmetic and memory traffic of layers, against numbers worked out by hand."""
+"""Arithmetic and memory traffic of layers, compared with numbers computed by hand."""
 
 from collections.abc import Callable
 from math import prod
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.decomposition import decompose
 from costmodel.features.work import Work, layer_work
-from costmodel.graph import LayerGraph, TensorType
-from costmodel.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.ir.graph import LayerGraph, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.partition.decomposition import decompose
 
 Shape = tuple[int, ...]
 
@@ -26,7 +26,7 @@ def work_of(
     dtype: str = "float32",
     **attributes: Any,
 ) -> Work:
-    """The work of one layer; `weights` are the slots of inputs that are constants, None an absent input."""
+    """Returns the work of one layer; `weights` are the slots of constant inputs, None is an absent input."""
     values: list[Value] = []
     slots = []
     for slot, shape in enumerate(inputs):
@@ -42,7 +42,7 @@ def work_of(
 
 
 def test_convolution() -> None:
-    """Two operations for each output element, input channel and position of the window; each tensor moved once."""
+    """A convolution does two operations per output element, input channel and tap; each tensor is moved once."""
     work = work_of("Conv", [(1, 3, 224, 224), (64, 3, 7, 7), (64,)], [(1, 64, 112, 112)], weights=(1, 2))
     assert work.multiply_flops == 2 * 112 * 112 * 64 * 3 * 7 * 7
     assert work.other_flops == 64 * 112 * 112
@@ -54,7 +54,7 @@ def test_convolution() -> None:
 
 
 def test_grouped_convolution() -> None:
-    """Each output channel reads only the channels of its group."""
+    """Each output channel reads only the input channels of its group."""
     work = work_of("Conv", [(2, 8, 10, 10), (16, 2, 3, 3)], [(2, 16, 10, 10)], weights=(1,), group=4)
     assert work.multiply_flops == 2 * (2 * 16 * 10 * 10) * (2 * 3 * 3)
     assert work.contraction is not None
@@ -63,13 +63,13 @@ def test_grouped_convolution() -> None:
 
 
 def test_depthwise_convolution() -> None:
-    """One channel in and one out for each group."""
+    """A depthwise convolution reads one input channel for each output channel."""
     work = work_of("Conv", [(1, 32, 56, 56), (32, 1, 3, 3)], [(1, 32, 56, 56)], weights=(1,), group=32)
     assert work.multiply_flops == 2 * 32 * 56 * 56 * 9
 
 
 def test_quantised_convolution_reads_its_filter_from_the_fourth_input() -> None:
-    """Scale and zero point of the data come before the filter of a QLinearConv."""
+    """The filter of a QLinearConv is its fourth input, after scale and zero point of the data."""
     inputs: list[Shape | None] = [(1, 3, 8, 8), (), (), (4, 3, 3, 3), (4,), (4,), (), ()]
     work = work_of("QLinearConv", inputs, [(1, 4, 8, 8)], weights=(1, 2, 3, 4, 5, 6, 7), dtype="uint8")
     assert work.multiply_flops == 2 * (4 * 8 * 8) * (3 * 3 * 3)
@@ -77,7 +77,7 @@ def test_quantised_convolution_reads_its_filter_from_the_fourth_input() -> None:
 
 
 def test_channels_last_convolution_does_the_same_work() -> None:
-    """Where the channels stand among the axes changes nothing about the arithmetic."""
+    """A channels-last convolution has the same arithmetic as a channels-first one."""
     inputs: list[Shape | None] = [(1, 8, 8, 3), (), (), (4, 3, 3, 3), (), (), (), ()]
     work = work_of("QLinearConv", inputs, [(1, 8, 8, 4)], domain="com.microsoft", channels_last=1)
     assert work.multiply_flops == 2 * (4 * 8 * 8) * (3 * 3 * 3)
@@ -86,27 +86,27 @@ def test_channels_last_convolution_does_the_same_work() -> None:
 
 
 def test_transposed_convolution() -> None:
-    """Each input element is spread over the window of every output channel of its group."""
+    """A transposed convolution multiplies each input element with the kernel of every output channel of its group."""
     work = work_of("ConvTranspose", [(1, 16, 8, 8), (16, 4, 2, 2)], [(1, 8, 16, 16)], weights=(1,), group=2)
     assert work.multiply_flops == 2 * (16 * 8 * 8) * (4 * 2 * 2)
 
 
 def test_convolution_along_one_axis() -> None:
-    """Windows have as many axes as the data."""
+    """A 1-D convolution has a 1-D window."""
     work = work_of("Conv", [(1, 80, 3000), (384, 80, 3)], [(1, 384, 3000)], weights=(1,))
     assert work.multiply_flops == 2 * 384 * 3000 * 80 * 3
 
 
 @pytest.mark.parametrize(("transposed", "a"), [(0, (5, 7)), (1, (7, 5))])
 def test_gemm(transposed: int, a: Shape) -> None:
-    """The depth is that axis of A which is not a row of the result, whichever way A is stored."""
+    """The depth of a Gemm is the axis of A that is not a row of the result, for either value of transA."""
     work = work_of("Gemm", [a, (7, 3), (3,)], [(5, 3)], weights=(1, 2), transA=transposed)
     assert work.multiply_flops == 2 * 5 * 3 * 7
     assert work.other_flops == 15
 
 
 def test_batched_matrix_product() -> None:
-    """One product for each matrix of the batch."""
+    """A batched MatMul has one product for each matrix of the batch."""
     work = work_of("MatMul", [(2, 12, 128, 64), (2, 12, 64, 128)], [(2, 12, 128, 128)])
     assert work.multiply_flops == 2 * (2 * 12) * 128 * 128 * 64
     assert work.contraction is not None
@@ -114,7 +114,7 @@ def test_batched_matrix_product() -> None:
 
 
 def test_matrix_product_with_one_matrix_folds_the_batch_into_rows() -> None:
-    """With one right-hand side for all, the runtime does a single tall product."""
+    """With one right-hand matrix for the whole batch, MatMul is a single product with more rows."""
     work = work_of("MatMul", [(4, 128, 768), (768, 3072)], [(4, 128, 3072)], weights=(1,))
     assert work.multiply_flops == 2 * 4 * 128 * 3072 * 768
     assert work.contraction is not None
@@ -126,12 +126,12 @@ def test_matrix_product_with_one_matrix_folds_the_batch_into_rows() -> None:
     [((64,), (64,), ()), ((8, 64), (64,), (8,)), ((64,), (64, 8), (8,)), ((64,), (3, 64, 8), (3, 8))],
 )
 def test_matrix_product_with_vectors(a: Shape, b: Shape, made: Shape) -> None:
-    """A vector on either side is a matrix with one row or column."""
+    """A vector operand of MatMul is a matrix with one row or column."""
     assert work_of("MatMul", [a, b], [made]).multiply_flops == 2 * 64 * prod(made)
 
 
 def test_fused_matrix_product_with_transposed_left_side() -> None:
-    """With transA the depth is the axis before the last; with transBatchA too, the first."""
+    """FusedMatMul's depth is the last axis but one with transA, and the first with transBatchA too."""
     plain = work_of("FusedMatMul", [(2, 64, 5), (2, 64, 7)], [(2, 5, 7)], domain="com.microsoft", transA=1)
     batched = work_of(
         "FusedMatMul", [(64, 2, 5), (2, 64, 7)], [(2, 5, 7)], domain="com.microsoft", transA=1, transBatchA=1
@@ -155,7 +155,7 @@ def test_recurrent_layers(op_type: str, gates: int, directions: int) -> None:
 
 
 def test_quantised_recurrent_layer_has_transposed_weights() -> None:
-    """DynamicQuantizeLSTM stores what LSTM stores, its last two axes exchanged: the work is the same."""
+    """DynamicQuantizeLSTM does the work of LSTM, although its weights' last two axes are exchanged."""
     work = work_of(
         "DynamicQuantizeLSTM", [(10, 3, 40), (1, 40, 128), (1, 32, 128)], [(10, 1, 3, 32)], domain="com.microsoft"
     )
@@ -173,25 +173,25 @@ def test_quantised_recurrent_layer_has_transposed_weights() -> None:
     ],
 )
 def test_einsum(equation: str, inputs: list[Shape | None], made: Shape, multiplications: int) -> None:
-    """One multiplication for each combination of all its letters."""
+    """An Einsum has one multiplication for each combination of all its indices."""
     assert work_of("Einsum", inputs, [made], equation=equation).multiply_flops == 2 * multiplications
 
 
 def test_einsum_with_an_ellipsis_counts_no_product() -> None:
-    """What is not understood is no product; its elements and bytes count still."""
+    """An Einsum with an ellipsis counts no product, only its elements and bytes."""
     work = work_of("Einsum", [(2, 3, 4), (2, 4, 5)], [(2, 3, 5)], equation="...ij,...jk->...ik")
     assert work.contraction is None
     assert work.other_flops == 30
 
 
 def test_attention_over_queries_keys_and_values() -> None:
-    """Scores and their weighted sum: each query meets each key twice."""
+    """Attention counts two products, scores and weighted sum, for each pair of query and key."""
     shapes: list[Shape | None] = [(2, 8, 10, 64), (2, 8, 20, 64), (2, 8, 20, 64)]
     assert work_of("Attention", shapes, [(2, 8, 10, 64)]).multiply_flops == 2 * 2 * (2 * 8) * 10 * 20 * 64
 
 
 def test_attention_counts_the_keys_of_earlier_calls() -> None:
-    """Past keys are met as new ones are."""
+    """Attention counts cached keys like new ones."""
     work = work_of(
         "Attention",
         [(2, 1, 512), (2, 1, 512), (2, 1, 512), None, (2, 8, 99, 64), (2, 8, 99, 64)],
@@ -203,7 +203,7 @@ def test_attention_counts_the_keys_of_earlier_calls() -> None:
 
 
 def test_attention_with_weights_also_projects() -> None:
-    """com.microsoft's Attention makes queries, keys and values of its one input itself."""
+    """com.microsoft's Attention also projects its one input to queries, keys and values."""
     work = work_of(
         "Attention", [(1, 128, 768), (768, 2304), (2304,)], [(1, 128, 768)],
         weights=(1, 2), domain="com.microsoft", num_heads=12,
@@ -214,7 +214,7 @@ def test_attention_with_weights_also_projects() -> None:
 
 
 def test_grouped_query_attention_of_packed_queries() -> None:
-    """The key may be packed with the query; heads of queries decide, not those of keys."""
+    """Work of grouped-query attention follows the query heads, also with keys and values packed into the query."""
     work = work_of(
         "GroupQueryAttention",
         [(1, 16, (8 + 2 * 2) * 64), None, None, (1, 2, 0, 64), (1, 2, 0, 64), (1,), ()],
@@ -227,7 +227,7 @@ def test_grouped_query_attention_of_packed_queries() -> None:
 
 
 def test_pools() -> None:
-    """A window for each output element; a global pool reads each input element once."""
+    """A pool reads a window for each output element; a global pool reads each input element once."""
     for op_type in ("MaxPool", "AveragePool"):
         work = work_of(op_type, [(1, 64, 55, 55)], [(1, 64, 27, 27)], kernel_shape=[3, 3], strides=[2, 2])
         assert (work.multiply_flops, work.other_flops) == (0, 64 * 27 * 27 * 9)
@@ -235,14 +235,14 @@ def test_pools() -> None:
 
 
 def test_local_response_normalisation() -> None:
-    """A window of channels and one power for each element."""
+    """LRN counts a window of channels and one power for each element."""
     work = work_of("LRN", [(1, 96, 54, 54)], [(1, 96, 54, 54)], size=5)
     assert work.other_flops == 5 * 96 * 54 * 54
     assert work.scalar_calls == 96 * 54 * 54
 
 
 def test_elementwise_layers() -> None:
-    """One operation for an addition, several for an exponential, one call for a power."""
+    """An addition counts one operation per element, an exponential several, a power one scalar call."""
     shape = (8, 100)
     assert work_of("Add", [shape, shape], [shape]).other_flops == 800
     assert work_of("Add", [shape, (100,)], [shape], weights=(1,)).weight_bytes == 400
@@ -255,7 +255,7 @@ def test_elementwise_layers() -> None:
 
 @pytest.mark.parametrize(("exponent", "calls"), [((2.0,), 0), ((3.0,), 0), ((2,), 0), ((2.5,), 800), (None, 800)])
 def test_a_square_is_a_product(exponent: tuple[float, ...] | None, calls: int) -> None:
-    """Only other powers, and those not known beforehand, are calls into the C library."""
+    """Pow with the constant exponent 2 is a product; other or unknown exponents are scalar calls."""
     data, power = TensorType("float32", (8, 100)), TensorType("float32", ())
     values = (Value(data, "input"), Value(power, "constant", exponent), Value(data, "internal"))
     layer = SequenceLayer("Pow", "", 7, {}, (0, 1), (2,))
@@ -263,7 +263,7 @@ def test_a_square_is_a_product(exponent: tuple[float, ...] | None, calls: int) -
 
 
 def test_the_same_input_twice_is_read_once() -> None:
-    """A square moves its operand once."""
+    """A layer that reads the same tensor twice moves it once."""
     layer = SequenceLayer("Mul", "", 7, {}, (0, 0), (1,))
     kind = TensorType("float32", (10,))
     sequence = LayerSequence((layer,), (Value(kind, "input"), Value(kind, "internal")), (1,))
@@ -271,14 +271,14 @@ def test_the_same_input_twice_is_read_once() -> None:
 
 
 def test_views_compute_nothing() -> None:
-    """A reshape is bytes at most; the shape of a tensor is known without reading it."""
+    """Reshape has no arithmetic, and Shape does not read its input."""
     assert work_of("Reshape", [(2, 8), (1,)], [(16,)], weights=(1,)).flops == 0
     shape = work_of("Shape", [(1000, 1000)], [(2,)])
     assert (shape.flops, shape.input_bytes) == (0, shape.output_bytes)
 
 
 def test_a_look_up_reads_only_what_it_writes() -> None:
-    """A table of words is not read to look up a few of them."""
+    """Gather reads only the selected rows of its table."""
     work = work_of("Gather", [(50_000, 768), (1, 16)], [(1, 16, 768)], weights=(0,))
     assert work.weight_bytes == work.output_bytes == 4 * 16 * 768
     work = work_of("Slice", [(1000, 8), (1,), (1,)], [(10, 8)], weights=(1, 2))
@@ -286,7 +286,7 @@ def test_a_look_up_reads_only_what_it_writes() -> None:
 
 
 def test_half_a_byte_each() -> None:
-    """Block-quantised weights of 4 bits move half a byte each."""
+    """4-bit block-quantised weights count half a byte each."""
     work = work_of(
         "MatMulNBits", [(1, 16, 64), (32, 2, 16), (64,)], [(1, 16, 32)], domain="com.microsoft", N=32, K=64, bits=4
     )
@@ -296,7 +296,7 @@ def test_half_a_byte_each() -> None:
 
 @given(batch=st.integers(1, 64), channels=st.integers(1, 8), size=st.integers(1, 12), group=st.integers(1, 3))
 def test_operations_grow_linearly_with_the_batch(batch: int, channels: int, size: int, group: int) -> None:
-    """Twice the images, twice the arithmetic, whatever the layer; the weights stay."""
+    """Twice the batch has twice the arithmetic and the same weights, for every layer."""
 
     def works(images: int) -> list[Work]:
         data = (images, channels * group, size, size)
@@ -326,7 +326,7 @@ def test_operations_grow_linearly_with_the_batch(batch: int, channels: int, size
 def test_work_of_real_layers_is_finite_and_counts_every_product(
     light_name: str, lowered_light: Callable[[str], LayerGraph]
 ) -> None:
-    """No layer of the light models has negative or unknown work, and every convolution and product has arithmetic."""
+    """Work of the light models' layers is finite, and every convolution and product has arithmetic."""
     for sequence in decompose(light_name, lowered_light(light_name)).unique.values():
         for layer in sequence.layers:
             work = layer_work(sequence, layer)
@@ -338,6 +338,6 @@ def test_work_of_real_layers_is_finite_and_counts_every_product(
 
 def test_the_arithmetic_of_a_known_model(lowered_light: Callable[[str], LayerGraph]) -> None:
     """VGG-19 takes 19.6 billion multiply-adds for one image (Simonyan and Zisserman, 2014)."""
-    pieces = decompose("vgg19", lowered_light("vgg19")).pieces
-    total = sum(layer_work(piece.sequence, piece.sequence.layers[0]).multiply_flops for piece in pieces)
+    segments = decompose("vgg19", lowered_light("vgg19")).segments
+    total = sum(layer_work(segment.sequence, segment.sequence.layers[0]).multiply_flops for segment in segments)
     assert total / 2 == pytest.approx(19.6e9, rel=0.01)

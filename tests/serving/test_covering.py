@@ -1,17 +1,17 @@
-"""Covers by what is measured on a system."""
+"""Covers by the sequences that are measured on a system."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from costmodel.cover import cheapest_cover
-from costmodel.decomposition import Decomposition, decompose
-from costmodel.home import Home
-from costmodel.sequence import LayerSequence
+from costmodel.ir.sequence import LayerSequence
+from costmodel.partition.cover import cheapest_cover
+from costmodel.partition.decomposition import Decomposition, decompose
+from costmodel.paths import Home
 from costmodel.serving.covering import cover_of, run_us
 from costmodel.serving.predictor import Predictor
-from costmodel.store import Store
+from costmodel.store.store import Store
 from tests.synthetic import HELD_BACK, SYSTEM, copied, corpus, made_up_measurement, made_up_us
 
 NEW = HELD_BACK[0]
@@ -20,25 +20,25 @@ MOST = 3
 
 @pytest.fixture
 def predictor(trained: Home, tmp_path: Path) -> Predictor:
-    """Of the made-up system, with a store of its own; single layers are measured, some of those of the new model."""
+    """A predictor of the synthetic system with its own store, which has some of the new model's layers."""
     home = copied(trained, tmp_path / "home")
     return Predictor.load(Store(home.store_url), home.bundles, SYSTEM.name)
 
 
 def measure(predictor: Predictor, cut: Decomposition) -> None:
-    """Put made-up measurements of all sequences of a cut into the store."""
+    """Store synthetic measurements of all sequences of a cut."""
     for sequence in cut.unique.values():
         latency_us = made_up_us(sequence)
         predictor.store.put_measurement(SYSTEM.name, made_up_measurement(sequence.signature, latency_us), sequence)
 
 
 def missing(predictor: Predictor, cut: Decomposition) -> set[str]:
-    """Signatures of what is not measured."""
+    """Returns the signatures of unmeasured sequences."""
     return cut.unique.keys() - predictor.store.latencies_us(SYSTEM.name, cut.unique).keys()
 
 
 def test_measured_sequences_are_used_where_they_fit(predictor: Predictor, trained: Home) -> None:
-    """Those of a cover that begins elsewhere than the fixed cut are found, as many layers at once as there are."""
+    """Measured sequences are found although they begin elsewhere than those of the fixed cut."""
     graph = corpus(trained.cache)[NEW].graph
 
     def late(windows: Mapping[str, LayerSequence]) -> dict[str, float]:
@@ -50,7 +50,7 @@ def test_measured_sequences_are_used_where_they_fit(predictor: Predictor, traine
     measure(predictor, other)
     cover = cover_of(predictor, NEW, graph, MOST)
     assert missing(predictor, cover) == set()
-    assert len(cover.pieces) <= len(other.pieces)
+    assert len(cover.segments) <= len(other.segments)
     assert missing(predictor, fixed) != set()
     estimate = predictor.estimate(cover)
     assert (estimate.cover, estimate.granularity, estimate.coverage["measured"]) == ("cheapest", MOST, 1.0)
@@ -58,19 +58,21 @@ def test_measured_sequences_are_used_where_they_fit(predictor: Predictor, traine
 
 
 def test_a_measured_layer_is_not_measured_again(predictor: Predictor, trained: Home) -> None:
-    """What is new about a model is benchmarked without what is known of it: no more layers than at single ones."""
+    """Only the model's unmeasured layers have to be benchmarked."""
     graph = corpus(trained.cache)[NEW].graph
     layers = decompose(NEW, graph, 1)
-    new = {p.layers[0] for p in layers.pieces if p.sequence.signature in missing(predictor, layers)}
-    assert 0 < len(new) < len(layers.pieces)
+    new = {p.layers[0] for p in layers.segments if p.sequence.signature in missing(predictor, layers)}
+    assert 0 < len(new) < len(layers.segments)
     cover = cover_of(predictor, NEW, graph, MOST)
     absent = missing(predictor, cover)
-    benchmarked = {name for piece in cover.pieces if piece.sequence.signature in absent for name in piece.layers}
+    benchmarked = {
+        name for segment in cover.segments if segment.sequence.signature in absent for name in segment.layers
+    }
     assert benchmarked == new
 
 
 def test_without_measurements_all_is_to_be_measured(predictor: Predictor, trained: Home) -> None:
-    """In the least time, and no more of it than at the fixed cut."""
+    """Without measurements, the cover takes no more benchmarking time than the fixed cut."""
     graph = corpus(trained.cache)[NEW].graph
     covers = (cover_of(predictor, NEW, graph, MOST, measured=False), decompose(NEW, graph, MOST))
     cheapest, fixed = (sum(run_us(sequence, SYSTEM) for sequence in cover.unique.values()) for cover in covers)
@@ -78,10 +80,10 @@ def test_without_measurements_all_is_to_be_measured(predictor: Predictor, traine
 
 
 def test_layers_are_priced_alike_however_they_are_cut(trained: Home) -> None:
-    """Only calls are saved by longer sequences, each as much."""
+    """Longer sequences save one call overhead each and nothing else."""
     graph = corpus(trained.cache)[NEW].graph
-    cuts = [decompose(NEW, graph, granularity).pieces for granularity in (1, 2, 3)]
-    layers, pairs, triples = (sum(run_us(piece.sequence, SYSTEM) for piece in pieces) for pieces in cuts)
+    cuts = [decompose(NEW, graph, granularity).segments for granularity in (1, 2, 3)]
+    layers, pairs, triples = (sum(run_us(segment.sequence, SYSTEM) for segment in segments) for segments in cuts)
     call_us = (layers - pairs) / (len(cuts[0]) - len(cuts[1]))
     assert call_us > 0
     assert layers - triples == pytest.approx(call_us * (len(cuts[0]) - len(cuts[2])))

@@ -1,4 +1,4 @@
-"""A regressor that sees the neighbours of a layer prices it where it stands in a model, and needs no torch for it."""
+"""A regressor that uses neighbouring layers prices each layer in its model, without torch."""
 
 import subprocess
 import sys
@@ -9,31 +9,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodel.decomposition import decompose
+from costmodel.estimate.context_correction import ContextCorrection
 from costmodel.features.tabular import encode_all
-from costmodel.groups import read_bytes
-from costmodel.home import Home
-from costmodel.in_place import InPlace
+from costmodel.ir.footprint import read_bytes
+from costmodel.partition.decomposition import decompose
+from costmodel.paths import Home
 from costmodel.serving.predictor import Predictor
-from costmodel.store import Store
+from costmodel.store.store import Store
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from costmodel.training.dataset import load_dataset
 from tests.synthetic import HELD_BACK, MEASURED, SYSTEM, copied, corpus
 
 pytest.importorskip("torch_geometric")
-from costmodel.training.gnn import GraphRegressor
+from costmodel.training.regressors.gnn import GraphRegressor
 
 
 @pytest.fixture(scope="module")
 def regressor(trained: Home) -> GraphRegressor:
-    """Fitted on the made-up world."""
+    """A graph regressor fitted on the synthetic data set."""
     dataset = load_dataset(Store(trained.store_url), SYSTEM.name)
     return GraphRegressor(0).fit(dataset.encoded, dataset.latencies_us)
 
 
 @pytest.fixture(scope="module")
 def home(trained: Home, regressor: GraphRegressor, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """One in which it is the champion."""
+    """A home with it as champion."""
     home = copied(trained, tmp_path_factory.mktemp("gnn") / "home")
     path = champion_of(home.bundles, SYSTEM.name)
     assert path is not None
@@ -43,8 +43,8 @@ def home(trained: Home, regressor: GraphRegressor, tmp_path_factory: pytest.Temp
         version="gnn",
         model=regressor.to_onnx(),
         source="",
-        predicted_in_place=InPlace(),
-        measured_in_place=InPlace(),
+        predicted_correction=ContextCorrection(),
+        measured_correction=ContextCorrection(),
     )
     save_bundle(home.bundles, bundle)
     promote(home.bundles, SYSTEM.name, "gnn")
@@ -53,7 +53,7 @@ def home(trained: Home, regressor: GraphRegressor, tmp_path_factory: pytest.Temp
 
 @pytest.fixture(scope="module")
 def predictor(home: Home) -> Predictor:
-    """With it."""
+    """The predictor of that home."""
     return Predictor.load(Store(home.store_url), home.bundles, SYSTEM.name)
 
 
@@ -61,25 +61,25 @@ def predictor(home: Home) -> Predictor:
 def test_a_model_costs_what_its_graph_costs(
     predictor: Predictor, regressor: GraphRegressor, trained: Home, name: str
 ) -> None:
-    """The pieces at granularity 1 are the nodes of the whole, and their needs its edges."""
+    """At granularity 1, the estimate equals the regressor's prediction of the whole graph."""
     item = corpus(trained.cache)[name]
-    footprint = float(sum(read_bytes(piece.sequence) for piece in item.decomposition.pieces))
+    footprint = float(sum(read_bytes(segment.sequence) for segment in item.decomposition.segments))
     whole = encode_all([item.whole], SYSTEM, [footprint])
     estimate = predictor.estimate(item.decomposition, measured=False)
     assert estimate.latency_us == pytest.approx(regressor.predict_us(whole).sum(), rel=1e-4)
     assert estimate.predictor.name == "gnn"
     alone = predictor.costs(item.decomposition.unique, footprint=footprint, measured=False)
-    apart = sum(alone[piece.sequence.signature].latency_us for piece in item.decomposition.pieces)
+    apart = sum(alone[segment.sequence.signature].latency_us for segment in item.decomposition.segments)
     assert estimate.latency_us != pytest.approx(apart, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", [*HELD_BACK, *MEASURED])
 def test_the_edges_between_pieces_are_those_of_the_whole(trained: Home, name: str) -> None:
-    """As many, between layers of the same bounds."""
+    """The segments of a model have as many edges as its whole graph, between the same layers."""
     item = corpus(trained.cache)[name]
-    pieces = item.decomposition.pieces
+    segments = item.decomposition.segments
     whole = encode_all([item.whole], SYSTEM)
-    parts = encode_all([p.sequence for p in pieces], SYSTEM, None, [p.needs for p in pieces])
+    parts = encode_all([p.sequence for p in segments], SYSTEM, None, [p.predecessors for p in segments])
     ends = [
         Counter(zip(*(encoded.bounds_us[rows].tolist() for rows in encoded.edges), strict=True))
         for encoded in (whole, parts)
@@ -88,7 +88,7 @@ def test_the_edges_between_pieces_are_those_of_the_whole(trained: Home, name: st
 
 
 def test_what_is_measured_is_used(predictor: Predictor, trained: Home) -> None:
-    """Only the others are predicted."""
+    """Measured layers keep their costs, and only the others are predicted."""
     measured = predictor.store.latencies_us(SYSTEM.name)
     estimate = predictor.estimate(corpus(trained.cache)[HELD_BACK[0]].decomposition)
     for layer in estimate.layers:
@@ -99,7 +99,7 @@ def test_what_is_measured_is_used(predictor: Predictor, trained: Home) -> None:
 
 
 def test_alike_layers_differ_by_what_is_around_them(predictor: Predictor, trained: Home) -> None:
-    """One signature, several costs: each row of the table is that of its place."""
+    """Layers with the same signature have different costs in different positions."""
     estimate = predictor.estimate(corpus(trained.cache)[HELD_BACK[0]].decomposition, measured=False)
     by_signature: dict[str, set[float]] = {}
     for layer in estimate.layers:
@@ -108,7 +108,7 @@ def test_alike_layers_differ_by_what_is_around_them(predictor: Predictor, traine
 
 
 def test_a_coarser_cut_is_priced_in_place_too(predictor: Predictor, trained: Home) -> None:
-    """Which layer of a piece reads which of another is not known; the sum is nearly that of the layers."""
+    """At a coarser granularity, where edges inside are unknown, the estimate is near that of single layers."""
     item = corpus(trained.cache)[HELD_BACK[0]]
     fine, coarse = (
         predictor.estimate(decompose(HELD_BACK[0], item.graph, granularity), measured=False) for granularity in (1, 4)
@@ -118,13 +118,13 @@ def test_a_coarser_cut_is_priced_in_place_too(predictor: Predictor, trained: Hom
 
 
 def test_serving_it_needs_no_torch(home: Home, tmp_path: Path) -> None:
-    """Neither torch nor torch-geometric nor LightGBM."""
+    """Serving imports neither torch nor torch-geometric nor LightGBM."""
     code = (
         "import sys\n"
         "for name in ('torch', 'torch_geometric', 'lightgbm'): sys.modules[name] = None\n"
         "from pathlib import Path\n"
         "from costmodel.serving.predictor import Predictor\n"
-        "from costmodel.store import Store\n"
+        "from costmodel.store.store import Store\n"
         f"predictor = Predictor.load(Store({home.store_url!r}), Path({str(home.bundles)!r}), {SYSTEM.name!r})\n"
         "print(predictor.regression.id.name, predictor.regression.sees_neighbours)\n"
     )

@@ -1,4 +1,4 @@
-"""The predictor: what is measured is used, what is not is predicted, and nothing is passed over in silence."""
+"""The predictor uses measured costs, predicts the others, and reports every gap."""
 
 import json
 import math
@@ -10,17 +10,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from costmodel.composition import TYPICAL_CONSTRUCTION
-from costmodel.decomposition import Decomposition, Piece, decompose, whole_model
-from costmodel.errors import ArtefactError, HoleError, UnknownSystemError
-from costmodel.estimate import PredictorId
-from costmodel.graph import Layer, LayerGraph, TensorType
-from costmodel.home import Home
-from costmodel.results import Results
-from costmodel.sampling import sample_around
+from costmodel.errors import ArtefactError, UnknownSystemError, UnpricedLayersError
+from costmodel.estimate.cost import TYPICAL_CONSTRUCTION
+from costmodel.estimate.estimate import PredictorId
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.partition.decomposition import Decomposition, Segment, decompose, whole_model
+from costmodel.paths import Home
+from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.predictor import Predictor
-from costmodel.serving.regression import Regression
-from costmodel.store import Store
+from costmodel.store.results import Results
+from costmodel.store.store import Store
+from costmodel.synthetic.sampling import sample_around
 from costmodel.training.artefact import champion_of
 from tests.fakes import elementwise
 from tests.synthetic import HELD_BACK, MEASURED, SYSTEM, copied, corpus, fill, made_up_us
@@ -28,39 +28,39 @@ from tests.synthetic import HELD_BACK, MEASURED, SYSTEM, copied, corpus, fill, m
 
 @pytest.fixture(scope="module")
 def predictor(trained: Home) -> Predictor:
-    """Of the made-up system, with its champion."""
+    """Predictor of the synthetic system with its champion."""
     return Predictor.load(Store(trained.store_url), trained.bundles, SYSTEM.name)
 
 
 @pytest.fixture(scope="module")
 def untrained(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    """As above, before anything was trained."""
+    """Predictor of the same store without a champion."""
     return Predictor.load(Store(trained.store_url), tmp_path_factory.mktemp("no-regressors"), SYSTEM.name)
 
 
 def cut(trained: Home, name: str) -> Decomposition:
-    """A light model's layers."""
+    """Returns a light model's decomposition into layers."""
     return corpus(trained.cache)[name].decomposition
 
 
 def test_what_is_measured_is_used(predictor: Predictor, trained: Home) -> None:
-    """Every layer of a benchmarked model has its measured latency, and no regressor is named."""
+    """Every layer of a benchmarked model has its measured latency, and the estimate names no regressor."""
     estimate = predictor.estimate(cut(trained, "light_squeezenet"))
     assert {layer.cost.source for layer in estimate.layers} == {"measured"}
     assert estimate.coverage["measured"] == 1
     assert estimate.predictor == PredictorId()
-    pieces = cut(trained, "light_squeezenet").pieces
-    assert estimate.latency_us == pytest.approx(sum(made_up_us(piece.sequence) for piece in pieces), rel=0.01)
+    segments = cut(trained, "light_squeezenet").segments
+    assert estimate.latency_us == pytest.approx(sum(made_up_us(segment.sequence) for segment in segments), rel=0.01)
     assert estimate.warnings == ()
 
 
 def test_what_is_not_measured_is_predicted(predictor: Predictor, trained: Home) -> None:
-    """A model of another family is priced from both sources, near its true cost, and the regressor is named."""
+    """A model of another family is estimated from measured and predicted costs, near its true latency."""
     for name in HELD_BACK:
-        pieces = cut(trained, name).pieces
+        segments = cut(trained, name).segments
         estimate = predictor.estimate(cut(trained, name))
         assert {"measured", "predicted"} <= {layer.cost.source for layer in estimate.layers}
-        assert estimate.latency_us == pytest.approx(sum(made_up_us(p.sequence) for p in pieces), rel=0.15)
+        assert estimate.latency_us == pytest.approx(sum(made_up_us(p.sequence) for p in segments), rel=0.15)
         low, high = estimate.interval_us
         assert low < estimate.latency_us < high
         assert predictor.regression is not None
@@ -68,15 +68,15 @@ def test_what_is_not_measured_is_predicted(predictor: Predictor, trained: Home) 
 
 
 def test_layers_come_in_execution_order_under_their_names(predictor: Predictor, trained: Home) -> None:
-    """One row for each sequence, repeats included; one of several layers has all their names."""
+    """The estimate has one row per segment in execution order, with the names of all its layers."""
     graph_of = corpus(trained.cache)["light_squeezenet"]
     estimate = predictor.estimate(graph_of.decomposition)
-    assert [layer.name for layer in estimate.layers] == [p.layers[0] for p in graph_of.decomposition.pieces]
+    assert [layer.name for layer in estimate.layers] == [p.layers[0] for p in graph_of.decomposition.segments]
     assert [layer.signature for layer in estimate.layers] == [
-        p.sequence.signature for p in graph_of.decomposition.pieces
+        p.sequence.signature for p in graph_of.decomposition.segments
     ]
     pair = whole_model(_relu_chain(2))
-    joined = Decomposition("two", 2, (Piece(pair, ("relu0", "relu1"), ()),))
+    joined = Decomposition("two", 2, (Segment(pair, ("relu0", "relu1"), ()),))
     (row,) = predictor.estimate(joined).layers
     assert (row.name, row.op_type) == ("relu0+relu1", "Relu+Relu")
 
@@ -89,7 +89,7 @@ def _relu_chain(count: int) -> LayerGraph:
 
 
 def test_without_measurements_every_layer_is_predicted(predictor: Predictor, trained: Home) -> None:
-    """`measured=False` shows what the regressor alone would say."""
+    """With `measured=False` every layer is predicted."""
     estimate = predictor.estimate(cut(trained, "light_squeezenet"), measured=False)
     assert estimate.coverage["measured"] == 0
     assert estimate.coverage["predicted"] == pytest.approx(1)
@@ -99,7 +99,7 @@ def test_without_measurements_every_layer_is_predicted(predictor: Predictor, tra
 
 
 def test_what_lies_outside_the_training_range_is_extrapolated(predictor: Predictor, trained: Home) -> None:
-    """It is flagged, warned of, and its interval is wider."""
+    """Layers far from the training data are marked, warned of, and have wider intervals."""
     gigantic = whole_model(_relu_chain(1))
     gigantic = replace(
         gigantic, values=tuple(replace(v, type=TensorType("float32", (4096, 64, 512, 512))) for v in gigantic.values)
@@ -108,20 +108,20 @@ def test_what_lies_outside_the_training_range_is_extrapolated(predictor: Predict
     outside, inside = (predictor.costs({s.signature: s})[s.signature] for s in (gigantic, ordinary))
     assert (outside.source, inside.source) == ("extrapolated", "predicted")
     assert outside.interval_us[1] / outside.latency_us > inside.interval_us[1] / inside.latency_us
-    estimate = predictor.estimate(Decomposition("big", 1, (Piece(gigantic, ("relu",), ()),)))
+    estimate = predictor.estimate(Decomposition("big", 1, (Segment(gigantic, ("relu",), ()),)))
     assert estimate.coverage["extrapolated"] == 1
     assert any("1 of 1 sequences lie outside" in warning for warning in estimate.warnings)
     assert estimate.predictor != PredictorId()
 
 
 def test_an_operator_never_seen_in_training_is_extrapolated(predictor: Predictor) -> None:
-    """However ordinary its sizes."""
+    """An operator without training data is extrapolated at any size."""
     sequence = elementwise(1, 64, 28, 28, op_type="Sinh")
     assert predictor.costs({sequence.signature: sequence})[sequence.signature].source == "extrapolated"
 
 
 def test_samples_near_the_corpus_are_not_extrapolated(predictor: Predictor, trained: Home) -> None:
-    """What is merely new is not called strange."""
+    """Samples near the corpus are predicted, not extrapolated."""
     models = [cut(trained, name) for name in MEASURED]
     sequences = [sequence for model in models for sequence in model.unique.values()]
     fresh = {s: sample for s, (sample, _) in sample_around(sequences, 60, seed=5).items()}
@@ -130,19 +130,19 @@ def test_samples_near_the_corpus_are_not_extrapolated(predictor: Predictor, trai
 
 
 def test_holes_are_refused_and_every_layer_in_them_is_named(untrained: Predictor, trained: Home) -> None:
-    """Without a regressor, a model with one unmeasured layer has no estimate."""
+    """Without a regressor, a model with an unmeasured layer is refused with all such layers."""
     held_back = cut(trained, "light_resnet50")
-    with pytest.raises(HoleError) as caught:
+    with pytest.raises(UnpricedLayersError) as caught:
         untrained.estimate(held_back)
     measured = untrained.store.latencies_us(SYSTEM.name)
-    missing = tuple(name for p in held_back.pieces if p.sequence.signature not in measured for name in p.layers)
+    missing = tuple(name for p in held_back.segments if p.sequence.signature not in measured for name in p.layers)
     assert caught.value.layers == missing
     assert len(missing) > 10
     assert all(name in str(caught.value) for name in (*missing, "light_resnet50", SYSTEM.name, "costmodel bench"))
 
 
 def test_a_partial_answer_names_what_it_leaves_out(untrained: Predictor, trained: Home) -> None:
-    """Holes count as 0, are marked, and a warning lists them all."""
+    """In a partial estimate, unpriced layers count as 0, are marked and listed in a warning."""
     estimate = untrained.estimate(cut(trained, "light_resnet50"), partial=True)
     assert estimate.latency_us > 0
     assert estimate.unpriced
@@ -154,22 +154,22 @@ def test_a_partial_answer_names_what_it_leaves_out(untrained: Predictor, trained
 
 
 def test_a_partial_answer_to_nothing_known_is_zero_and_says_so(untrained: Predictor) -> None:
-    """Not even then is a hole silent."""
-    estimate = untrained.estimate(Decomposition("one", 1, (Piece(elementwise(5), ("relu",), ()),)), partial=True)
+    """A partial estimate without any cost is 0 and warns."""
+    estimate = untrained.estimate(Decomposition("one", 1, (Segment(elementwise(5), ("relu",), ()),)), partial=True)
     assert (estimate.latency_us, estimate.interval_us) == (0, (0, 0))
     assert estimate.warnings == ("1 layers have no cost and count as 0: relu",)
     json.dumps(estimate.to_dict(), allow_nan=False)
 
 
 def test_without_a_regressor_the_construction_error_is_the_typical_one(untrained: Predictor, trained: Home) -> None:
-    """Measured layers do not make their sum exact."""
+    """Without a regressor, the interval of summed measured layers is the typical construction error."""
     estimate = untrained.estimate(cut(trained, "light_squeezenet"))
     assert estimate.interval_level == 0.9
     assert estimate.interval_us[1] / estimate.latency_us - 1 >= TYPICAL_CONSTRUCTION
 
 
 def test_the_parallel_composition_is_no_dearer(predictor: Predictor, trained: Home) -> None:
-    """Inception has branches, VGG has none."""
+    """The parallel rule gives less for Inception, which has branches, and the same for VGG, which has none."""
     for name, branches in (("light_inception_v1", True), ("light_vgg19", False)):
         sequential = predictor.estimate(cut(trained, name))
         parallel = predictor.estimate(cut(trained, name), composition="parallel")
@@ -182,20 +182,20 @@ def test_the_parallel_composition_is_no_dearer(predictor: Predictor, trained: Ho
 
 
 def test_warnings_of_the_model_are_passed_on(predictor: Predictor, trained: Home) -> None:
-    """First those of who read it, then our own."""
+    """An estimate has the warnings of the model reader, then its own."""
     estimate = predictor.estimate(cut(trained, "light_resnet50"), warnings=("the batch is symbolic",))
     assert estimate.warnings[0] == "the batch is symbolic"
 
 
 def test_an_unknown_system_says_how_to_get_data(trained: Home) -> None:
-    """Whether nothing is known of it, or its name only."""
+    """A system that is unknown, or known by name only, is refused with how to get data."""
     store = Store(trained.store_url)
     with pytest.raises(UnknownSystemError, match=r"run `costmodel bench --system c5\.xlarge`.*costmodel import"):
         Predictor.load(store, trained.bundles, "c5.xlarge")
 
 
 def test_a_system_without_capabilities_is_unknown(tmp_path: Path) -> None:
-    """A bench that was stopped before it measured anything leaves a name."""
+    """A system whose bench stopped before measuring anything is unknown."""
     store = Store(f"sqlite:///{tmp_path / 'store.db'}")
     store.put_system(replace(SYSTEM, capabilities={}))
     with pytest.raises(UnknownSystemError, match=r"nothing is measured .* run `costmodel bench"):
@@ -203,7 +203,7 @@ def test_a_system_without_capabilities_is_unknown(tmp_path: Path) -> None:
 
 
 def test_users_see_the_jitter_of_whole_models(predictor: Predictor, trained: Home) -> None:
-    """In the made-up world a latency of 1 is seen half of the time, and 1.4 now and then."""
+    """Quantiles come from the jitter of whole models: a factor of 1 at p50, 1.4 at the top."""
     quantiles = predictor.estimate(cut(trained, "light_squeezenet")).quantiles_us
     latency = predictor.estimate(cut(trained, "light_squeezenet")).latency_us
     assert quantiles["p50"] == pytest.approx(latency)
@@ -211,7 +211,7 @@ def test_users_see_the_jitter_of_whole_models(predictor: Predictor, trained: Hom
 
 
 def test_a_machine_that_saw_bricks_only_has_jitter_too(tmp_path: Path, trained: Home) -> None:
-    """Its results came back to a store that knows the models, none of which was ever run whole there."""
+    """A system with imported layer measurements only, and no whole models, has quantiles too."""
     models = corpus(trained.cache)
     store = Store(f"sqlite:///{tmp_path / 'store.db'}")
     fill(store, [models["light_squeezenet"]], samples=0)
@@ -225,7 +225,7 @@ def test_a_machine_that_saw_bricks_only_has_jitter_too(tmp_path: Path, trained: 
 
 
 def test_a_coarser_cut_is_priced_too(predictor: Predictor, trained: Home) -> None:
-    """Sequences of several layers are not measured here: they are predicted as mixtures."""
+    """Unmeasured sequences of several layers are predicted."""
     chain = decompose("chain", _relu_chain(6), 3)
     estimate = predictor.estimate(chain)
     assert estimate.granularity == 3
@@ -235,7 +235,7 @@ def test_a_coarser_cut_is_priced_too(predictor: Predictor, trained: Home) -> Non
 
 @pytest.mark.parametrize("damage", ["text", "truncated", "another network"])
 def test_a_damaged_network_is_one_sentence(trained: Home, tmp_path: Path, damage: str) -> None:
-    """Whatever the runtime says of it."""
+    """A damaged ONNX regressor is an error of one sentence."""
     home = copied(trained, tmp_path / "home")
     path = champion_of(home.bundles, SYSTEM.name)
     assert path is not None
@@ -253,7 +253,7 @@ def test_a_damaged_network_is_one_sentence(trained: Home, tmp_path: Path, damage
 
 
 def test_no_sequences_cost_nothing(predictor: Predictor) -> None:
-    """Asking for nothing is no error."""
+    """The costs of no sequences are empty."""
     assert predictor.costs({}) == {}
     assert isinstance(predictor.regression, Regression)
     assert predictor.regression.costs([], SYSTEM, []) == []
@@ -261,7 +261,7 @@ def test_no_sequences_cost_nothing(predictor: Predictor) -> None:
 
 @given(data=st.data())
 def test_what_is_remembered_is_what_is_worked_out(predictor: Predictor, trained: Home, data: st.DataObject) -> None:
-    """Whatever was asked before: the cost of a layer depends on the layer, the system and its surroundings only."""
+    """Cached costs equal computed ones, whatever was requested before."""
     layers = [s for name in HELD_BACK for s in cut(trained, name).unique.values()]
     chosen = data.draw(st.lists(st.sampled_from(layers), unique_by=lambda s: s.signature))
     footprint = data.draw(st.one_of(st.floats(0, 1e9), st.just(math.inf)))
@@ -272,7 +272,7 @@ def test_what_is_remembered_is_what_is_worked_out(predictor: Predictor, trained:
 
 
 def test_threads_may_share_a_predictor(predictor: Predictor, trained: Home) -> None:
-    """Each gets the answer that it would get alone."""
+    """Threads that share a predictor get the answers that each would get alone."""
     models = [cut(trained, name) for name in (*HELD_BACK, *MEASURED)] * 3
     alone = [replace(predictor).estimate(model, measured=measured) for measured in (True, False) for model in models]
     shared = replace(predictor)
@@ -287,7 +287,7 @@ def test_threads_may_share_a_predictor(predictor: Predictor, trained: Home) -> N
 
 
 def test_many_layers_are_predicted_in_portions(predictor: Predictor) -> None:
-    """As each alone."""
+    """Layers predicted in batches cost what each costs alone."""
     layers = [elementwise(1, channels, 7, 7) for channels in range(1, 5001)]
     assert predictor.regression is not None
     costs = predictor.regression.costs(layers, SYSTEM, [0.0] * len(layers))

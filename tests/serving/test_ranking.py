@@ -1,4 +1,4 @@
-"""Ranking: what meets an objective first, then what costs least, then what is fastest."""
+"""Ranking: by whether the objective is met, then by price, then by latency."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from costmodel.estimate import Estimate, PredictorId
+from costmodel.estimate.estimate import Estimate, PredictorId
 from costmodel.serving.ranking import cheapest, rank
 
 
@@ -26,7 +26,7 @@ def _estimate(system: str, latency_us: float, jitter: Mapping[str, float] | None
 
 
 def test_the_cheapest_that_meets_the_objective_is_best() -> None:
-    """A faster one that costs more comes after it, one that fails last, however cheap."""
+    """The cheapest candidate that meets the objective is best; those that fail are last, however cheap."""
     found = rank(
         [_estimate("slow", 2000), _estimate("fast", 100), _estimate("enough", 800)],
         slo_us=1000,
@@ -34,7 +34,7 @@ def test_the_cheapest_that_meets_the_objective_is_best() -> None:
     )
     assert [one.system for one in found] == ["enough", "fast", "slow"]
     assert [one.meets for one in found] == [True, True, False]
-    assert [one.over_us for one in found] == pytest.approx([-200, -900, 1000])
+    assert [one.exceeds_by_us for one in found] == pytest.approx([-200, -900, 1000])
     assert found[0].usd_per_million == pytest.approx(0.36 / 3600 * 800)
     best = cheapest(found)
     assert best is not None
@@ -42,34 +42,34 @@ def test_the_cheapest_that_meets_the_objective_is_best() -> None:
 
 
 def test_the_objective_is_about_a_quantile() -> None:
-    """What users see, by the noise of the system; the interval is scaled with it."""
+    """The objective applies to a quantile with the system's jitter, which scales the interval too."""
     (found,) = rank([_estimate("one", 900)], slo_us=1000, quantile="p90")
     assert (found.slo_latency_us, found.meets) == (pytest.approx(1080), False)
     assert found.slo_interval_us == pytest.approx((972, 1188))
-    assert found.surely is False
+    assert found.within_interval is False
     (quiet,) = rank([_estimate("one", 900)], slo_us=1000, quantile="quiet")
-    assert (quiet.meets, quiet.surely) == (True, True)
+    assert (quiet.meets, quiet.within_interval) == (True, True)
     (unknown,) = rank([_estimate("one", 900, {})], slo_us=1000, quantile="p90")
     assert unknown.slo_latency_us == 900
 
 
 def test_what_fails_is_ordered_by_how_little() -> None:
-    """Prices do not matter there."""
+    """Candidates that fail are ordered by how much they fail, regardless of price."""
     found = rank([_estimate("far", 3000), _estimate("near", 1100)], slo_us=1000, usd_per_hour={"far": 0.1})
     assert [one.system for one in found] == ["near", "far"]
     assert cheapest(found) is None
 
 
 def test_without_an_objective_nothing_fails() -> None:
-    """Those with a price come first, by that; then the others by latency."""
+    """Without an objective, priced candidates come first, by price, then the others by latency."""
     found = rank([_estimate("b", 300), _estimate("a", 200), _estimate("priced", 900)], usd_per_hour={"priced": 1.0})
     assert [one.system for one in found] == ["priced", "a", "b"]
-    assert {(one.meets, one.surely, one.over_us) for one in found} == {(None, None, None)}
+    assert {(one.meets, one.within_interval, one.exceeds_by_us) for one in found} == {(None, None, None)}
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.none() | st.floats(0, 100)), min_size=1, max_size=8), st.floats(1, 1e6))
 def test_nothing_better_comes_after_the_best(systems: list[tuple[float, float | None]], slo_us: float) -> None:
-    """Of those that meet the objective and have a price none is cheaper."""
+    """No priced candidate that meets the objective is cheaper than the best."""
     prices = {f"s{place}": price for place, (_, price) in enumerate(systems) if price is not None}
     estimates = [_estimate(f"s{place}", us) for place, (us, _) in enumerate(systems)]
     found = rank(estimates, slo_us=slo_us, usd_per_hour=prices)

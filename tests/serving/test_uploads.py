@@ -1,4 +1,4 @@
-"""Models that clients sent: kept under their content hash, apart by owner, up to a size."""
+"""Uploaded models: stored under their content hash, separately for each owner, up to a total size."""
 
 import os
 from pathlib import Path
@@ -21,12 +21,12 @@ def _put(
 
 @pytest.fixture
 def store(tmp_path: Path) -> UploadedModelStore:
-    """Takes three large models."""
+    """A store with space for three large models."""
     return UploadedModelStore(tmp_path / "uploads", 3 * 12_288)
 
 
 def test_a_model_is_found_by_its_digest_and_as_it_was_sent(store: UploadedModelStore) -> None:
-    """By nobody but its owner."""
+    """A model is found by its owner only, by its digest and by the hash of the sent file."""
     sent_as = content_digest(b"with weights")
     digest = _put(store, "one", b"without", ".onnx", sent_as)
     assert digest == content_digest(b"without")
@@ -41,7 +41,7 @@ def test_a_model_is_found_by_its_digest_and_as_it_was_sent(store: UploadedModelS
 
 
 def test_a_model_is_forgotten_by_its_owner_only(store: UploadedModelStore) -> None:
-    """Under all of its names; another owner's copy stays."""
+    """Deletion removes all names of an owner's model; another owner's copy stays."""
     sent_as = content_digest(b"with weights")
     digest = _put(store, "one", b"same", ".json", sent_as)
     _put(store, "other", b"same", ".json")
@@ -57,14 +57,14 @@ def test_a_model_is_forgotten_by_its_owner_only(store: UploadedModelStore) -> No
     "digest", ["", "sha256:", "sha256:../../etc/passwd", "sha256:" + "0" * 63, "SHA256:" + "0" * 64]
 )
 def test_what_is_no_content_hash_is_no_path(store: UploadedModelStore, digest: str) -> None:
-    """Whatever is made of slashes and dots."""
+    """A malformed hash with slashes or dots never becomes a path."""
     with pytest.raises(ModelReadError, match="64 hexadecimal digits"):
         store.find("one", digest)
 
 
 @pytest.mark.parametrize("owner", ["../..", "a/b", "", "\u00e4", "x" * 500])
 def test_an_owner_is_no_path(store: UploadedModelStore, owner: str, tmp_path: Path) -> None:
-    """Whatever he is called."""
+    """An owner's name never becomes a path."""
     digest = _put(store, owner, b"content", ".onnx")
     path = store.find(owner, digest)
     assert path is not None
@@ -72,7 +72,7 @@ def test_an_owner_is_no_path(store: UploadedModelStore, owner: str, tmp_path: Pa
 
 
 def test_what_was_not_asked_about_for_longest_goes_first(store: UploadedModelStore) -> None:
-    """As soon as there is no room for all."""
+    """When the store is full, the least recently used model is deleted first."""
     digests = []
     for place in range(3):
         digests.append(_put(store, "one", bytes([place]) * LARGE, ".onnx"))
@@ -85,7 +85,7 @@ def test_what_was_not_asked_about_for_longest_goes_first(store: UploadedModelSto
 
 
 def test_who_keeps_most_makes_room(store: UploadedModelStore) -> None:
-    """One owner's flood pushes out no model of another."""
+    """When the store is full, models of the owner with most of them are deleted."""
     modest = _put(store, "modest", b"m" * LARGE, ".onnx")
     path = store.find("modest", modest)
     assert path is not None

@@ -1,8 +1,8 @@
-"""How accurate the boosted trees are on the shipped data: what the accuracy gate compares with.
+"""Computes the accuracy of the boosted trees on the shipped data, for the accuracy gate.
 
     python -m tests.training.gate
 
-writes `accuracy.json` anew, after a change that is meant to change it: look at the difference before you commit it.
+rewrites `accuracy.json` after a change that is meant to alter it: check the difference before you commit it.
 """
 
 import json
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.store import Store
-from costmodel.training.boosted import LightGBMRegressor
+from costmodel.store.parquet import import_results
+from costmodel.store.store import Store
 from costmodel.training.dataset import load_dataset
-from costmodel.training.held_out import accuracy, held_out
-from costmodel.training.splits import leave_families_out
-from costmodel.transfer import import_results
+from costmodel.training.evaluation.held_out import accuracy, predict_held_out
+from costmodel.training.evaluation.splits import leave_families_out
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 
 __all__ = ["RECORDED", "achieved"]
 
@@ -29,10 +29,10 @@ _FOLDS = 4
 
 
 def achieved(folder: Path) -> dict[str, Any]:
-    """Errors on families left out in four groups, seed 0, over all models and for each family.
+    """Returns errors over all models and for each family, with families held out in four groups, seed 0.
 
     Args:
-        folder: Where a results store may be made.
+        folder: Folder for a temporary results store.
     """
     store = Store(f"sqlite:///{folder / 'gate.db'}")
     for file in _FILES:
@@ -40,7 +40,7 @@ def achieved(folder: Path) -> dict[str, Any]:
     dataset = load_dataset(store, SYSTEM)
     store.close()
     splits = leave_families_out(dataset, _FOLDS)
-    run = held_out(dataset, splits, lambda seed: LightGBMRegressor(seed, threads=2), 0)
+    run = predict_held_out(dataset, splits, lambda seed: LightGBMRegressor(seed, threads=2), 0)
     errors: dict[str, list[float]] = {}
     for model, unseen_us in zip(dataset.models, run.unseen_us, strict=True):
         errors.setdefault(model.family, []).append(abs(unseen_us / model.latency_us - 1))

@@ -1,4 +1,4 @@
-"""A new system by another one: in the made-up world, where a second system has other strengths."""
+"""Adaptation of one system's costs to a new one, between two synthetic systems of different strengths."""
 
 from dataclasses import replace
 
@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.errors import UnknownSystemError
-from costmodel.measurement import Protocol
-from costmodel.runtimes import RuntimeSettings
-from costmodel.store import Store
+from costmodel.measure.measurement import Protocol
+from costmodel.runtimes.base import RuntimeSettings
+from costmodel.store.store import Store
 from costmodel.training.adaptation import Adaptation, load_adaptation
-from costmodel.training.anchors import anchored, anchors
+from costmodel.training.regressors.anchors import anchored, anchors
 from tests.synthetic import MEASURED, SYSTEM, made_up_us
 
-# Where the base multiplies fast this one moves memory fast.
+# The base is fast in arithmetic, this system in memory bandwidth.
 NEW = replace(
     SYSTEM,
     name="made.new",
@@ -26,13 +26,13 @@ NEW = replace(
 
 @pytest.fixture(scope="module")
 def adaptation(store: Store) -> Adaptation:
-    """From the made-up system to the new one."""
+    """The adaptation from the synthetic system to the new one."""
     return load_adaptation(store, SYSTEM.name, NEW)
 
 
 @pytest.fixture(scope="module")
 def truth(adaptation: Adaptation) -> dict[str, float]:
-    """What the sequences of all models cost on the new system."""
+    """Costs of all sequences of models on the new system, by signature."""
     return {signature: made_up_us(sequence, NEW) for signature, sequence in adaptation.sequences.items()}
 
 
@@ -47,7 +47,7 @@ def _some(truth: dict[str, float], share: float) -> dict[str, float]:
 
 
 def test_the_models_of_the_base_are_what_may_be_measured(adaptation: Adaptation) -> None:
-    """All their layers, and neither samples nor whole models."""
+    """All layers of the base's models may be measured, but no samples or whole models."""
     assert {usage.name for usage in adaptation.usages} == set(MEASURED)
     assert not (adaptation.open & (adaptation.dataset.sampled | adaptation.dataset.whole)).any()
     assert {adaptation.dataset.signatures[row] for row in np.flatnonzero(adaptation.open)} == set(adaptation.sequences)
@@ -55,7 +55,7 @@ def test_the_models_of_the_base_are_what_may_be_measured(adaptation: Adaptation)
 
 
 def test_before_anything_is_measured_the_base_answers(adaptation: Adaptation, store: Store) -> None:
-    """And nothing is said of how far off that is."""
+    """Without measurements the base's costs are used, and no expected error is stated."""
     learnt = adaptation.learn({})
     known = store.latencies_us(SYSTEM.name)
     assert learnt.costs_us == pytest.approx([known[s] for s in adaptation.dataset.signatures])
@@ -65,7 +65,7 @@ def test_before_anything_is_measured_the_base_answers(adaptation: Adaptation, st
 
 
 def test_a_few_measurements_give_a_common_factor(adaptation: Adaptation) -> None:
-    """Too few to learn more from."""
+    """A few measurements scale all costs by one common factor."""
     signature = next(iter(adaptation.sequences))
     row = adaptation.row_of[signature]
     learnt = adaptation.learn({signature: 3 * adaptation.anchors_us[row]})
@@ -73,14 +73,14 @@ def test_a_few_measurements_give_a_common_factor(adaptation: Adaptation) -> None
 
 
 def test_what_is_measured_tells_of_what_is_not(adaptation: Adaptation, truth: dict[str, float]) -> None:
-    """A third of the layers, and the others are a third as far off as they were, at most."""
+    """Measuring a third of the layers reduces the error of the others to a third or less."""
     learnt = adaptation.learn(_some(truth, 0.33))
     rest = np.flatnonzero(adaptation.open & ~learnt.measured)
     assert _off(learnt.costs_us, adaptation, truth, rest) < _off(adaptation.anchors_us, adaptation, truth, rest) / 3
 
 
 def test_more_measurements_lower_the_expected_error(adaptation: Adaptation, truth: dict[str, float]) -> None:
-    """Down to what sums of layers are off by; and it is near what it is said to be."""
+    """With all layers measured, the expected error falls to that of summing measured layers."""
     expected = [adaptation.expected(adaptation.learn(_some(truth, share))) for share in (0.3, 1.0)]
     assert expected[1].error < expected[0].error
     construction = np.abs(1 / adaptation.construction - 1).mean()
@@ -89,7 +89,7 @@ def test_more_measurements_lower_the_expected_error(adaptation: Adaptation, trut
 
 
 def test_models_to_check_are_those_that_fit(adaptation: Adaptation, truth: dict[str, float]) -> None:
-    """Any, with time; none without, and none that is measured; the same each time."""
+    """Models to check are unmeasured, fit the time, and are the same each time."""
     learnt = adaptation.learn(truth)
     rows = {model.row for model in adaptation.dataset.models}
     found = adaptation.to_check(learnt, Protocol(), 3600)
@@ -104,7 +104,7 @@ def test_models_to_check_are_those_that_fit(adaptation: Adaptation, truth: dict[
 def test_models_that_are_measured_whole_say_how_far_off_estimates_are(
     adaptation: Adaptation, truth: dict[str, float]
 ) -> None:
-    """Where they are enough: here two copies of six models, whose sums are a tenth more than they take."""
+    """With enough whole models, their error is the expected error; here sums exceed them by a tenth."""
     models = [model for model in adaptation.dataset.models for _ in range(2)]
     many = replace(adaptation, dataset=replace(adaptation.dataset, models=tuple(models)))
     wholes = {
@@ -119,7 +119,7 @@ def test_models_that_are_measured_whole_say_how_far_off_estimates_are(
 @settings(max_examples=5, deadline=None)
 @given(st.floats(0.0, 1.0))
 def test_what_is_measured_is_exact(adaptation: Adaptation, truth: dict[str, float], share: float) -> None:
-    """However much that is; what families say of themselves never enters what is said apart from them."""
+    """Measured sequences keep their costs, and have held-out predictions that do not use their family."""
     known = _some(truth, share)
     learnt = adaptation.learn({**known, "of no model": 1.0})
     assert learnt.measured.sum() == len(known)
@@ -130,7 +130,7 @@ def test_what_is_measured_is_exact(adaptation: Adaptation, truth: dict[str, floa
 
 
 def test_the_adapted_data_set_judges_on_measurements_only(adaptation: Adaptation, truth: dict[str, float]) -> None:
-    """Transferred costs train; a whole model costs what its layers do, by the ratio that the base has of them."""
+    """Transferred costs are for training only; whole models are scaled by the base's ratio to their sums."""
     learnt = adaptation.learn(_some(truth, 0.5))
     dataset = adaptation.adapted(learnt)
     assert dataset.system == NEW
@@ -144,7 +144,7 @@ def test_the_adapted_data_set_judges_on_measurements_only(adaptation: Adaptation
 
 
 def test_without_a_base_bounds_are_the_anchors(store: Store) -> None:
-    """All models of the store count."""
+    """Without a base, bounds are the anchors and all models of the store are used."""
     adaptation = load_adaptation(store, None, NEW)
     encoded = adaptation.dataset.encoded
     assert adaptation.anchors_us == pytest.approx(encoded.totals(encoded.bounds_us))
@@ -152,7 +152,7 @@ def test_without_a_base_bounds_are_the_anchors(store: Store) -> None:
 
 
 def test_layers_that_the_base_has_not_measured_have_anchors_too(adaptation: Adaptation) -> None:
-    """Told by a regressor that learnt from those that it has."""
+    """A regressor trained on the base predicts the anchors of layers that the base lacks."""
     exact = adaptation.dataset.latencies_us
     holes = adaptation.open & (np.arange(len(exact)) % 3 == 0)
     told = anchors(replace(adaptation.dataset, latencies_us=np.where(holes, np.nan, exact)))
@@ -161,13 +161,13 @@ def test_layers_that_the_base_has_not_measured_have_anchors_too(adaptation: Adap
 
 
 def test_anchors_take_the_place_of_bounds(adaptation: Adaptation) -> None:
-    """Sequences of several layers share theirs out."""
+    """Anchors replace bounds; the anchor of a sequence is divided among its layers."""
     encoded = anchored(adaptation.dataset.encoded, adaptation.anchors_us)
     assert encoded.totals(encoded.bounds_us) == pytest.approx(adaptation.anchors_us)
     assert encoded.features[:, 0] == pytest.approx(np.log(encoded.bounds_us), rel=1e-5)
 
 
 def test_an_unknown_base_is_named(store: Store) -> None:
-    """As everywhere."""
+    """An unknown base is refused with its name."""
     with pytest.raises(UnknownSystemError, match="nobody"):
         load_adaptation(store, "nobody", NEW)

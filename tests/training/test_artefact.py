@@ -1,4 +1,4 @@
-"""Bundles on disk: complete or absent, refused when they do not fit, and nothing in them that executes."""
+"""Bundles on disk are complete or absent, refused if they do not fit, and contain nothing executable."""
 
 import json
 import os
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.composition import Uncertainty
 from costmodel.errors import ArtefactError
+from costmodel.estimate.cost import Uncertainty
 from costmodel.features.schema import SCHEMA
-from costmodel.home import Home
+from costmodel.paths import Home
 from costmodel.training.artefact import CARD_VERSION, Bundle, champion_of, load_bundle, promote, save_bundle
 from costmodel.training.calibration import DISTANCES, Calibration
 from costmodel.training.support import Support
@@ -40,7 +40,7 @@ def _edited(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    """What was saved is loaded, all that is needed to answer."""
+    """A saved bundle is loaded with all that predictions need."""
     loaded = load_bundle(save_bundle(tmp_path, BUNDLE))
     assert np.array_equal(loaded.support.points, BUNDLE.support.points)
     assert np.array_equal(loaded.support.operators, BUNDLE.support.operators)
@@ -49,7 +49,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_a_bundle_is_text_and_onnx(trained: Home) -> None:
-    """JSON, LightGBM's text, arrays of numbers, and a network of standard operators: nothing that executes."""
+    """A bundle is JSON, LightGBM's text, arrays of numbers and a network of standard ONNX operators."""
     path = champion_of(trained.bundles, SYSTEM.name)
     assert path is not None
     assert {file.name for file in path.iterdir()} == {"card.json", "lightgbm.txt", "model.onnx", "support.npz"}
@@ -61,7 +61,7 @@ def test_a_bundle_is_text_and_onnx(trained: Home) -> None:
 
 
 def test_a_champion_answers_once_it_is_promoted(tmp_path: Path) -> None:
-    """None before; the latest promoted one after; each system has its own."""
+    """A system has no champion before a promotion, and then the one promoted last."""
     assert champion_of(tmp_path, "made.up") is None
     first = save_bundle(tmp_path, BUNDLE)
     assert champion_of(tmp_path, "made.up") is None
@@ -74,7 +74,7 @@ def test_a_champion_answers_once_it_is_promoted(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_not_promoted(tmp_path: Path) -> None:
-    """A champion that cannot answer is worse than the old one."""
+    """An incomplete or missing bundle is not promoted, and the old champion stays."""
     save_bundle(tmp_path, BUNDLE)
     promote(tmp_path, "made.up", BUNDLE.version)
     with pytest.raises(ArtefactError, match=r"made\.up has no regressor 2027.*train one"):
@@ -83,7 +83,7 @@ def test_what_is_not_there_is_not_promoted(tmp_path: Path) -> None:
 
 
 def test_a_bundle_that_cannot_be_completed_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Out of space at the last file: an error, and no folder, whole or partial."""
+    """A failure at the last file raises an error and leaves no folder, whole or partial."""
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -95,7 +95,7 @@ def test_a_bundle_that_cannot_be_completed_is_not_there(tmp_path: Path, monkeypa
 
 
 def test_a_half_written_bundle_of_a_killed_process_is_in_nobodys_way(tmp_path: Path) -> None:
-    """It is never loaded, and the next attempt replaces it."""
+    """A partial bundle of a killed process is never loaded, and the next save replaces it."""
     remains = tmp_path / "made.up" / f".{BUNDLE.version}.partial"
     remains.mkdir(parents=True)
     (remains / "model.onnx").write_bytes(b"hal")
@@ -104,14 +104,14 @@ def test_a_half_written_bundle_of_a_killed_process_is_in_nobodys_way(tmp_path: P
 
 
 def test_a_folder_that_is_a_file_cannot_be_written_to(tmp_path: Path) -> None:
-    """Saving and promoting say so in a sentence."""
+    """Saving and promoting into a folder that is a file is an error of one sentence."""
     (tmp_path / "made.up").touch()
     with pytest.raises(ArtefactError, match="cannot be written"):
         save_bundle(tmp_path, BUNDLE)
 
 
 def test_a_not_a_number_is_not_written(tmp_path: Path) -> None:
-    """A card is JSON that every reader takes, or it is not there."""
+    """A card with NaN is not written, because it would be invalid JSON."""
     with pytest.raises(ValueError, match="JSON"):
         save_bundle(tmp_path, replace(BUNDLE, facts={"accuracy": float("nan")}))
     assert list((tmp_path / "made.up").iterdir()) == []
@@ -130,7 +130,7 @@ def test_a_not_a_number_is_not_written(tmp_path: Path) -> None:
 def test_a_bundle_that_does_not_fit_is_refused(
     tmp_path: Path, edit: Callable[[dict[str, Any]], object], sentence: str
 ) -> None:
-    """Another schema, a newer card, a card with a hole: one sentence that says what to do."""
+    """Another schema, a newer card and an incomplete card are each refused with what to do."""
     path = save_bundle(tmp_path, BUNDLE)
     _edited(path, edit)
     with pytest.raises(ArtefactError, match=sentence) as caught:
@@ -141,7 +141,7 @@ def test_a_bundle_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("damage", ["card.json", "model.onnx", "support.npz"])
 @pytest.mark.parametrize("how", ["missing", "a folder"])
 def test_missing_files_are_named(tmp_path: Path, damage: str, how: str) -> None:
-    """A bundle that lost a file is damaged."""
+    """A bundle without one of its files is refused as damaged, with the name of the file."""
     path = save_bundle(tmp_path, BUNDLE)
     (path / damage).unlink()
     if how == "a folder":
@@ -152,7 +152,7 @@ def test_missing_files_are_named(tmp_path: Path, damage: str, how: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"\x00" * 100])
 def test_damaged_points_are_refused(tmp_path: Path, data: bytes) -> None:
-    """In one sentence, whatever stands in the file."""
+    """Damaged training points are refused in one sentence."""
     path = save_bundle(tmp_path, BUNDLE)
     (path / "support.npz").write_bytes(data)
     with pytest.raises(ArtefactError, match=r"is damaged .*no points of layers.*train again"):
@@ -161,7 +161,7 @@ def test_damaged_points_are_refused(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"champion"', "{}", "\x00"])
 def test_a_damaged_card_or_pointer_is_refused(tmp_path: Path, text: str) -> None:
-    """Whatever stands in them, it is one sentence."""
+    """A damaged card or champion pointer is refused in one sentence."""
     path = save_bundle(tmp_path, BUNDLE)
     promote(tmp_path, "made.up", BUNDLE.version)
     (path / "card.json").write_text(text)
@@ -173,7 +173,7 @@ def test_a_damaged_card_or_pointer_is_refused(tmp_path: Path, text: str) -> None
 
 
 def test_a_pointer_to_nothing_is_refused_when_it_is_followed(tmp_path: Path) -> None:
-    """Who deletes a champion's folder is told to train again."""
+    """If the champion's folder was deleted, the error says to train again."""
     path = save_bundle(tmp_path, BUNDLE)
     promote(tmp_path, "made.up", BUNDLE.version)
     for file in path.iterdir():

@@ -1,4 +1,4 @@
-"""Conformal quantiles and what intervals are made of them."""
+"""Conformal quantiles and the calibration of intervals."""
 
 import json
 import math
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.composition import Uncertainty
+from costmodel.estimate.cost import Uncertainty
 from costmodel.training.calibration import DISTANCES, Calibration, conformal_quantile, predicted_costs
-from costmodel.training.support import FARTHEST
+from costmodel.training.support import MAX_DISTANCE
 
 SCORES = st.floats(0, 1e3, allow_nan=False)
 WIDTHS = tuple(0.1 * (1 + place) for place in range(len(DISTANCES) + 1))
@@ -20,9 +20,9 @@ CALIBRATION = Calibration(0.9, WIDTHS, {"Conv": 0.5}, extrapolated_from=3.0)
 
 @given(scores=st.lists(SCORES, min_size=11, max_size=60), level=st.floats(0.5, 0.9))
 def test_coverage_of_exchangeable_scores_is_at_least_the_level(scores: list[float], level: float) -> None:
-    """Each score in turn is judged by the quantile of the others: at least `level` of them lie below it.
+    """At least `level` of the scores lie below the quantile of all other scores.
 
-    That is split conformal prediction's theorem; it holds exactly, for any scores, if there are enough of them.
+    This is the theorem of split conformal prediction; it holds exactly for any scores, if there are enough of them.
     """
     covered = [
         score <= conformal_quantile(scores[:position] + scores[position + 1 :], level)
@@ -33,7 +33,7 @@ def test_coverage_of_exchangeable_scores_is_at_least_the_level(scores: list[floa
 
 @pytest.mark.parametrize("seed", range(3))
 def test_coverage_of_fresh_scores_is_near_the_level(seed: int) -> None:
-    """Over many calibrations of 50 scores, new ones of the same kind are covered as often as promised."""
+    """Over many calibrations of 50 scores, the coverage of new scores is near the level."""
     random = np.random.default_rng(seed)
     scores = np.abs(random.standard_t(3, (2000, 51)))
     covered = np.mean([row[0] <= conformal_quantile(row[1:], 0.9) for row in scores])
@@ -41,7 +41,7 @@ def test_coverage_of_fresh_scores_is_near_the_level(seed: int) -> None:
 
 
 def test_too_few_scores_give_the_largest() -> None:
-    """Three scores cannot vouch for 90%: the widest is all they can say, and none say nothing."""
+    """Scores too few for the level give the largest one; no scores give none."""
     assert conformal_quantile([0.1, 0.3, 0.2], 0.9) == 0.3
     with pytest.raises(ValueError, match="no scores"):
         conformal_quantile([], 0.9)
@@ -49,13 +49,13 @@ def test_too_few_scores_give_the_largest() -> None:
 
 @given(scores=st.lists(SCORES, min_size=1), low=st.floats(0.1, 0.9), high=st.floats(0.1, 0.99))
 def test_a_higher_level_is_never_narrower(scores: list[float], low: float, high: float) -> None:
-    """More certainty costs width."""
+    """A higher level does not give a smaller quantile."""
     low, high = sorted((low, high))
     assert conformal_quantile(scores, low) <= conformal_quantile(scores, high)
 
 
 def _residuals(seed: int, count: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Errors that depend on the operator, on the size, and on the distance; as `Calibration.fit` takes them."""
+    """Returns errors that depend on operator, size and distance, in the arguments of `Calibration.fit`."""
     random = np.random.default_rng(seed)
     kinds = random.choice(["Conv", "Relu", "Add"], count)
     costs_us = np.exp(random.uniform(0, 9, count))
@@ -67,7 +67,7 @@ def _residuals(seed: int, count: int) -> tuple[list[str], np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
 def test_layers_are_covered_at_every_level_and_distance(level: float) -> None:
-    """Fresh errors lie inside as often as promised: over all, near and far, short and long, of each operator."""
+    """New errors are covered as promised: overall, near and far, for short and long layers, for each operator."""
     calibration = Calibration.fit(*_residuals(0, 6000), level)
     kinds, costs_us, distances, errors = _residuals(1, 6000)
     inside = np.abs(errors) <= calibration.half_widths(kinds, costs_us, distances)
@@ -78,54 +78,54 @@ def test_layers_are_covered_at_every_level_and_distance(level: float) -> None:
 
 
 def test_what_is_known_worse_is_wider() -> None:
-    """Of an operator, of a size, at a distance; and it is called extrapolated where errors are larger by far."""
+    """Operators, sizes and distances with larger errors have wider intervals; far ones count as extrapolated."""
     calibration = Calibration.fit(*_residuals(0, 6000), 0.9)
     assert calibration.by_kind["Conv"] < calibration.by_kind["Add"] < calibration.by_kind["Relu"]
     assert calibration.by_size[1] > 2 * calibration.by_size[-2]
     assert calibration.extrapolated_from == 3.0
-    near, far, unknown = calibration.half_widths(["Conv"] * 3, np.full(3, 100.0), np.array([0.5, 4.0, FARTHEST]))
+    near, far, unknown = calibration.half_widths(["Conv"] * 3, np.full(3, 100.0), np.array([0.5, 4.0, MAX_DISTANCE]))
     assert 2 * near < far < unknown
 
 
 RESIDUALS = st.lists(
-    st.tuples(st.sampled_from(["Conv", "Relu"]), st.floats(0.1, 1e6), st.floats(0, FARTHEST), st.floats(-3, 3)),
+    st.tuples(st.sampled_from(["Conv", "Relu"]), st.floats(0.1, 1e6), st.floats(0, MAX_DISTANCE), st.floats(-3, 3)),
     min_size=1, max_size=60,
 )  # fmt: skip
 
 
 @given(residuals=RESIDUALS, level=st.sampled_from([0.5, 0.9, 0.99]))
 def test_farther_is_never_narrower(residuals: list[tuple[str, float, float, float]], level: float) -> None:
-    """Whatever was measured; and what is farther than that is at least as wide."""
+    """Widths do not decrease with distance, for any residuals."""
     kinds, *numbers = zip(*residuals, strict=True)
     calibration = Calibration.fit(kinds, *map(np.array, numbers), level)
     assert list(calibration.by_distance) == sorted(calibration.by_distance)
-    assert 0 < calibration.extrapolated_from <= FARTHEST
+    assert 0 < calibration.extrapolated_from <= MAX_DISTANCE
     assert calibration.half_widths(["Never seen"], np.array([5.0]), np.array([0.0]))[0] >= 0
 
 
 def test_nothing_to_learn_from_says_nothing() -> None:
-    """An interval of no residuals would be a guess."""
+    """A calibration without residuals is refused."""
     with pytest.raises(ValueError, match="no residuals"):
         Calibration.fit([], np.array([]), np.array([]), np.array([]), 0.9)
 
 
 def test_round_trip_through_json() -> None:
-    """What an artefact writes down is read back equal."""
+    """A calibration survives JSON."""
     calibration = replace(Calibration.fit(*_residuals(0, 100), 0.9), uncertainty=Uncertainty(0.2, 0.05))
     assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
 
 
 def test_what_a_newer_costmodel_wrote_besides_is_read_past() -> None:
-    """On either level of the card."""
+    """Unknown fields of a newer version are ignored, on both levels of the card."""
     calibration = Calibration.fit(*_residuals(0, 100), 0.9)
     card = calibration.to_dict()
     newer = {**card, "by_shape": [1.0], "uncertainty": {**card["uncertainty"], "season": 0.1}}
     assert Calibration.from_dict(newer) == calibration
 
 
-@given(latency_us=st.floats(0.1, 1e9), kind=st.sampled_from(["Conv", "Relu"]), distance=st.floats(0, FARTHEST))
+@given(latency_us=st.floats(0.1, 1e9), kind=st.sampled_from(["Conv", "Relu"]), distance=st.floats(0, MAX_DISTANCE))
 def test_a_predicted_cost_lies_in_its_interval(latency_us: float, kind: str, distance: float) -> None:
-    """An interval is a factor either way; what is extrapolated says so."""
+    """The interval is a factor either way around the cost, and the source says if it is extrapolated."""
     asked = np.array([latency_us]), [kind], np.array([distance])
     (cost,) = predicted_costs(*asked, CALIBRATION)
     assert cost.source == ("extrapolated" if distance >= CALIBRATION.extrapolated_from else "predicted")

@@ -1,4 +1,4 @@
-"""Corpora: which models a name, a file or a folder stands for, and their families."""
+"""Corpora: the models of a name, a file or a folder, and their families."""
 
 import shutil
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def _families(folder: Path) -> dict[str, str]:
 
 
 def test_built_in_corpora_are_files() -> None:
-    """Every model of a built-in corpus is there, under a name that only it has."""
+    """Every model of a built-in corpus exists under a unique name."""
     for corpus in CORPORA:
         models = corpus_models(corpus)
         assert all(model.path.is_file() for model in models)
@@ -31,7 +31,7 @@ def test_built_in_corpora_are_files() -> None:
 
 
 def test_the_model_held_back_is_of_a_family_of_its_own() -> None:
-    """The closing prediction of the tour is of a family that nothing in the starter corpus belongs to."""
+    """The model that the tour predicts last has a family without members in the starter corpus."""
     starter = corpus_models("starter")
     (held_back,) = corpus_models(HELD_BACK)
     assert held_back.family not in {model.family for model in starter}
@@ -39,13 +39,13 @@ def test_the_model_held_back_is_of_a_family_of_its_own() -> None:
 
 
 def test_a_file_is_a_corpus_of_one(tmp_path: Path) -> None:
-    """It is called like the file, and its family like the letters that the name begins with."""
+    """A file is a corpus of one model, named after the file; its family is the leading letters of its name."""
     (model,) = corpus_models(_touch(tmp_path, "ResNet50-v1.onnx") / "ResNet50-v1.onnx")
     assert (model.name, model.family) == ("ResNet50-v1", "resnet")
 
 
 def test_families_by_name(tmp_path: Path) -> None:
-    """Siblings of one lineage stay together; a name that begins with no letter is a family of its own."""
+    """Names with the same leading letters are one family; a name without leading letters is its own family."""
     _touch(tmp_path, "resnet18.onnx", "resnet50_v2.onnx", "vgg19.onnx", "3dunet.onnx")
     assert _families(tmp_path) == {
         "3dunet": "3dunet",
@@ -67,14 +67,14 @@ def test_subfolders_are_families(tmp_path: Path) -> None:
 
 
 def test_built_in_models_keep_their_family_in_a_folder(tmp_path: Path, light_models: Mapping[str, Path]) -> None:
-    """`light_` is no lineage: a copy of the light models is evaluated as the light models are."""
+    """`light_` is not a family: copies of the light models keep the families of the originals."""
     for path in light_models.values():
         shutil.copy(path, tmp_path)
     assert _families(tmp_path) == {model.name: model.family for model in corpus_models("light")}
 
 
 def test_other_files_are_passed_over(tmp_path: Path) -> None:
-    """Weights and notes beside the models are no models, and neither is a folder that is called like one."""
+    """Other files, and folders with names like models, are ignored."""
     _touch(tmp_path, "a.onnx", "a.onnx.data", "README.md", "b.onnx/inside.onnx")
     assert list(_families(tmp_path)) == ["a", "b.onnx/inside"]
 
@@ -83,19 +83,19 @@ def test_other_files_are_passed_over(tmp_path: Path) -> None:
     ("corpus", "sentence"), [("no-such", "neither a corpus"), ("", "no corpus is named"), ("  ", "no corpus is named")]
 )
 def test_an_unknown_name_is_refused(corpus: str, sentence: str) -> None:
-    """The message names the corpora there are."""
+    """An unknown corpus is refused with the known names."""
     with pytest.raises(ModelReadError, match=rf"{sentence}.*light, starter"):
         corpus_models(corpus)
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    """The message names the folder and says what to put there."""
+    """An empty folder is refused with its path and what to put there."""
     with pytest.raises(ModelReadError, match=rf"{tmp_path.name} has no \.onnx file in it: put the models there"):
         corpus_models(_touch(tmp_path, "notes.txt"))
 
 
 def test_names_are_known_without_the_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of a corpus that can be made and is not; of others they are those of their models."""
+    """The model names of a corpus that is not built yet are known; of others they come from the files."""
     monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path))
     names = corpus_names("dlbricks")
     assert len(set(names)) == 50

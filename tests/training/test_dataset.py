@@ -1,4 +1,4 @@
-"""The data set of a system: which rows there are, to which families they belong, and what may be trained on."""
+"""The data set of a system: its rows, their families, and which of them may be trained on."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from costmodel.decomposition import decompose, whole_model
 from costmodel.errors import TrainingError, UnknownSystemError
 from costmodel.features.schema import SCHEMA
-from costmodel.graph import Layer, LayerGraph, TensorType
-from costmodel.home import Home
-from costmodel.sequence import LayerSequence
-from costmodel.store import Store
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.ir.sequence import LayerSequence
+from costmodel.partition.decomposition import decompose, whole_model
+from costmodel.paths import Home
+from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
 from tests.fakes import elementwise
 from tests.synthetic import FAMILIES, MEASURED, REPEATED, SAMPLES, SYSTEM, copied, corpus, fill, made_up_measurement
@@ -23,7 +23,7 @@ FAMILY_SETS = st.frozensets(st.sampled_from(["a", "b", "c"]), max_size=3)
 
 @pytest.fixture
 def own_store(trained: Home, tmp_path: Path) -> Store:
-    """A copy of the filled store, to be changed."""
+    """A copy of the filled store that a test may change."""
     return Store(copied(trained, tmp_path / "home").store_url)
 
 
@@ -33,7 +33,7 @@ def _measure(store: Store, *sequences: LayerSequence) -> None:
 
 
 def _chain(count: int, size: int) -> LayerGraph:
-    """A model of `count` Relu layers."""
+    """Returns a model of `count` Relu layers."""
     names = [f"v{i}" for i in range(count + 1)]
     layers = tuple(Layer(f"relu{i}", "Relu", "", 6, {}, (names[i],), (names[i + 1],)) for i in range(count))
     return LayerGraph(layers, dict.fromkeys(names, TensorType("float32", (size,))), {}, ("v0",), (names[-1],), 17)
@@ -45,17 +45,17 @@ def _put(store: Store, name: str, graph: LayerGraph, *, family: str, lowering: s
 
 
 def test_a_row_for_each_measured_sequence(dataset: Dataset, store: Store) -> None:
-    """Sequences, samples and whole models are rows, the wholes marked."""
+    """Sequences, samples and whole models are rows, and whole models are marked."""
     wholes = {model.whole for model in store.models()}
-    pieces = {piece.signature for model in store.models() for piece in model.pieces}
-    assert set(dataset.signatures) == pieces | set(store.samples()) | wholes
+    segments = {segment.signature for model in store.models() for segment in model.segments}
+    assert set(dataset.signatures) == segments | set(store.samples()) | wholes
     assert {s for s, whole in zip(dataset.signatures, dataset.whole, strict=True) if whole} == wholes
     assert len(dataset) == len(dataset.signatures) == len(dataset.encoded) == len(dataset.latencies_us)
     assert dataset.all_families == FAMILIES
 
 
 def test_a_model_knows_the_row_of_the_whole(dataset: Dataset) -> None:
-    """It has as many layers as the model, and its latency."""
+    """The row of a whole model has as many layers as the model, and its latency."""
     for model in dataset.models:
         assert dataset.whole[model.row]
         assert dataset.encoded.lengths[model.row] == dataset.encoded.lengths[model.rows].sum()
@@ -63,34 +63,34 @@ def test_a_model_knows_the_row_of_the_whole(dataset: Dataset) -> None:
 
 
 def test_what_other_families_have_is_known(dataset: Dataset) -> None:
-    """A layer of the model is known if a model of another family has it."""
+    """A layer is known if a model of another family has it."""
     for model, known in zip(dataset.models, dataset.known_elsewhere, strict=True):
         assert known.tolist() == [dataset.families[row] > {model.family} for row in model.rows]
 
 
 def test_layers_know_how_much_their_model_reads(dataset: Dataset) -> None:
-    """The weights of the model decide from which cache a layer's own come: those of one model have one footprint."""
+    """The footprint feature of a layer is that of its model."""
     column = SCHEMA.names.index("footprint_over_l3")
     assert SYSTEM.host is not None
-    for family, nbytes in (("squeezenet", 4.94e6), ("vgg", 2 * SYSTEM.host.l3_bytes)):  # more than that is all the same
+    for family, nbytes in (("squeezenet", 4.94e6), ("vgg", 2 * SYSTEM.host.l3_bytes)):  # the feature is capped there
         own = [row for row, families in enumerate(dataset.families) if families == {family}]
         footprints = dataset.encoded.features[dataset.encoded.starts[own], column]
         assert np.exp(footprints) * SYSTEM.host.l3_bytes == pytest.approx(nbytes, rel=0.01)
 
 
 def test_measured_models_have_their_rows_in_execution_order(dataset: Dataset, store: Store) -> None:
-    """The rows of a model are its sequences, repeats included."""
+    """The rows of a model are its sequences in execution order, repeats included."""
     assert {model.name for model in dataset.models} == set(MEASURED)
     stored = {model.name: model for model in store.models()}
     for model in dataset.models:
         signatures = [dataset.signatures[row] for row in model.rows]
-        assert signatures == [piece.signature for piece in stored[model.name].pieces]
+        assert signatures == [segment.signature for segment in stored[model.name].segments]
         total = dataset.latencies_us[model.rows].sum()
-        assert model.latency_us == pytest.approx(total, rel=0.04)  # as the made-up world has it
+        assert model.latency_us == pytest.approx(total, rel=0.04)  # by construction of the synthetic latencies
 
 
 def test_samples_have_the_families_of_their_origin(dataset: Dataset, store: Store) -> None:
-    """A sample around a sequence of a family tells of that family."""
+    """A sample has the families of the sequence from which it was made."""
     families = dict(zip(dataset.signatures, dataset.families, strict=True))
     origins = store.samples()
     assert len(origins) == SAMPLES
@@ -101,9 +101,9 @@ def test_samples_have_the_families_of_their_origin(dataset: Dataset, store: Stor
 
 
 def test_layers_of_what_is_nobodys_model_train_and_are_not_judged(own_store: Store) -> None:
-    """They have no family, are held out with none, and the whole is no row of models.
+    """Layers of a model without a family are always training data, and the whole model is not judged.
 
-    Where a real model has them, too, they are its layers.
+    Where a model with a family has the same layers, they belong to that family.
     """
     shared, own = elementwise(77), elementwise(78)
     _put(own_store, "nobodys", _chain(1, 77), family="")
@@ -119,7 +119,7 @@ def test_layers_of_what_is_nobodys_model_train_and_are_not_judged(own_store: Sto
 
 
 def test_a_copy_that_is_nobodys_takes_no_family_away(own_store: Store, dataset: Dataset) -> None:
-    """A real model of the same layers keeps its own."""
+    """A model without a family does not change the family of a model with the same layers."""
     original = own_store.models()[0]
     _put(own_store, "nobodys", _chain(3, 40), family="")
     _put(own_store, "real", _chain(3, 40), family=original.family)
@@ -127,7 +127,7 @@ def test_a_copy_that_is_nobodys_takes_no_family_away(own_store: Store, dataset: 
 
 
 def test_a_sample_that_turns_up_in_a_model_is_a_row_of_that_model(own_store: Store) -> None:
-    """It belongs to both families, and is judged like any layer."""
+    """A sample that a model contains is of the model's family too, and is judged like any layer."""
     signature = next(iter(own_store.samples()))
     sequence = own_store.sequences([signature])[signature]
     own_store.put_samples({s.signature: (s, sequence) for s in [elementwise(77)]})
@@ -140,7 +140,7 @@ def test_a_sample_that_turns_up_in_a_model_is_a_row_of_that_model(own_store: Sto
 
 
 def test_a_model_of_one_layer_is_that_layer(own_store: Store) -> None:
-    """Its measurement is of a layer, and other models that have the layer keep their row."""
+    """A whole model of one layer is a row of that layer, and other models with the layer keep their row."""
     _put(own_store, "one", _chain(1, 99), family="tiny")
     _put(own_store, "two", _chain(2, 99), family="other")
     _measure(own_store, elementwise(99), whole_model(_chain(2, 99)))
@@ -150,7 +150,7 @@ def test_a_model_of_one_layer_is_that_layer(own_store: Store) -> None:
 
 
 def test_a_model_that_two_releases_lower_alike_counts_once(own_store: Store) -> None:
-    """The same layers and the same whole are one observation, however often they are stored."""
+    """Models with equal layers and whole count once, however often they are stored."""
     before = load_dataset(own_store, SYSTEM.name)
     _put(own_store, "two", _chain(2, 99), family="tiny", lowering="release-1")
     _put(own_store, "two", _chain(2, 99), family="tiny", lowering="release-2")
@@ -159,7 +159,7 @@ def test_a_model_that_two_releases_lower_alike_counts_once(own_store: Store) -> 
 
 
 def test_a_copy_under_another_name_is_of_the_same_family(own_store: Store, dataset: Dataset) -> None:
-    """Else the copy would vouch for the original, and nothing of either would ever be held out."""
+    """A copy of a model has the family of the original, else copies would be judged by their originals."""
     (original, *_) = own_store.models()
     graph = _chain(3, 40)
     _put(own_store, "secret", graph, family="secret")
@@ -170,7 +170,7 @@ def test_a_copy_under_another_name_is_of_the_same_family(own_store: Store, datas
 
 
 def test_only_complete_models_of_single_layers_are_judged(own_store: Store) -> None:
-    """A model with an unmeasured layer, one that was not run whole, or one cut coarser, is no row of models."""
+    """A model with an unmeasured layer, without a whole measurement, or cut coarser is not judged."""
     _put(own_store, "incomplete", _chain(2, 101), family="tiny")
     _measure(own_store, whole_model(_chain(2, 101)))
     _put(own_store, "not-run", _chain(3, 102), family="tiny")
@@ -181,14 +181,14 @@ def test_only_complete_models_of_single_layers_are_judged(own_store: Store) -> N
 
 
 def test_the_noise_floor_is_the_error_between_repeats(dataset: Dataset) -> None:
-    """Thirty sequences were measured again, 2% slower; of fewer it would be one tiny layer that decides."""
+    """The noise floor is the error between repeats (here 2%), and needs at least thirty of them."""
     assert len(dataset.repeats) == REPEATED
     assert dataset.noise_floor() == pytest.approx(0.02)
     assert replace(dataset, repeats=dataset.repeats[:29]).noise_floor() is None
 
 
 def test_the_fingerprint_names_the_data(dataset: Dataset, store: Store) -> None:
-    """Read again it is the same; another latency anywhere is another data set."""
+    """The fingerprint is reproducible, and changes with any latency."""
     assert load_dataset(store, SYSTEM.name).fingerprint == dataset.fingerprint
     other = dataset.latencies_us.copy()
     other[-1] *= 1.01
@@ -196,7 +196,7 @@ def test_the_fingerprint_names_the_data(dataset: Dataset, store: Store) -> None:
 
 
 def test_too_little_data_is_refused(tmp_path: Path) -> None:
-    """The message says how much there is, how much is needed, and how to get it."""
+    """Too little data is refused with the present number, the required number and how to get more."""
     store = Store(f"sqlite:///{tmp_path / 'small.db'}")
     store.put_system(SYSTEM)
     _measure(store, elementwise(8), elementwise(16))
@@ -207,20 +207,20 @@ def test_too_little_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_system_is_refused(store: Store) -> None:
-    """The message names those that are known."""
+    """An unknown system is refused with the names of known ones."""
     with pytest.raises(UnknownSystemError, match=r"c5\.xlarge.*known here: made\.up"):
         load_dataset(store, "c5.xlarge")
 
 
 def test_latencies_are_medians_of_all_measurements(dataset: Dataset) -> None:
-    """A repeat shows how well a measurement repeats, and makes it better."""
+    """The latency of a sequence is the median over its measurements, and repeats give the noise."""
     for first, second in dataset.repeats:
         assert second == pytest.approx(1.02 * first)
         assert np.isclose(dataset.latencies_us, 1.01 * first).any()
 
 
 def test_measurements_without_models_belong_to_no_family(tmp_path: Path, trained: Home) -> None:
-    """A machine that measured bricks only has rows and no families."""
+    """A store with measurements of a benchmark suite only has rows and no families."""
     models = corpus(trained.cache)
     source, target = (Store(f"sqlite:///{tmp_path / name}.db") for name in ("source", "target"))
     fill(source, [models["light_squeezenet"]], samples=0)

@@ -1,4 +1,4 @@
-"""A data set that was measured elsewhere is the data set."""
+"""A data set of imported measurements."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from costmodel.features.tabular import Encoded
-from costmodel.store import Store
+from costmodel.store.parquet import export_results, import_results
+from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
-from costmodel.transfer import export_results, import_results
 from tests.synthetic import SYSTEM
 
 
 def test_an_imported_data_set_is_the_same(store: Store, dataset: Dataset, tmp_path: Path) -> None:
-    """Rows, families, samples, models, repeats, fingerprint: all that training and evaluation see."""
+    """An imported data set equals the original: rows, families, samples, models, repeats, fingerprint."""
     export_results(store, SYSTEM.name, tmp_path / "results.parquet", with_models=True)
     other = Store(f"sqlite:///{tmp_path / 'other.db'}")
     import_results(other, tmp_path / "results.parquet")

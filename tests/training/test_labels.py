@@ -1,4 +1,4 @@
-"""Labels that look wrong, and labels that cannot be."""
+"""Latencies that are suspect, and latencies that are impossible."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,21 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodel.graph import TensorType
-from costmodel.measurement import LEAST_US, Measurement
-from costmodel.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.store import Store
-from costmodel.training.boosted import DEFAULTS, LightGBMRegressor
+from costmodel.ir.graph import TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.measure.measurement import MIN_LATENCY_US, Measurement
+from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset
-from costmodel.training.labels import REASONS, SETTLED, count_reasons, impossible, load_believable, suspects
+from costmodel.training.labels import REASONS, SETTLED, count_reasons, impossible, load_plausible_dataset, suspects
+from costmodel.training.regressors.lightgbm_regressor import DEFAULTS, LightGBMRegressor
 from tests.synthetic import SYSTEM, made_up_measurement
 
-QUICK = partial(LightGBMRegressor, hyperparameters=replace(DEFAULTS, rounds=100))
+QUICK = partial(LightGBMRegressor, hyperparameters=replace(DEFAULTS, num_boost_round=100))
 
 
 @pytest.fixture(scope="module")
 def sequences(store: Store, dataset: Dataset) -> dict[str, LayerSequence]:
-    """Those of the made-up world."""
+    """Sequences of the synthetic store, by signature."""
     return store.sequences(dataset.signatures)
 
 
@@ -42,14 +42,14 @@ def _with(dataset: Dataset, row: int, latency_us: float) -> Dataset:
     return replace(dataset, latencies_us=latencies)
 
 
-def _dear_conv(dataset: Dataset) -> int:
-    """A convolution that is neither the cheapest nor the dearest of its kind."""
+def _typical_conv(dataset: Dataset) -> int:
+    """Returns the row of a convolution that is neither the fastest nor the slowest."""
     rows = [row for row, kind in enumerate(dataset.kinds) if kind == "Conv" and not dataset.whole[row]]
     return sorted(rows, key=lambda row: dataset.latencies_us[row])[len(rows) // 2]
 
 
 def test_rounds_that_never_agree_are_unstable(dataset: Dataset, sequences: dict[str, LayerSequence]) -> None:
-    """One measurement that is stable is enough."""
+    """A sequence is unstable if none of its measurements is stable."""
     one, other = dataset.signatures[:2]
     wild, calm = replace(made_up_measurement(one, 50.0), stable=False), made_up_measurement(other, 50.0)
     found = _suspects(dataset, sequences, [wild, calm, replace(calm, stable=False)])
@@ -60,8 +60,8 @@ def test_rounds_that_never_agree_are_unstable(dataset: Dataset, sequences: dict[
 def test_measurements_that_differ_are_suspect_until_there_are_enough(
     dataset: Dataset, sequences: dict[str, LayerSequence]
 ) -> None:
-    """Then their median is what counts."""
-    row = _dear_conv(dataset)
+    """Differing measurements are suspect until there are enough for a median."""
+    row = _typical_conv(dataset)
     signature = dataset.signatures[row]
     measured = [made_up_measurement(signature, latency) for latency in (100.0, 200.0, 210.0)]
     assert "spread" in _suspects(dataset, sequences, measured[:2])[signature]
@@ -71,22 +71,22 @@ def test_measurements_that_differ_are_suspect_until_there_are_enough(
 
 @pytest.mark.parametrize("factor", [0.05, 20.0])
 def test_an_outlier_is_found(dataset: Dataset, sequences: dict[str, LayerSequence], factor: float) -> None:
-    """A layer that costs a twentieth of what it should, or twenty times that."""
-    row = _dear_conv(dataset)
+    """A layer of a twentieth or twenty times its expected cost is an outlier."""
+    row = _typical_conv(dataset)
     wrong = _with(dataset, row, dataset.latencies_us[row] * factor)
     assert "outlier" in _suspects(wrong, sequences)[dataset.signatures[row]]
     assert "outlier" not in _suspects(dataset, sequences).get(dataset.signatures[row], ())
 
 
 def test_nothing_left_of_a_layer_that_works_is_suspect(dataset: Dataset, sequences: dict[str, LayerSequence]) -> None:
-    """The cost of the call was taken off, and too much of it."""
-    row = _dear_conv(dataset)
-    wrong = _with(dataset, row, LEAST_US)
+    """A layer with arithmetic whose cost is the least possible after subtraction of the call overhead is suspect."""
+    row = _typical_conv(dataset)
+    wrong = _with(dataset, row, MIN_LATENCY_US)
     assert "floor" in _suspects(wrong, sequences)[dataset.signatures[row]]
 
 
 def test_more_work_that_is_cheaper_is_suspect(dataset: Dataset) -> None:
-    """Of a layer and the same with a larger batch; sizes that are larger and smaller at once say nothing."""
+    """A layer that costs less than the same layer with a smaller batch is suspect; mixed sizes are not compared."""
 
     def relu(*shape: int) -> LayerSequence:
         kind = TensorType("float32", shape)
@@ -112,15 +112,15 @@ def test_more_work_that_is_cheaper_is_suspect(dataset: Dataset) -> None:
 
 
 def test_what_cannot_be_is_not_trained_on(tmp_path: Path, store: Store, dataset: Dataset) -> None:
-    """A cost in milliseconds, say; the made-up world has none."""
+    """Impossible costs, such as those in milliseconds, are removed; the synthetic store has none."""
     assert not impossible(dataset).any()
-    assert load_believable(store, SYSTEM.name)[1] == 0
-    row = _dear_conv(dataset)
+    assert load_plausible_dataset(store, SYSTEM.name)[1] == 0
+    row = _typical_conv(dataset)
     assert np.flatnonzero(impossible(_with(dataset, row, dataset.latencies_us[row] / 1000))).tolist() == [row]
 
 
 def test_reasons_are_counted(dataset: Dataset, sequences: dict[str, LayerSequence]) -> None:
-    """Every reason has a line, whether there is one or not."""
+    """Every reason is counted, also those without a case."""
     counts = count_reasons({"a": {"floor", "outlier"}, "b": {"floor"}})
     assert counts.keys() == REASONS.keys()
     assert (counts["floor"], counts["outlier"], counts["spread"]) == (2, 1, 0)

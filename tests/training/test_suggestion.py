@@ -1,24 +1,24 @@
-"""Choosing what to measure: worth by the second, nothing twice, within the budget."""
+"""Choice of what to measure: most worth per second, no row twice, within the budget."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.measurement import Protocol
-from costmodel.training.suggestion import Portion, Prices, Usage, choose, importance, worth
+from costmodel.measure.measurement import Protocol
+from costmodel.training.suggestion import BenchmarkTimeModel, MeasurementBatch, Usage, choose, importance, worth
 
 ROWS = 40
 
 
-def _prices(latencies_us: np.ndarray) -> Prices:
+def _prices(latencies_us: np.ndarray) -> BenchmarkTimeModel:
     nothing = np.zeros(len(latencies_us), dtype=np.int64)
-    return Prices(latencies_us, nothing, nothing, None, Protocol())
+    return BenchmarkTimeModel(latencies_us, nothing, nothing, None, Protocol())
 
 
 @st.composite
 def _cases(draw: st.DrawFn) -> tuple[list[Usage], np.ndarray, np.ndarray, np.ndarray]:
-    """Models that share rows, what is left, what rows are worth, what they take."""
+    """Strategy for models that share rows, the rows left, the worth of rows and their latencies."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     usages = [
         Usage(f"m{i}", rng.integers(0, ROWS, draw(st.integers(1, 30))), int(rng.integers(0, 1 << 24)))
@@ -31,7 +31,7 @@ def _cases(draw: st.DrawFn) -> tuple[list[Usage], np.ndarray, np.ndarray, np.nda
 def test_portions_are_disjoint_parts_of_models(
     case: tuple[list[Usage], np.ndarray, np.ndarray, np.ndarray], budget_s: float
 ) -> None:
-    """Each has rows of its model that are left and worth something, in their order; all but the last fit the budget."""
+    """Batches have valuable unmeasured rows of one model in order; all but the last fit the budget."""
     usages, left, values, latencies_us = case
     portions = choose(usages, left, values, _prices(latencies_us), budget_s)
     rows = [row for portion in portions for row in portion.rows.tolist()]
@@ -51,7 +51,7 @@ def test_portions_are_disjoint_parts_of_models(
 def test_with_all_the_time_there_is_everything_is_chosen(
     case: tuple[list[Usage], np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
-    """Everything that a model has and that is worth anything."""
+    """Without a time limit, all rows of models with any worth are chosen."""
     usages, left, values, latencies_us = case
     portions = choose(usages, left, values, _prices(latencies_us), 1e9)
     wanted = {row for usage in usages for row in usage.rows.tolist() if left[row] and values[row] > 0}
@@ -60,7 +60,7 @@ def test_with_all_the_time_there_is_everything_is_chosen(
 
 @given(_cases())
 def test_importance_is_shared_out(case: tuple[list[Usage], np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """All models count alike: the shares of all rows add up to one, and those of no model are nothing."""
+    """Shares of all rows add up to one with equal weight for each model; rows of no model have none."""
     usages, _, _, latencies_us = case
     shares = importance(usages, latencies_us)
     assert shares.sum() == pytest.approx(1)
@@ -68,13 +68,13 @@ def test_importance_is_shared_out(case: tuple[list[Usage], np.ndarray, np.ndarra
     assert set(np.flatnonzero(shares).tolist()) == used
 
 
-def _first(values: np.ndarray, latencies_us: np.ndarray) -> Portion:
+def _first(values: np.ndarray, latencies_us: np.ndarray) -> MeasurementBatch:
     usages = [Usage("one", np.arange(20), 0), Usage("other", np.arange(20, 40), 0)]
     return choose(usages, np.ones(ROWS, dtype=bool), values, _prices(latencies_us), 0.01)[0]
 
 
 def test_what_is_worth_more_for_its_time_comes_first() -> None:
-    """Twice as much worth in the same time, and the same worth in half of it."""
+    """A batch with twice the worth in the same time, or the same worth in half of it, is first."""
     half = np.arange(ROWS) < ROWS // 2
     assert _first(np.where(half, 2.0, 1.0), np.full(ROWS, 100.0)).usage.name == "one"
     assert _first(np.where(half, 1.0, 2.0), np.full(ROWS, 100.0)).usage.name == "other"
@@ -82,5 +82,5 @@ def test_what_is_worth_more_for_its_time_comes_first() -> None:
 
 
 def test_worth_grows_with_share_and_with_doubt() -> None:
-    """What no model needs is worth nothing, nor is what is known."""
+    """Rows that no model has, and rows without uncertainty, are worth nothing."""
     assert worth(np.array([0.0, 0.5, 0.5, 0.5]), np.array([1.0, 0.0, 0.1, 0.2])).tolist() == [0.0, 0.0, 0.05, 0.1]

@@ -1,4 +1,4 @@
-"""Training runs in MLflow: where they are recorded, and what is in them."""
+"""Training runs in MLflow: where they are recorded, and with which content."""
 
 import os
 import shlex
@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowClient
 
 from costmodel.errors import CostModelError
-from costmodel.training.boosted import DEFAULTS
+from costmodel.training.regressors.lightgbm_regressor import DEFAULTS
 from costmodel.training.search import Trial
 from costmodel.training.tracking import CHAMPION, EXPERIMENT, model_name, track, track_trials, where_to_look
 from tests.synthetic import MLFLOW_DEPRECATION, put_tracking_store
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings(f"ignore:{MLFLOW_DEPRECATION}:Deprecatio
 
 @pytest.fixture
 def folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an empty tracking store, which nothing but its name points to."""
+    """A folder with an empty tracking store, selected by its path alone."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return put_tracking_store(tmp_path_factory.getbasetemp(), tmp_path / "mlruns")
 
@@ -46,7 +46,7 @@ def _track(folder: Path, name: str = "lightgbm made.up", **given: Any) -> str:
 
 
 def test_a_run_is_recorded_in_the_folder(folder: Path) -> None:
-    """Parameters, metrics, tags, the artefact and the evaluation, all inside `mlruns/`."""
+    """Parameters, metrics, tags, artefact and evaluation are all recorded in `mlruns/`."""
     run = _client(folder).get_run(_track(folder))
     assert (run.info.run_name, run.info.status) == ("lightgbm made.up", "FINISHED")
     assert run.data.params == {"learning_rate": "0.05", "objective": "regression_l1"}
@@ -59,7 +59,7 @@ def test_a_run_is_recorded_in_the_folder(folder: Path) -> None:
 
 
 def test_runs_of_one_folder_are_one_experiment(folder: Path) -> None:
-    """So that they can be compared."""
+    """Runs of one folder are one experiment, so that they can be compared."""
     ids = {_track(folder, name) for name in ("first", "second")}
     experiment = _client(folder).get_experiment_by_name(EXPERIMENT)
     assert experiment is not None
@@ -69,7 +69,7 @@ def test_runs_of_one_folder_are_one_experiment(folder: Path) -> None:
 def test_another_folder_is_another_store_in_the_same_process(
     folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Recording a run leaves nothing behind in the process: no variable, no active run, no remembered store."""
+    """Recording leaves no environment variable, active run or cached store in the process."""
     before = dict(os.environ)
     _track(folder)
     other = put_tracking_store(tmp_path_factory.getbasetemp(), tmp_path / "elsewhere" / "mlruns")
@@ -78,8 +78,8 @@ def test_another_folder_is_another_store_in_the_same_process(
 
 
 def test_the_users_tracking_store_is_respected(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With MLFLOW_TRACKING_URI set, the run goes there and our own folder is not even made."""
-    monkeypatch.chdir(tmp_path)  # MLflow puts artefacts of a plain database into the working folder
+    """With MLFLOW_TRACKING_URI set, the run is recorded there and the default folder is not created."""
+    monkeypatch.chdir(tmp_path)  # MLflow writes artefacts of a plain database store into the working folder
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     (tmp_path / "home").mkdir()
     ours = tmp_path / "home" / "mlruns"
@@ -89,15 +89,17 @@ def test_the_users_tracking_store_is_respected(folder: Path, tmp_path: Path, mon
 
 
 def test_a_store_that_cannot_be_used_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to check."""
+    """An unusable tracking store is one sentence that says what to check."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / "mlruns").touch()
-    with pytest.raises(CostModelError, match=r"is not in MLflow .*: check MLFLOW_TRACKING_URI, or the folder"):
+    with pytest.raises(
+        CostModelError, match=r"not completely recorded .*: check MLFLOW_TRACKING_URI, or the folder"
+    ):
         _track(tmp_path / "mlruns")
 
 
 def test_figures_are_stored_by_name(folder: Path, tmp_path: Path) -> None:
-    """Drawn in memory or in files."""
+    """Figures are stored under their names, whether drawn in memory or in files."""
     drawn = tmp_path / "drawn.svg"
     drawn.write_bytes(b"<svg/>")
     run_id = _track(folder, figures={"errors.svg": drawn, "scatter.png": b"png"})
@@ -109,7 +111,7 @@ def test_figures_are_stored_by_name(folder: Path, tmp_path: Path) -> None:
 
 
 def test_every_bundle_is_a_version_and_one_is_the_champion(folder: Path) -> None:
-    """The alias moves to what was promoted, and stays where a regressor was trained but not promoted."""
+    """Every bundle is a model version; the champion alias moves only on promotion."""
     client, name = _client(folder), model_name("made.up")
     for run_name, champion, expected in (("first", True, 1), ("loser", False, 1), ("better", True, 3)):
         _track(folder, run_name, champion=champion)
@@ -118,7 +120,7 @@ def test_every_bundle_is_a_version_and_one_is_the_champion(folder: Path) -> None
 
 
 def test_a_version_says_where_its_bundle_is(folder: Path) -> None:
-    """No pickle, no format of MLflow's: the folder that was logged with the run, with the tags to choose by."""
+    """A version refers to the bundle's folder in the run, without pickle or MLflow model format, and has its tags."""
     run_id = _track(folder)
     version = _client(folder).get_model_version_by_alias(model_name("made.up"), CHAMPION)
     assert (version.run_id, version.status) == (run_id, "READY")
@@ -127,7 +129,7 @@ def test_a_version_says_where_its_bundle_is(folder: Path) -> None:
 
 
 def test_systems_have_models_of_their_own(folder: Path) -> None:
-    """One system's champion says nothing about another's; every name that a system may have is fine for MLflow."""
+    """Each system has its own registered model, and every valid system name is valid in MLflow."""
     client = _client(folder)
     for system in ("made.up", "C5.xlarge_2", "a" * 64):
         _track(folder, system, system=system)
@@ -135,7 +137,7 @@ def test_systems_have_models_of_their_own(folder: Path) -> None:
 
 
 def test_trials_are_nested_runs(folder: Path) -> None:
-    """Each beneath the run of its bundle, with what was tried, the error after each fold, and when it was."""
+    """Each trial is a child run of the bundle's run with its hyperparameters, error per fold and time."""
     run_id = _track(folder)
     began = datetime(2026, 11, 21, 12, tzinfo=UTC)
     trials = [
@@ -157,7 +159,7 @@ def test_trials_are_nested_runs(folder: Path) -> None:
 
 
 def test_where_to_look_is_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That a shell takes as it is; a server's address without its password."""
+    """The printed command can be pasted into a shell, and shows a server's address without its password."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "my runs"
     words = shlex.split(where_to_look(folder).partition(": ")[2])

@@ -1,4 +1,4 @@
-"""Training runs on a tracking server: a real one, on this host."""
+"""Training runs on a real tracking server on this host."""
 
 import io
 import os
@@ -17,10 +17,10 @@ import pytest
 from mlflow import MlflowClient
 
 from costmodel.errors import CostModelError
-from costmodel.store import Store
-from costmodel.training.regressors import LEARNERS
+from costmodel.store.store import Store
+from costmodel.training.regressors.registry import LEARNERS
 from costmodel.training.tracking import CHAMPION, EXPERIMENT, model_name, track
-from costmodel.training.train import TrainReport, train
+from costmodel.training.train import TrainReport, train_system
 from tests.synthetic import SYSTEM, put_tracking_store
 
 
@@ -43,7 +43,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an `mlflow server` with a database and artefacts of its own; stopped whatever happens."""
+    """URL of an `mlflow server` with its own database and artefact folder; always stopped at the end."""
     root = tmp_path_factory.mktemp("server")
     database = put_tracking_store(tmp_path_factory.getbasetemp(), root / "store") / "mlflow.db"
     port, log = _free_port(), root / "log"
@@ -61,32 +61,34 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             _wait_for(url, process, log)
             yield url
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # its workers are of its group
+            os.killpg(process.pid, signal.SIGKILL)  # its workers are in its process group
             process.wait()
 
 
 @pytest.fixture(scope="module")
 def client(server: str) -> MlflowClient:
-    """What reads the server back."""
+    """MLflow client of the server."""
     return MlflowClient(tracking_uri=server)
 
 
 @pytest.fixture(scope="module")
 def report(server: str, store: Store, tmp_path_factory: pytest.TempPathFactory) -> TrainReport:
-    """Of a training run that is recorded on the server."""
+    """Report of a training run that is recorded on the server."""
     home, printed = tmp_path_factory.mktemp("trained-with-server"), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         patch.setenv("MLFLOW_TRACKING_URI", server)
         two = {name: LEARNERS[name] for name in ("lightgbm", "log_linear")}
-        report = train(store, SYSTEM.name, home / "regressors", tracking=home / "mlruns", seeds=(1,), learners=two)
-    # MLflow's own lines would end up in the document of `costmodel train --json`.
+        report = train_system(
+            store, SYSTEM.name, home / "regressors", tracking=home / "mlruns", seeds=(1,), learners=two
+        )
+    # MLflow's own output would corrupt the document of `costmodel train --json`.
     assert printed.getvalue() == ""
     assert not (home / "mlruns").exists()
     return report
 
 
 def test_every_regressor_is_recorded_on_the_server(client: MlflowClient, report: TrainReport) -> None:
-    """Each as a run of our experiment, complete: parameters, metrics, tags."""
+    """Each regressor is a complete run of one experiment, with parameters, metrics and tags."""
     assert len(report.others) == 1
     for one in (report.champion, *report.others):
         run = client.get_run(one.run_id)
@@ -99,7 +101,7 @@ def test_every_regressor_is_recorded_on_the_server(client: MlflowClient, report:
 
 
 def test_the_artefact_comes_back_as_it_was(client: MlflowClient, report: TrainReport, tmp_path: Path) -> None:
-    """Every file of the bundle, byte for byte, through the server."""
+    """Every file of the bundle is downloaded byte for byte."""
     got = Path(client.download_artifacts(report.run_id, "artefact", str(tmp_path)))
     assert {path.name: path.read_bytes() for path in got.iterdir()} == {
         path.name: path.read_bytes() for path in report.path.iterdir()
@@ -107,7 +109,7 @@ def test_the_artefact_comes_back_as_it_was(client: MlflowClient, report: TrainRe
 
 
 def test_the_alias_names_the_version_that_answers(client: MlflowClient, report: TrainReport) -> None:
-    """Every regressor is a version of the system's model, the champion the one that was promoted."""
+    """Every regressor is a version of the system's model, and the promoted one has the champion alias."""
     name = model_name(SYSTEM.name)
     versions = client.search_model_versions(f"name='{name}'")
     assert {version.run_id for version in versions} == {one.run_id for one in (report.champion, *report.others)}
@@ -120,9 +122,11 @@ def test_the_alias_names_the_version_that_answers(client: MlflowClient, report: 
 def test_a_server_that_is_down_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """After seconds and not MLflow's minutes; it says what to check, and not the password."""
+    """An unreachable server fails within seconds with what to check, without the password."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{_free_port()}")
-    with pytest.raises(CostModelError, match=r"is not in MLflow .*: check MLFLOW_TRACKING_URI") as raised:
+    with pytest.raises(
+        CostModelError, match=r"not completely recorded .*: check MLFLOW_TRACKING_URI"
+    ) as raised:
         track(
             tmp_path / "mlruns",
             system=SYSTEM.name,

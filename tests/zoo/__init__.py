@@ -1,7 +1,7 @@
-"""The zoo: a tiny real model for each operator that ONNX Runtime runs on CPUs.
+"""The zoo: a tiny model for each operator that ONNX Runtime runs on CPUs.
 
-A model's name is that of its operator, with the domain, and after a slash what is special about it. The operator is
-a layer of the lowered model, at one level of optimisation at least.
+The name of a model is that of its operator, with the domain; a suffix after a slash names the variant. The operator is
+a layer of the lowered model at one optimisation level at least.
 """
 
 from tests.zoo import (
@@ -20,7 +20,7 @@ from tests.zoo.specimen import Specimen
 
 __all__ = ["ZOO", "Specimen"]
 
-_ROOMS = (
+_MODULES = (
     elementwise,
     reshaping,
     indexing,
@@ -33,4 +33,4 @@ _ROOMS = (
     opaque,
 )
 
-ZOO: dict[str, Specimen] = {name: specimen for room in _ROOMS for name, specimen in room.SPECIMENS.items()}
+ZOO: dict[str, Specimen] = {name: specimen for module in _MODULES for name, specimen in module.SPECIMENS.items()}

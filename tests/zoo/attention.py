@@ -1,4 +1,4 @@
-"""Attention and what stands around it: embeddings, rotations, caches; recurrent layers too."""
+"""Attention, embedding, rotary embedding and cache operators, and recurrent layers."""
 
 from tests.zoo.specimen import Specimen
 

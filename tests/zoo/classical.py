@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml: what scikit-learn's models become."""
+"""Operators of ai.onnx.ml, to which scikit-learn models are converted."""
 
 from tests.zoo.specimen import Specimen
 

@@ -1,4 +1,4 @@
-"""Operators with bodies of their own."""
+"""Control flow operators, which contain subgraphs."""
 
 from tests.zoo.specimen import Specimen
 

@@ -1,4 +1,4 @@
-"""Operators that treat every element alike."""
+"""Elementwise operators."""
 
 from tests.zoo.specimen import Specimen
 
@@ -13,7 +13,7 @@ _UNARY = [
 ]  # fmt: skip
 _BINARY = ["Add", "Div", "Max", "Mean", "Min", "Mul", "PRelu", "Pow", "Sub", "Sum", "com.microsoft.GatedAdd"]
 _COMPARISONS = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
-# Before ONNX settled: the runtime still runs them in models of old opsets.
+# Experimental operators of old opsets, which the runtime still executes.
 _OLD = {
     "Affine": "alpha = 2.0, beta = 1.0",
     "ParametricSoftplus": "alpha = 2.0, beta = 1.0",

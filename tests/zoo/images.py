@@ -1,4 +1,4 @@
-"""Convolutions, pools and samplers: also the ones that the runtime keeps in blocks."""
+"""Convolutions, pools and resizes, including those that the runtime executes blocked (NCHWc)."""
 
 from tests.zoo.specimen import Specimen
 

@@ -1,4 +1,4 @@
-"""Operators that pick, place, search and count: indices, sizes and shapes arrive as inputs wherever they may."""
+"""Operators that gather, scatter, search and count, with indices, sizes and shapes as model inputs where possible."""
 
 from tests.zoo.specimen import Specimen
 

@@ -1,4 +1,4 @@
-"""Operators that reduce, multiply matrices and normalise."""
+"""Reductions, matrix products and normalisations."""
 
 from tests.zoo.specimen import Specimen
 

@@ -1,4 +1,4 @@
-"""Operators on what is no tensor of numbers, between tensors that are: such a value leaves no runnable network."""
+"""Operators on strings, sequences and optionals, which cannot be inputs or outputs of a runnable network."""
 
 from tests.zoo.specimen import Specimen
 

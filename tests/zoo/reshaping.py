@@ -1,4 +1,4 @@
-"""Operators that move, repeat, cut and pad, and compute nothing."""
+"""Operators that move, repeat, slice and pad data without computing."""
 
 from tests.zoo.specimen import Specimen
 

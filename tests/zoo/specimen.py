@@ -1,4 +1,4 @@
-"""What a model of the zoo is."""
+"""The description of a model in the zoo."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ import numpy as np
 import onnx.parser
 from onnx import ModelProto, helper, numpy_helper
 
-from costmodel.constants import data_type_of
-from costmodel.graph import TensorType
-from costmodel.synthesis import synthetic_like
+from costmodel.ir.constants import data_type_of
+from costmodel.ir.graph import TensorType
+from costmodel.synthetic.values import synthetic_tensor
 
 __all__ = ["Specimen"]
 
@@ -21,10 +21,10 @@ class Specimen:
     """A tiny model around one operator, in ONNX's own text form without its header.
 
     Attributes:
-        text: "(float[2] x) => (float[2] y) { y = Relu(x) }".
-        opset: Of ONNX's own operators.
-        weights: Constants by name, as an element type and a shape.
-        ml: Version of ai.onnx.ml.
+        text: Graph in text form, such as "(float[2] x) => (float[2] y) { y = Relu(x) }".
+        opset: Opset version of ONNX's own operators.
+        weights: Element type and shape of the constants, by name.
+        ml: Opset version of ai.onnx.ml.
     """
 
     text: str
@@ -33,12 +33,12 @@ class Specimen:
     ml: int = 3
 
     def model(self) -> ModelProto:
-        """The model; weights are positive, because scales are."""
+        """The model; its weights are positive, because scales must be."""
         imports = {"": self.opset, "ai.onnx.ml": self.ml, **_OTHER_DOMAINS}
         listed = ", ".join(f'"{domain}" : {version}' for domain, version in imports.items())
         proto = onnx.parser.parse_model(f"<ir_version: 10, opset_import: [{listed}]> tiny {self.text}")
         for name, (dtype, shape) in self.weights.items():
-            values = synthetic_like(TensorType(dtype, shape), positive=True)
+            values = synthetic_tensor(TensorType(dtype, shape), positive=True)
             if dtype == "int32":
                 values = np.zeros(shape, dtype)
             if dtype in ("int4", "uint4"):

@@ -1,13 +1,14 @@
-"""Making a corpus: follows the recipes whose files are not there yet."""
+"""Builds a corpus: writes the ONNX files of its recipes that do not exist yet."""
 
 import fnmatch
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costmodel.errors import CostModelError, MissingExtraError, ModelReadError
+from costmodel.progress import Progress
 from costmodel.training.corpora.recipe import Recipe
 from costmodel.training.corpora.registry import MANIFEST, MANIFEST_FORMAT, Entry, recipes_of
 
@@ -16,12 +17,12 @@ __all__ = ["BuildReport", "build_corpus"]
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What came of it.
+    """The result of building a corpus.
 
     Attributes:
-        entries: The models that were asked for, in the order of the recipes.
-        made: Names of those whose files were made now.
-        reused: Names of those whose files were there.
+        entries: Manifest entries of the requested models, in the order of the recipes.
+        made: Names of the models whose files were written by this build.
+        reused: Names of the models whose files already existed.
     """
 
     entries: tuple[Entry, ...]
@@ -34,22 +35,23 @@ def build_corpus(
     folder: Path,
     *,
     only: str = "*",
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> BuildReport:
-    """Make the files of a corpus that are missing, and the manifest of all that are there.
+    """Write the missing files of a corpus, and a manifest of all its files that exist.
 
-    Killed at any moment, it leaves no half-written file under a model's name, and goes on from there the next time. A
-    file that is there is taken as it is: delete it to have it made again.
+    An interrupted build leaves no partial file under a model's name, and the next build continues from there. An
+    existing
+    file is reused without a check: delete it to have it written again.
 
     Args:
-        corpus: Its name.
-        folder: Where the files go; made if need be.
-        only: Pattern of the names to make, as in a shell; what they need is made too.
-        progress: Told before each model.
+        corpus: Name of the corpus.
+        folder: Folder for the files; created if it does not exist.
+        only: Shell-style pattern of the model names to build; the models that they need are built too.
+        progress: Called before each model with the number done, the total and the model's name.
 
     Raises:
-        ModelReadError: There is no such corpus, or no name in it is like `only`.
-        MissingExtraError: What writes the files is not installed.
+        ModelReadError: No corpus has that name, or none of its models matches `only`.
+        MissingExtraError: A package that writes the files is not installed.
         CostModelError: The folder cannot be written.
     """
     recipes = recipes_of(corpus)
@@ -82,7 +84,7 @@ def build_corpus(
 
 
 def _wanted(recipes: Sequence[Recipe], only: str) -> list[Recipe]:
-    """Those asked for and those that they need, each after what it needs."""
+    """Returns the recipes that match `only` and those that they need, each after the one it needs."""
     by_name = {recipe.name: recipe for recipe in recipes}
     ordered: dict[str, Recipe] = {}
 
@@ -107,7 +109,7 @@ def _make(recipe: Recipe, path: Path) -> None:
     try:
         recipe.write(partial)
         os.replace(partial, path)
-    except MissingExtraError as error:  # of the one recipe; what the whole corpus needs is more
+    except MissingExtraError as error:  # names the extra of one recipe; the whole corpus needs more
         raise MissingExtraError("building a corpus", "corpus") from error
     finally:
         partial.unlink(missing_ok=True)

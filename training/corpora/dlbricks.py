@@ -1,7 +1,7 @@
-"""The 50 models of the DLBricks paper's table 1 (Li et al. 2019), with random weights at their real input sizes.
+"""The 50 models of table 1 of the DLBricks paper (Li et al. 2019), with random weights at their real input sizes.
 
-The paper took them from the Wolfram Neural Net Repository; here each architecture is written anew, and rows of one
-architecture share one file.
+The paper took its models from the Wolfram Neural Net Repository; here each architecture is reimplemented in torch, and
+rows of the table with the same architecture share one file.
 """
 
 import os
@@ -25,14 +25,14 @@ __all__ = ["NETS", "RECIPES", "Net", "make_net"]
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """An architecture and what tells its variants apart.
+    """An architecture and the arguments that distinguish its variants.
 
     Attributes:
         family: Architecture lineage.
-        file: Of the architecture in `nets`.
-        builder: The function or class in that file.
+        file: Name of the module in `nets` that defines the architecture.
+        builder: Name of the function or class in that module.
         size: Channels, height and width of each input.
-        arguments: Of the builder; "@NAME" stands for what is called NAME in the same file.
+        arguments: Keyword arguments of the builder; "@NAME" stands for the constant NAME of the same module.
         inputs: Names of the inputs.
     """
 
@@ -90,7 +90,7 @@ NETS = {
     "dilated": Net("dilated", "dilated", "dilated", (3, 900, 1100), _a(classes=11)),
 }
 
-# The table, in its order: our name, its architecture, the paper's title and number of layers.
+# The rows of table 1 in their order: name here, key in NETS, the paper's title and number of layers.
 _TABLE = (
     ("ademxapp_a_imagenet", "ademxapp_a", "Ademxapp Model A Trained on ImageNet Competition Data", 142),
     ("vgg16_age_lap", "vgg16_age", "Age Estimation VGG-16 Trained on IMDB-WIKI and Looking at People Data", 40),
@@ -167,12 +167,12 @@ _TABLE = (
 
 
 def make_net(name: str) -> "torch.nn.Module":
-    """The architecture of that name in `NETS`, with torch's own initial weights.
+    """Build the architecture of that name in `NETS`, with torch's own initial weights.
 
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.torch_export  # noqa: F401  # says so where torch is missing
+    import costmodel.onnx_io.torch_export  # noqa: F401  # says so where torch is missing
 
     net = NETS[name]
     module = import_module(f"costmodel.training.corpora.nets.{net.file}")
@@ -187,7 +187,7 @@ def _write(name: str, path: Path) -> None:
     made = make_net(name)
     import torch
 
-    from costmodel.torch_export import write_module
+    from costmodel.onnx_io.torch_export import write_module
     from costmodel.training.corpora.nets.weights import initialise
 
     net = NETS[name]
@@ -196,11 +196,11 @@ def _write(name: str, path: Path) -> None:
 
 
 def _share(first: str, path: Path) -> None:
-    """The file of the first row of the same architecture, under another name."""
+    """Links or copies the file of the first row with the same architecture to `path`."""
     file = path.with_name(f"{first}.onnx")
     try:
         os.link(file, path)
-    except OSError:  # not on every file system
+    except OSError:  # not every file system has hard links
         shutil.copyfile(file, path)
 
 

@@ -1,4 +1,4 @@
-"""Networks that listen: from the wave at 16 kHz, or from its mel spectrogram."""
+"""Audio networks of the modern corpus, on the waveform at 16 kHz or on its mel spectrogram."""
 
 from costmodel.training.corpora.modern_network import Network, NetworkInput, network_recipe
 
@@ -7,7 +7,7 @@ __all__ = ["AUDIO"]
 _RATE_HZ = 16_000
 
 _AST_5S = {"max_length": 512, "num_labels": 527}
-# The decoder is not exported, but it is built: as little of it as there can be.
+# The decoder is built but not exported, so that it is made as small as possible.
 _WHISPER_TINY = {
     "d_model": 384,
     "encoder_layers": 4,

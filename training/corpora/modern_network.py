@@ -1,4 +1,4 @@
-"""Networks of today from the model code of `transformers`: a configuration of ours, random weights, no download."""
+"""Networks built from the model code of `transformers`: own configuration, random weights, no download."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Network", "NetworkInput", "images", "network_recipe", "pairs", "tokens", "write_network"]
 
 _SEED = 20190
-_TOKENS = 1000  # Fewer than any vocabulary has.
+_TOKENS = 1000  # Smaller than the vocabulary of any of the models.
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class NetworkInput:
     """One input of a network.
 
     Attributes:
-        shape: Its shape, batch first.
-        below: Values are integers from 0 to below this; 0 for normally distributed floats.
+        shape: Shape of the input, batch first.
+        below: Exclusive upper bound of integer values, which begin at 0; 0 for normally distributed floats.
     """
 
     shape: tuple[int, ...]
@@ -33,13 +33,13 @@ class NetworkInput:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network as `transformers` writes it.
+    """A network that is an instance of a `transformers` class.
 
     Attributes:
         architecture: Name of the class in `transformers`.
-        inputs: What it is run on, in order; the names are those of the arguments that the class takes.
-        settings: Where its configuration differs from the default of that class.
-        part: Attribute of the model that is exported instead of the whole; empty for the whole.
+        inputs: Inputs by name, in order; the names are those of the arguments of the class's `forward`.
+        settings: Configuration values that differ from the default of the class.
+        part: Attribute of the model that is exported instead of the whole model; empty for the whole.
     """
 
     architecture: str
@@ -49,23 +49,23 @@ class Network:
 
 
 def images(size: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """Square RGB images."""
+    """Returns the input of an image model: square RGB images."""
     return {"pixel_values": NetworkInput((batch, 3, size, size))}
 
 
 def tokens(length: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """Sentences of one length with their attention mask, as tokenizers give them."""
+    """Returns the inputs of a text model: token sequences of one length and their attention mask."""
     shape = (batch, length)
     return {"input_ids": NetworkInput(shape, _TOKENS), "attention_mask": NetworkInput(shape, 2)}
 
 
 def pairs(length: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """Pairs of sentences, as the tokenizer of BERT gives even a single one."""
+    """Returns the inputs of a model for sentence pairs: those of `tokens` and the token types."""
     return tokens(length, batch) | {"token_type_ids": NetworkInput((batch, length), 2)}
 
 
 def network_recipe(name: str, family: str, title: str, network: Network) -> Recipe:
-    """The recipe of a network."""
+    """Returns the recipe that builds and exports `network`."""
     return Recipe(name, family, title, partial(write_network, network))
 
 
@@ -75,7 +75,7 @@ def write_network(network: Network, path: Path) -> None:
     Raises:
         MissingExtraError: torch or transformers is not installed.
     """
-    from costmodel.torch_export import write_module
+    from costmodel.onnx_io.torch_export import write_module
 
     module = _build(network)
     write_module(_one_output(module, tuple(network.inputs)), _example(network), path)
@@ -99,7 +99,7 @@ def _build(network: Network) -> "torch.nn.Module":
 
 
 def _fill(model: "torch.nn.Module") -> None:
-    """Weights of an ordinary size: what a class starts with may be empty memory, or 0, which optimisers fold away."""
+    """Sets random weights of ordinary size; initial ones may be uninitialised memory, or zeros that optimisers fold."""
     import torch
 
     for name, parameter in model.named_parameters():
@@ -121,7 +121,7 @@ def _example(network: Network) -> "dict[str, torch.Tensor]":
 
 
 def _one_output(model: "torch.nn.Module", names: tuple[str, ...]) -> "torch.nn.Module":
-    """The model as a module of positional tensors, in the order of `names`, that returns its first output."""
+    """Wraps the model as a module of positional tensors, in the order of `names`, that returns its first output."""
     import torch
 
     class OneOutput(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Networks that read text: encoders for search and classification, and the prefill of small generators."""
+"""Text networks of the modern corpus: encoders for search and classification, and the prefill of small generators."""
 
 from costmodel.training.corpora.modern_network import Network, network_recipe, pairs, tokens
 
@@ -7,7 +7,7 @@ __all__ = ["TEXT"]
 _BERT_SMALL = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 2048}
 _MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 _ROBERTA = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
-# The default of AlbertConfig is the xxlarge, 12 times as wide.
+# The default of AlbertConfig is the xxlarge model, 12 times as wide.
 _ALBERT_BASE = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 _DEBERTA_XSMALL = {
     "vocab_size": 128100,
@@ -23,7 +23,7 @@ _DEBERTA_XSMALL = {
     "max_position_embeddings": 512,
     "type_vocab_size": 0,
 }
-# Of ModernBERT-base's 22 layers, to stay below half a gigabyte.
+# Fewer than ModernBERT-base's 22 layers, so that the file stays below half a gigabyte.
 _MODERN_BERT = {"num_hidden_layers": 10}
 _MARIAN = {
     "vocab_size": 58101,

@@ -1,4 +1,4 @@
-"""Networks that look at images: classification, detection, segmentation and depth, at the sizes people deploy."""
+"""Vision networks of the modern corpus: classification, detection, segmentation and depth, at deployed input sizes."""
 
 from costmodel.training.corpora.modern_network import Network, images, network_recipe
 

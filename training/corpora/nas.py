@@ -1,4 +1,4 @@
-"""The NAS corpus: networks drawn at random from the spaces that architecture search looks through."""
+"""The NAS corpus: networks drawn at random from the search spaces of neural architecture search."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["NETS", "RECIPES", "SPACES", "Drawn", "Space", "make_drawn"]
 
 _T = TypeVar("_T")
 
-_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # of a NAS-Bench-201 cell, from node to node
+_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # NAS-Bench-201 cell: (from node, to node)
 _CELL_OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 _DARTS_OPERATIONS = (
     "sep_conv_3x3", "sep_conv_5x5", "dil_conv_3x3", "dil_conv_5x5", "max_pool_3x3", "avg_pool_3x3", "skip_connect",
@@ -33,12 +33,12 @@ _DartsCell = tuple[tuple[tuple[str, int], ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A network of a search space; equal to another that computes alike, whatever it is called.
+    """A network drawn from a search space; equal to another network with the same computation, whatever their titles.
 
     Attributes:
-        inputs: What it is run on, by name.
-        arguments: What its builder is told.
-        title: The choices, in words.
+        inputs: Inputs of the network, by name.
+        arguments: Keyword arguments of the builder of the search space.
+        title: The drawn choices as text.
     """
 
     inputs: Mapping[str, NetworkInput]
@@ -48,13 +48,13 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A search space and how it is drawn from.
+    """A search space and the function that draws networks from it.
 
     Attributes:
-        name: Of the family, of the file in `nets` and of the builder in it.
-        prefix: Of the names of its networks.
-        count: How many are drawn.
-        draw: Draws one.
+        name: Name of the family, of the module in `nets` and of the builder in that module.
+        prefix: Prefix of the names of the drawn networks.
+        count: Number of networks to draw.
+        draw: Function that draws one network.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Space:
 
 
 def _pick(random: Random, options: Sequence[_T]) -> _T:
-    # The one method of Random that is promised to give the same numbers in every version of Python.
+    # `Random.random` is the only method documented to give the same numbers in every version of Python.
     return options[int(random.random() * len(options))]
 
 
@@ -84,7 +84,7 @@ def _nas_bench_201(random: Random) -> Drawn:
 
 
 def _on_a_path(cell: Sequence[str]) -> dict[tuple[int, int], str]:
-    """The edges through which the input reaches the output: what the others carry is constant, or for nothing."""
+    """Returns the edges on a path from the input to the output; the others carry constants or unused values."""
     edges = {edge: operation for edge, operation in zip(_EDGES, cell, strict=True) if operation != "none"}
     reached, used = {0}, {3}
     for source, node in edges:
@@ -115,10 +115,10 @@ def _resnet(random: Random) -> Drawn:
         )
         for base in (2, 2, 4, 2)
     )
-    told = (f"{width} x ({' '.join(map(str, expansions))})" for width, expansions in stages)
+    stage_texts = (f"{width} x ({' '.join(map(str, expansions))})" for width, expansions in stages)
     title = (
         f"OFA-ResNet50, {size} px, {'deep' if deep_stem else 'shallow'} stem x {stem}, "
-        f"width x expansions {', '.join(told)}"
+        f"width x expansions {', '.join(stage_texts)}"
     )
     return Drawn(_image(size), {"stem": stem, "deep_stem": deep_stem, "stages": stages}, title)
 
@@ -129,20 +129,21 @@ def _darts(random: Random) -> Drawn:
     )  # fmt: skip
     normal, reduction = _darts_cell(random), _darts_cell(random)
     title = (
-        f"DARTS, {size} px, {cells} cells of {channels} channels, normal {_told(normal)}, reduction {_told(reduction)}"
+        f"DARTS, {size} px, {cells} cells of {channels} channels, "
+        f"normal {_cell_text(normal)}, reduction {_cell_text(reduction)}"
     )
     return Drawn(_image(size), {"cells": cells, "channels": channels, "normal": normal, "reduction": reduction}, title)
 
 
 def _darts_cell(random: Random) -> _DartsCell:
-    """Four nodes, each the sum of two operations, each on the output of another node before it."""
+    """Draws a cell of four nodes; each adds up two operations, each on the output of another earlier node."""
     return tuple(
         tuple((_pick(random, _DARTS_OPERATIONS), source) for source in _pick(random, [*combinations(range(node), 2)]))
         for node in range(2, 6)
     )
 
 
-def _told(cell: _DartsCell) -> str:
+def _cell_text(cell: _DartsCell) -> str:
     return " ".join("+".join(f"{operation}~{source}" for operation, source in node) for node in cell)
 
 
@@ -150,7 +151,7 @@ def _vit(random: Random) -> Drawn:
     depth, size, width = (
         _pick(random, range(6, 14)), _pick(random, (160, 224)), _pick(random, (192, 216, 240, 320, 384))
     )  # fmt: skip
-    heads = (3, 4) if width <= 240 else (5, 6, 7)  # of AutoFormer's tiny and small supernet
+    heads = (3, 4) if width <= 240 else (5, 6, 7)  # those of AutoFormer's tiny and of its small supernet
     layers = tuple((_pick(random, heads), _pick(random, (3.0, 3.5, 4.0))) for _ in range(depth))
     title = f"AutoFormer, {size} px, width {width}, heads x MLP ratio {_crossed(layers)}"
     return Drawn(_image(size), {"size": size, "width": width, "layers": layers}, title)
@@ -192,16 +193,16 @@ def _draw(space: Space) -> Iterator[tuple[str, Drawn]]:
 
 
 def make_drawn(space: str, net: Drawn) -> "torch.nn.Module":
-    """The network, with torch's own initial weights.
+    """Build a drawn network, with torch's own initial weights.
 
     Args:
-        space: Name of the space that it is drawn from.
-        net: What was drawn.
+        space: Name of the search space of the network.
+        net: The drawn network.
 
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.torch_export  # noqa: F401  # says so where torch is missing
+    import costmodel.onnx_io.torch_export  # noqa: F401  # says so where torch is missing
 
     module = import_module(f"costmodel.training.corpora.nets.{space}")
     made: torch.nn.Module = getattr(module, space)(**net.arguments)
@@ -212,7 +213,7 @@ def _write(name: str, space: str, net: Drawn, path: Path) -> None:
     made = make_drawn(space, net)
     import torch
 
-    from costmodel.torch_export import write_module
+    from costmodel.onnx_io.torch_export import write_module
     from costmodel.training.corpora.nets.weights import initialise
 
     initialise(made, seed=zlib.crc32(name.encode()))

@@ -1,7 +1,7 @@
-"""The corpus of operators: a file for each that ONNX Runtime runs on CPUs, with layers of many sizes in it.
+"""The corpus of operators: a model for each operator of ONNX Runtime's CPU provider, with layers of many sizes in it.
 
-They are nobody's models. What trains on them has seen every operator, also one that is dear in a single family and
-in no other.
+These models are training data only and belong to no family. They give a regressor examples of every operator, also of
+one that is expensive in a single family and absent from all others.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ from costmodel.training.corpora.sweep.instance import Sweep, model_of
 
 __all__ = ["RECIPES", "SWEEPS"]
 
-_ROOMS = (
+_MODULES = (
     elementwise,
     convolutions,
     images,
@@ -47,12 +47,12 @@ _ROOMS = (
     opaque,
 )
 
-# By the name of the operator, with the domain; after a slash, what sets an entry apart from another of that operator.
-SWEEPS: dict[str, Sweep] = {name: sweep for room in _ROOMS for name, sweep in room.SWEEPS.items()}
+# Keys are operator names with their domain; a suffix after a slash distinguishes several entries of one operator.
+SWEEPS: dict[str, Sweep] = {name: sweep for module in _MODULES for name, sweep in module.SWEEPS.items()}
 
 
 def _file_name(name: str) -> str:
-    # With a prefix, because somebody may well have a model that is called "attention".
+    # The prefix avoids a clash with a user's model of the same name, such as "attention".
     short = name.lower().removeprefix("com.").removeprefix("ai.onnx.")
     return "op_" + short.replace(".", "_").replace("/", "_")
 

@@ -1,4 +1,4 @@
-"""The int8 version of a model of the corpus: static QDQ, as ONNX Runtime's own quantiser writes it for CPUs."""
+"""Builds the int8 version of a corpus model: static QDQ quantisation by ONNX Runtime's own quantiser."""
 
 import logging
 import tempfile
@@ -17,8 +17,8 @@ from costmodel.training.corpora.recipe import Recipe
 
 __all__ = ["DENSE", "quantised", "write_quantised"]
 
-# What is worth int8 in a transformer: its softmax, norms and masks lose accuracy, and the largest negative number
-# that masks hold leaves no scale for the rest.
+# The operators worth quantising in a transformer: its softmax, norms and masks would lose accuracy, and the largest
+# negative number, which masks contain, leaves no resolution for other values.
 DENSE = ("Conv", "Gemm", "MatMul")
 
 _SEED = 8
@@ -26,11 +26,11 @@ _CALIBRATION_RUNS = 2
 
 
 def quantised(parent: Recipe, only: Collection[str] = ()) -> Recipe:
-    """The recipe of the int8 version of `parent`, in the family of `parent`.
+    """Returns the recipe of the int8 version of `parent`, in the family of `parent`.
 
     Args:
-        parent: A float32 model.
-        only: Types of operators that are quantised; empty for all that the quantiser knows.
+        parent: Recipe of a float32 model.
+        only: Types of the operators to quantise; empty for all that the quantiser supports.
     """
     return Recipe(
         name=f"{parent.name}_int8",
@@ -42,21 +42,21 @@ def quantised(parent: Recipe, only: Collection[str] = ()) -> Recipe:
 
 
 def write_quantised(parent: str, only: Collection[str], path: Path) -> None:
-    """Quantise the file of `parent` that lies beside `path`: 8-bit activations, 8-bit weights per channel.
+    """Quantise the file of `parent` in the folder of `path`: 8-bit activations, 8-bit weights per channel.
 
     Raises:
-        ModelReadError: There is no such file.
+        ModelReadError: The file of `parent` does not exist.
     """
     source = path.with_name(f"{parent}.onnx")
     if not source.is_file():
         raise ModelReadError(f"{source} is not there to be quantised: build {parent} first")
     with tempfile.TemporaryDirectory(prefix="costmodel-int8-") as folder, _quiet():
-        # Imported here: the names of recipes are listed without the quantiser.
+        # Imported here, because listing recipes must not need the quantiser.
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
         prepared, written = Path(folder) / "prepared.onnx", Path(folder) / "written.onnx"
-        # The shapes of a corpus are static, so that ONNX's own inference finds them all.
+        # All shapes of corpus models are static, so that ONNX's own shape inference finds them.
         quant_pre_process(source, prepared, skip_symbolic_shape=True)
         quantize_static(
             prepared,
@@ -73,7 +73,7 @@ def write_quantised(parent: str, only: Collection[str], path: Path) -> None:
 
 
 class _Calibration:
-    """Random inputs, the same each time, in the form that the quantiser asks for them."""
+    """A calibration data reader for the quantiser: random inputs, the same each time."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._feeds = _feeds(model)
@@ -92,14 +92,14 @@ def _feeds(model: onnx.ModelProto) -> Iterator[dict[str, Any]]:
             if kind.elem_type == onnx.TensorProto.FLOAT:
                 feeds[value.name] = rng.standard_normal(shape, dtype=np.float32)
             else:
-                # Zeros and ones are token ids, segments and masks in any network.
+                # 0 and 1 are valid token ids, segment ids and mask values in every network.
                 feeds[value.name] = rng.integers(0, 2, shape, dtype=np.int64)
         yield feeds
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No advice from the quantiser, which logs on the root logger that a float model would be more exact."""
+    """Silences the quantiser's advice, which it logs on the root logger, that a float model would be more exact."""
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""A recipe: how one ONNX file of a corpus is made, the same wherever it is followed."""
+"""Recipes: reproducible instructions that make one ONNX file of a corpus."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ __all__ = ["Recipe"]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One model of a corpus and how to make it.
+    """One model of a corpus and the function that makes it.
 
     Attributes:
-        name: Unique in its corpus, and the stem of the file; lower case, digits, underscores.
-        family: Architecture lineage; one family is never split between training and test. Empty for what is no model of
-            anybody's: its layers train, and nothing is judged on it.
-        title: What its source calls it, for people.
-        write: Writes the ONNX file at the path it is given, the same bytes each time.
-        needs: Name of the recipe whose file must lie beside this one's first; empty for none.
-        published_layers: Layers by the count of its source; 0 where there is none.
+        name: Name unique in the corpus, and the stem of the file; lower case, digits, underscores.
+        family: Architecture lineage; one family is never split between training and test. Empty for models that no one
+            deploys: their layers are training data, and no evaluation uses them.
+        title: Human-readable name of the model in its source.
+        write: Writes the ONNX file to the given path, the same bytes each time.
+        needs: Name of the recipe whose file must exist in the same folder first; empty for none.
+        published_layers: Number of layers that the source states; 0 where it states none.
     """
 
     name: str

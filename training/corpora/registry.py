@@ -1,4 +1,4 @@
-"""The corpora that can be made: their recipes, where their files lie, and which of them are there."""
+"""Registry of the corpora that can be built: their recipes, and the manifest of the files that exist."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from costmodel.training.corpora.recipe import Recipe
 
 __all__ = ["MADE", "MANIFEST", "MANIFEST_FORMAT", "Entry", "read_manifest", "recipes_of"]
 
-# The module of each, which names its recipes and imports nothing heavy.
+# Module of each corpus, which defines its RECIPES and imports nothing heavy.
 MADE = {
     "dlbricks": "costmodel.training.corpora.dlbricks",
     "modern": "costmodel.training.corpora.modern",
@@ -28,11 +28,11 @@ class Entry:
     """One model of a manifest.
 
     Attributes:
-        name: Of its recipe.
-        file: Its ONNX file, in the folder of the manifest.
-        family: Architecture lineage; empty for what is no model of anybody's.
-        title: What its source calls it.
-        published_layers: By the count of its source; 0 where there is none.
+        name: Name of the model's recipe.
+        file: Name of the ONNX file in the folder of the manifest.
+        family: Architecture lineage; empty for models that no one deploys.
+        title: Name of the model in its source.
+        published_layers: Number of layers that the source states; 0 where it states none.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Entry:
 
 
 def recipes_of(corpus: str) -> tuple[Recipe, ...]:
-    """The recipes of a corpus.
+    """Returns the recipes of a corpus.
 
     Raises:
-        ModelReadError: No corpus of that name can be made.
+        ModelReadError: No corpus of that name can be built.
     """
     if corpus not in MADE:
         raise ModelReadError(f"{corpus!r} is no corpus that can be built: give one of {', '.join(MADE)}")
@@ -55,7 +55,7 @@ def recipes_of(corpus: str) -> tuple[Recipe, ...]:
 
 
 def read_manifest(folder: Path) -> list[Entry]:
-    """What lies in the folder of a corpus: the models of its manifest whose files are there; none without a manifest.
+    """Returns the models of a folder's manifest whose files exist; an empty list if there is no manifest.
 
     Raises:
         ModelReadError: The manifest is damaged, or of a newer format.

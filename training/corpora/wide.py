@@ -1,7 +1,7 @@
-"""The wide corpus: many lineages, a model or two of each, so that every kind of network people run on CPUs is there.
+"""The wide corpus: a model or two of each of many lineages, so that every kind of network run on CPUs is represented.
 
-All are small enough for one core: a millisecond to a fifth of a second. Whatever lineage another corpus has as well
-bears the same family there.
+Each model runs on one core in a millisecond to a fifth of a second. A lineage that another corpus contains too has the
+same family name there.
 """
 
 import zlib
@@ -24,16 +24,16 @@ __all__ = ["OWN", "RECIPES", "Own", "make_own"]
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A network whose architecture is written here.
+    """A network whose architecture is implemented in `nets`.
 
     Attributes:
-        name: Of the recipe.
+        name: Name of the recipe.
         family: Architecture lineage.
-        title: What it is.
-        builder: The file in `nets` and the function or class in it, joined by a dot.
-        arguments: Of the builder, by position.
-        options: Of the builder, by name.
-        inputs: What it is run on, by name.
+        title: Human-readable description.
+        builder: Module in `nets` and the function or class in it, joined by a dot.
+        arguments: Positional arguments of the builder.
+        options: Keyword arguments of the builder.
+        inputs: Inputs of the network, by name.
     """
 
     name: str
@@ -54,7 +54,7 @@ def _own(
     of: Mapping[str, NetworkInput] | tuple[int, ...],
     **options: object,
 ) -> Own:
-    """`of` is the one floating-point input's shape, or all inputs by name."""
+    """Returns an `Own`; `of` is the shape of its only floating-point input, or all its inputs by name."""
     inputs = {"input": NetworkInput(of)} if isinstance(of, tuple) else of
     return Own(name, family, title, builder, arguments, options, inputs)
 
@@ -72,7 +72,7 @@ def _clicks(batch: int, dense: int, fields: int, rows: int) -> dict[str, Network
 
 
 def _step(vocabulary: int, depth: int, heads: int, length: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """A token and the past of a decoder, whose heads are 64 wide."""
+    """Returns the inputs of a decoder step: a token and past keys and values, with heads of width 64."""
     return {
         "token": NetworkInput((batch, 1), vocabulary),
         "past": NetworkInput((depth, 2, batch, heads, length, 64)),
@@ -273,12 +273,12 @@ OWN = (*_CLASSIFIERS, *_DENSE, *_FOUND, *_SEQUENCES, *_ROWS)
 
 
 def make_own(own: Own) -> "torch.nn.Module":
-    """The network, with torch's own initial weights.
+    """Build the network, with torch's own initial weights.
 
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.torch_export  # noqa: F401  # says so where torch is missing
+    import costmodel.onnx_io.torch_export  # noqa: F401  # says so where torch is missing
 
     file, _, builder = own.builder.partition(".")
     module = import_module(f"costmodel.training.corpora.nets.{file}")
@@ -290,7 +290,7 @@ def _write(own: Own, path: Path) -> None:
     made = make_own(own)
     import torch
 
-    from costmodel.torch_export import write_module
+    from costmodel.onnx_io.torch_export import write_module
     from costmodel.training.corpora.nets.pieces import initialise_any
 
     initialise_any(made, seed=zlib.crc32(own.name.encode()))

@@ -1,4 +1,4 @@
-"""What the wide corpus takes from `transformers`: architectures that no other corpus has, small enough for one core."""
+"""Recipes of the wide corpus from `transformers`: architectures that no other corpus has, small enough for one core."""
 
 from costmodel.training.corpora.modern_network import Network, NetworkInput, images, network_recipe, pairs, tokens
 

@@ -1,4 +1,4 @@
-"""The command line, run in this process as a shell would run it, in a home of its own."""
+"""Fixtures that run the command line in the test process, in a separate home."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.bench import Bench
 from costmodel.cli import main
-from costmodel.home import Home
+from costmodel.jobs.benchmark_session import BenchmarkSession
+from costmodel.paths import Home
 from tests.fakes import QUICK, FakeRuntime
 from tests.shell import Done, Run
 from tests.synthetic import copied, put_tracking_store, trained_home
@@ -22,7 +22,7 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 @pytest.fixture(scope="session")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home with a filled store, a champion and a tracking store; commands that only read may share it."""
+    """A home with a filled store, a champion and a tracking store, shared by read-only commands."""
     trained = trained_home(tmp_path_factory.getbasetemp() / "trained-home")
     home = copied(trained, tmp_path_factory.mktemp("cli") / "home")
     put_tracking_store(tmp_path_factory.getbasetemp(), home.tracking)
@@ -31,32 +31,33 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture
 def own(ready: Home, tmp_path: Path) -> Home:
-    """A copy of it, for a command that writes."""
+    """A copy of that home, for commands that write."""
     return copied(ready, tmp_path / "home")
 
 
 @pytest.fixture
 def imagined_time(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
-    """Commands use an imaginary runtime, and their benches live in its time; the host is what is probed."""
+    """Makes commands use the fake runtime and benches its simulated time; the host is the probed one."""
     runtime = FakeRuntime()
     bench = partial(
-        Bench, protocol=QUICK, lock=nullcontext, clock_ns=runtime.clock,
+        BenchmarkSession, protocol=QUICK, lock=nullcontext, clock_ns=runtime.clock,
         sleep=lambda seconds: runtime.clock.pass_us(seconds * 1e6),
     )  # fmt: skip
-    for module in ("costmodel.budget", "costmodel.jobs"):
-        monkeypatch.setattr(f"{module}.Bench", bench)
-    # `runtimes` last: a module that is first imported for being patched must find the real one there, to go back to.
-    for module in ("costmodel.api", "costmodel.runtimes"):
+    for module in ("costmodel.jobs.budget", "costmodel.jobs.bench"):
+        monkeypatch.setattr(f"{module}.BenchmarkSession", bench)
+    # `runtimes` last: modules that are first imported here must bind the real function, which is restored afterwards.
+    for module in ("costmodel.api", "costmodel.runtimes.base"):
         monkeypatch.setattr(f"{module}.get_runtime", lambda *_: runtime)
     return runtime
 
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Run]:
-    """Runs a command in a home, which may be a folder that is not there yet; the arguments follow.
+    """Function that runs a command in a home, which need not exist; the arguments follow.
 
-    The lock of the host is a file in the folder of temporary files: these commands have one of their own, so that
-    they neither wait for a benchmark of the user's nor disturb it more than they must.
+    The lock of the host is a file in the temporary folder: these commands get a separate one, so that they neither wait
+    for
+    a user's benchmark nor disturb it more than they must.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -1,10 +1,10 @@
-"""`costmodel adapt` on this very machine, for seconds, and `costmodel bench --suggest`."""
+"""`costmodel adapt` on this machine, for some seconds, and `costmodel bench --suggest`."""
 
 import re
 
 from mlflow import MlflowClient
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -12,7 +12,7 @@ HERE = ("--system", "this.one")
 
 
 def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
-    """One document with the curve; then models are predicted by what it says."""
+    """The document has the error curve, and models can then be predicted on the new system."""
     done = run(own, "adapt", *HERE, "--from", SYSTEM.name, "--budget", "3s", "--json")
     document = done.document
     assert list(document) == [
@@ -22,7 +22,7 @@ def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
     assert (document["system"], document["base"], document["failed"]) == ("this.one", SYSTEM.name, {})
     first, *_, last = document["curve"]
     assert (first["measured"], first["expected_error"]) == (0, None)
-    assert 0 < last["measured"] <= document["measured"]  # which counts models timed from end to end, too
+    assert 0 < last["measured"] <= document["measured"]  # the document also counts whole models
     assert last["expected_error"] > 0
     predicted = run(own, "predict", "light_resnet50", *HERE, "--json").document
     assert predicted["predictor"]["version"] == document["predictor"]["version"]
@@ -34,7 +34,7 @@ def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
 
 
 def test_suggestions_are_a_table_or_a_document(run: Run, ready: Home) -> None:
-    """Of a system that is not measured, by one that is."""
+    """Suggestions for an unmeasured system, by a measured base, are a table or a document."""
     document = run(ready, "bench", "--suggest", "3", *HERE, "--json").document
     assert document["system"] == "this.one"
     assert len(document["suggestions"]) == 3
@@ -46,10 +46,10 @@ def test_suggestions_are_a_table_or_a_document(run: Run, ready: Home) -> None:
 
 
 def test_nothing_is_suggested_where_everything_is_known(run: Run, ready: Home) -> None:
-    """As of the system that all was measured on, which is not this host."""
+    """Nothing is suggested for a system on which everything is measured."""
     assert run(ready, "bench", "--suggest", "3", "--system", SYSTEM.name, "--json").document["suggestions"] == []
 
 
 def test_an_unknown_base_is_an_error(run: Run, ready: Home) -> None:
-    """One sentence with the systems that are known."""
+    """An unknown base is one sentence with the known systems."""
     assert SYSTEM.name in run(ready, "adapt", *HERE, "--from", "nobody").sentence

@@ -1,4 +1,4 @@
-"""Bad input: each gets one clear sentence and exit 1, and leaves nothing behind."""
+"""Bad input gets one clear sentence and exit code 1, and leaves nothing behind."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -16,7 +16,7 @@ RELU = "(float[{}] x) => (float[{}] y) {{ y = Relu(x) }}"
 
 
 def _relu(parse: Parse, *shape: int) -> ModelProto:
-    """A layer over a shape that the text form of ONNX would refuse."""
+    """Returns a layer with a shape that ONNX's text form would refuse."""
     model = parse(RELU.format("1", "1"))
     for port in (*model.graph.input, *model.graph.output):
         port.CopyFrom(helper.make_tensor_value_info(port.name, TensorProto.FLOAT, shape))
@@ -63,7 +63,7 @@ MODELS: Mapping[str, tuple[Callable[[Parse], ModelProto], str]] = {
 
 @pytest.fixture
 def refused(run: Run, ready: Home) -> Callable[[Path], str]:
-    """The sentence with which `costmodel predict` refuses a file."""
+    """Function that returns the sentence with which `costmodel predict` refuses a file."""
     return lambda path: run(ready, "predict", path, "--system", SYSTEM.name).sentence
 
 
@@ -71,7 +71,7 @@ def refused(run: Run, ready: Home) -> Callable[[Path], str]:
 def test_a_model_that_cannot_be_priced(
     refused: Callable[[Path], str], parse: Parse, tmp_path: Path, model: str
 ) -> None:
-    """The sentence names the model, and what it is about the model."""
+    """The sentence names the model and its fault."""
     make, subject = MODELS[model]
     path = tmp_path / "strange.onnx"
     path.write_bytes(make(parse).SerializeToString())
@@ -82,7 +82,7 @@ def test_a_model_that_cannot_be_priced(
 
 @pytest.mark.parametrize("contents", [b"", b"hello", b"\x08\x07\xff\xff", b"\0" * 100], ids=len)
 def test_a_file_that_is_no_model(refused: Callable[[Path], str], tmp_path: Path, contents: bytes) -> None:
-    """Whatever bytes it has, none included."""
+    """Files of arbitrary bytes, also empty ones, are refused."""
     path = tmp_path / "strange.onnx"
     path.write_bytes(contents)
     assert str(path) in refused(path)
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_model(refused: Callable[[Path], str], tmp_path: Path,
 def test_a_truncated_model(
     refused: Callable[[Path], str], light_models: Mapping[str, Path], tmp_path: Path, kept: float
 ) -> None:
-    """A download that was cut short is no model, wherever it was cut."""
+    """A model truncated at any position is refused."""
     whole = light_models["squeezenet"].read_bytes()
     path = tmp_path / "strange.onnx"
     path.write_bytes(whole[: int(len(whole) * kept)])
@@ -100,7 +100,7 @@ def test_a_truncated_model(
 
 
 def test_what_is_not_a_file(refused: Callable[[Path], str], tmp_path: Path) -> None:
-    """A path to nothing, a folder without models, a device."""
+    """A missing path, a folder without models and a device are refused."""
     assert "neither a corpus" in refused(tmp_path / "absent.onnx")
     (tmp_path / "folder.onnx").mkdir()
     assert "has no .onnx file in it" in refused(tmp_path / "folder.onnx")
@@ -108,7 +108,7 @@ def test_what_is_not_a_file(refused: Callable[[Path], str], tmp_path: Path) -> N
 
 
 def test_one_bad_model_among_good_ones(run: Run, ready: Home, light_models: Mapping[str, Path], tmp_path: Path) -> None:
-    """It is named, and no half of an answer is printed."""
+    """One bad model among good ones is named, and no partial output is printed."""
     (tmp_path / "strange.onnx").touch()
     done = run(ready, "predict", light_models["vgg19"], tmp_path / "strange.onnx", "--system", SYSTEM.name, "--json")
     assert "strange.onnx is empty" in done.sentence
@@ -116,7 +116,7 @@ def test_one_bad_model_among_good_ones(run: Run, ready: Home, light_models: Mapp
 
 @pytest.mark.parametrize("command", ["bench", "decompose"])
 def test_other_commands_refuse_alike(run: Run, tmp_path: Path, command: str) -> None:
-    """What cannot be priced cannot be cut or measured either; nothing is stored."""
+    """A model that cannot be priced cannot be decomposed or benchmarked either, and nothing is stored."""
     (tmp_path / "strange.onnx").write_bytes(b"hello")
     done = run(tmp_path / "home", command, tmp_path / "strange.onnx")
     assert (done.code, done.out) == (1, "")
@@ -125,7 +125,7 @@ def test_other_commands_refuse_alike(run: Run, tmp_path: Path, command: str) -> 
 
 
 def test_a_missing_weight_file_is_a_warning(run: Run, ready: Home, parse: Parse, tmp_path: Path) -> None:
-    """Weights do not matter, their shapes do."""
+    """A missing weight file is a warning, because only the shapes of weights matter."""
     model = _outside(parse)
     model.graph.initializer[0].external_data[0].value = "weights.bin"
     onnx.save(model, tmp_path / "strange.onnx")
@@ -139,7 +139,7 @@ def test_a_missing_weight_file_is_a_warning(run: Run, ready: Home, parse: Parse,
     ids=lambda command: command[0],
 )
 def test_a_store_that_is_not_there_is_not_made_by_reading(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """It is a slip of the pen in --store: an empty store would hide it."""
+    """A missing store in --store is an error, because it is probably misspelt."""
     refused = run(tmp_path, *command, "--store", f"sqlite:///{tmp_path / 'slip.db'}")
     assert "there is no store at" in refused.sentence
     assert not (tmp_path / "slip.db").exists()

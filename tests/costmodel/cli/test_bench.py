@@ -1,4 +1,4 @@
-"""`costmodel bench` for real: one small model on this very machine, in seconds, and nothing said of how many."""
+"""`costmodel bench` on this machine: one small model, for seconds, without assertions on times."""
 
 import os
 import re
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.home import Home
-from costmodel.store import Store
+from costmodel.paths import Home
+from costmodel.store.store import Store
 from costmodel.training.corpus import corpus_models
 from tests.shell import Run
 from tests.synthetic import copied
@@ -24,13 +24,13 @@ NAMED = ("--system", "this.one")
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home that a first bench fills; the tests of this file go on from there, in their order."""
+    """A home that the first bench fills; the tests of this file continue with it in their order."""
     return Home(tmp_path_factory.mktemp("bench") / "home")
 
 
 @pytest.fixture
 def benched(run: Run, shared: Home) -> Home:
-    """That home, with the model benched."""
+    """That home, with the model benchmarked."""
     if not shared.root.exists():
         document = run(shared, "bench", MODEL, *NAMED, "--budget", "5m", "--json").document
         assert document["measured"] > 0
@@ -39,12 +39,12 @@ def benched(run: Run, shared: Home) -> Home:
 
 @pytest.fixture
 def unique(run: Run, benched: Home) -> int:
-    """How many different layers the model has on this host."""
+    """Number of unique layers of the model on this host."""
     return int(run(benched, "decompose", MODEL, "--json").document["unique"])
 
 
 def test_a_bench_measures_every_sequence_and_the_model(run: Run, benched: Home, unique: int) -> None:
-    """And a second run has nothing left to measure: it reuses all of it."""
+    """Every sequence and the model are measured; a second run reuses all of them."""
     document = run(benched, "bench", MODEL, *NAMED, "--json").document
     assert list(document) == [
         "system",
@@ -67,7 +67,7 @@ def test_a_bench_measures_every_sequence_and_the_model(run: Run, benched: Home, 
 
 
 def test_people_read_a_line(run: Run, benched: Home, unique: int) -> None:
-    """On standard output; the bars are on standard error."""
+    """The summary is on standard output, progress bars on standard error."""
     done = run(benched, "bench", MODEL, *NAMED)
     assert done.out.startswith("this.one: 0 measured in ")
     assert f"{unique + 1} known before" in done.out
@@ -75,8 +75,8 @@ def test_people_read_a_line(run: Run, benched: Home, unique: int) -> None:
 
 
 def test_what_looks_wrong_can_be_measured_again(run: Run, benched: Home, tmp_path: Path) -> None:
-    """Only that, and nothing that was measured before is lost."""
-    own = copied(benched, tmp_path / "home")  # how much looks wrong is up to the machine
+    """Only suspect sequences are measured again, and no earlier measurement is lost."""
+    own = copied(benched, tmp_path / "home")  # the number of suspects depends on the machine
     store = Store(own.store_url)
     before = len(list(store.measurements("this.one")))
     document = run(own, "bench", MODEL, *NAMED, "--recheck", "--json").document
@@ -86,7 +86,7 @@ def test_what_looks_wrong_can_be_measured_again(run: Run, benched: Home, tmp_pat
 
 
 def test_what_was_benched_is_priced_from_measurements(run: Run, benched: Home) -> None:
-    """Without a regressor, since nothing is missing; `--measure` puts the measured latency beside it."""
+    """A benchmarked model needs no regressor; `--measure` adds its measured latency."""
     document = run(benched, "predict", MODEL, *NAMED, "--measure", "--json").document
     assert document["coverage"] == {"measured": 1.0, "predicted": 0.0, "extrapolated": 0.0}
     assert document["predictor"] == {"name": "none", "version": "none"}
@@ -99,7 +99,7 @@ def test_what_was_benched_is_priced_from_measurements(run: Run, benched: Home) -
 def test_several_models_are_measured_together(
     run: Run, benched: Home, light_models: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """Each beside its estimate, and the geometric mean of their ratios."""
+    """Each model is shown beside its estimate, with the geometric mean of the ratios."""
     shutil.copy(light_models["squeezenet"], tmp_path / "twin.onnx")
     arguments = ("predict", MODEL, tmp_path / "twin.onnx", *NAMED, "--measure")
     document = run(benched, *arguments, "--json").document
@@ -112,8 +112,8 @@ def test_several_models_are_measured_together(
 
 
 def test_results_travel(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
-    """Exported, imported in another home, and known there; a second time nothing is added."""
-    count = unique + unique  # each layer twice, to know how well a measurement repeats; the model stays at home
+    """Exported measurements can be imported in another home; a second import adds nothing."""
+    count = unique + unique  # each layer is measured twice for the noise floor; the whole model is not exported
     exported = run(benched, "export", tmp_path / "results.parquet", *NAMED, "--json").document
     assert (exported["system"], exported["measurements"]) == ("this.one", count)
     imported = run(tmp_path / "new", "import", tmp_path / "results.parquet", "--json").document
@@ -127,7 +127,7 @@ def test_results_travel(run: Run, benched: Home, unique: int, tmp_path: Path) ->
 
 
 def test_a_file_that_is_no_export_is_refused(run: Run, benched: Home, tmp_path: Path) -> None:
-    """One sentence, nothing imported."""
+    """A file that is no export is refused in one sentence, and nothing is imported."""
     (tmp_path / "results.parquet").write_bytes(b"hello")
     assert "results.parquet" in run(benched, "import", tmp_path / "results.parquet").sentence
     assert "does not exist" in run(benched, "import", tmp_path / "absent.parquet").sentence
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_export_is_refused(run: Run, benched: Home, tmp_path: 
 
 
 def test_a_name_belongs_to_the_system_that_was_measured(run: Run, benched: Home) -> None:
-    """Other settings are another system, and are refused under its name; a catalogued name is not this host's."""
+    """Other settings under a system's name are refused, and so is a catalogued name of another host."""
     done = run(benched, "bench", MODEL, *NAMED, "--level", "basic")
     assert done.code == 1
     assert "optimisation level all there, basic here" in done.err.splitlines()[-1]
@@ -143,7 +143,7 @@ def test_a_name_belongs_to_the_system_that_was_measured(run: Run, benched: Home)
 
 
 def test_a_model_is_run_as_its_system_runs_it(run: Run, benched: Home) -> None:
-    """`--measure` takes the settings of the system, not the usual ones."""
+    """`--measure` uses the settings of the system, not the default ones."""
     assert run(benched, "bench", MODEL, "--system", "basic.one", "--level", "basic", "--budget", "0s").code == 0
     document = run(benched, "predict", MODEL, "--system", "basic.one", "--partial", "--measure", "--json").document
     assert document["measured_us"] > 0
@@ -151,7 +151,7 @@ def test_a_model_is_run_as_its_system_runs_it(run: Run, benched: Home) -> None:
 
 
 def test_a_system_may_run_layers_at_the_same_time(run: Run, benched: Home) -> None:
-    """Its own name says so; without one, `predict` finds it by the same option, and runs models as it does."""
+    """Inter-op threads are part of the default name and are used for estimates and whole models."""
     twice = ("--inter-threads", "2")
     name = run(benched, "bench", MODEL, *twice, "--budget", "0s", "--json").document["system"]
     assert name.endswith("-1t-2inter")
@@ -162,14 +162,14 @@ def test_a_system_may_run_layers_at_the_same_time(run: Run, benched: Home) -> No
 
 
 def test_bricks_are_measured_without_their_model(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
-    """A folder of bricks is a target too; what is known is reused."""
+    """A benchmark suite can be a target, and known measurements are reused."""
     run(benched, "decompose", MODEL, "--out", tmp_path / "bricks")
     document = run(benched, "bench", tmp_path / "bricks", *NAMED, "--json").document
     assert (document["measured"], document["reused"]) == (0, unique)
 
 
 def test_a_spent_budget_says_to_go_on(run: Run, tmp_path: Path) -> None:
-    """What was not reached is counted, and the next run begins there."""
+    """When the budget is spent, the rest is counted, and the next run continues there."""
     done = run(tmp_path / "new", "bench", MODEL, *NAMED, "--budget", "0s")
     assert "0 measured" in done.out
     assert re.search(r"[1-9]\d* left", done.out)
@@ -178,14 +178,14 @@ def test_a_spent_budget_says_to_go_on(run: Run, tmp_path: Path) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """What is started hears Ctrl-C, also where a shell started these tests in the background, which ignores it."""
+    """Restores the handling of Ctrl-C in child processes, which shells disable for background jobs."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_ends_with_a_sentence_and_loses_nothing(tmp_path: Path, interruptible: None) -> None:
-    """Exit 130, no traceback; the store opens and holds the models that were done, and the lock is free again."""
+    """Ctrl-C ends with exit code 130 and no traceback; finished models are stored and the lock is free."""
     folder = tmp_path / "models"
     folder.mkdir()
     for model in corpus_models("light"):
@@ -211,7 +211,7 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_nothing(tmp_path: Path, interrupt
 
 
 def test_one_bad_model_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
-    """It is named with its reason; the rest of the folder is measured."""
+    """A bad model is named with its reason, and the rest of the folder is measured."""
     folder = tmp_path / "models"
     folder.mkdir()
     shutil.copy(corpus_models("light_squeezenet")[0].path, folder / "good.onnx")

@@ -1,8 +1,8 @@
-"""`costmodel compare`: a document, a sentence to act on, and choices that are spelt out."""
+"""`costmodel compare`: its document, its table and its conclusion."""
 
 import pytest
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -10,7 +10,7 @@ NAMED = ("--system", SYSTEM.name, "--splits", "3")
 
 
 def test_two_predictors_are_one_document(run: Run, ready: Home) -> None:
-    """Who is better, how surely, in which runs."""
+    """The document says which predictor is better, with which probability, and lists the runs."""
     document = run(ready, "compare", "operator_count", "roofline", *NAMED, "--json").document
     assert document["metric"] == "model_unseen.mape"
     assert list(document["predictors"]) == ["operator_count", "roofline"]
@@ -23,7 +23,7 @@ def test_two_predictors_are_one_document(run: Run, ready: Home) -> None:
 
 @pytest.mark.parametrize("metric", ["layer.mape", "layer.kendall_tau"])
 def test_people_read_both_and_a_sentence(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
-    """A line for each predictor, the difference, and the conclusion last."""
+    """The table has a line for each predictor and the difference, and ends with the conclusion."""
     monkeypatch.setenv("COLUMNS", "200")
     done = run(ready, "compare", "flops", "roofline", *NAMED, "--metric", metric)
     assert done.code == 0
@@ -35,6 +35,6 @@ def test_people_read_both_and_a_sentence(run: Run, ready: Home, monkeypatch: pyt
 
 
 def test_without_data_there_is_a_sentence(run: Run, ready: Home) -> None:
-    """It says how to get some."""
+    """Without data, one sentence says how to get some."""
     done = run(ready, "compare", "flops", "roofline", "--system", "c5.xlarge")
     assert "run `costmodel bench --system c5.xlarge`" in done.sentence

@@ -6,7 +6,7 @@ from tests.shell import Run
 
 
 def test_what_can_be_built_is_listed(run: Run, tmp_path: Path) -> None:
-    """Those that are files already beside those that are made; nothing is made by listing."""
+    """Corpora of files and corpora to be built are listed; listing builds nothing."""
     corpora = {c["corpus"]: c for c in run(tmp_path, "corpus", "list", "--json").document["corpora"]}
     assert corpora["light"] == {"corpus": "light", "models": 9, "built": 9}
     assert corpora["dlbricks"] == {"corpus": "dlbricks", "models": 50, "built": 0}
@@ -14,7 +14,7 @@ def test_what_can_be_built_is_listed(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_part_is_built_counted_and_listed(run: Run, tmp_path: Path) -> None:
-    """Our layers beside the published ones; built once."""
+    """A part of a corpus is built once and listed with our and the published number of layers."""
     (model,) = run(tmp_path, "corpus", "build", "dlbricks", "--only", "vdsr", "--json").document["models"]
     assert model["published_layers"] == 40
     assert 20 <= model["layers"] <= 40
@@ -29,6 +29,6 @@ def test_a_part_is_built_counted_and_listed(run: Run, tmp_path: Path) -> None:
 
 
 def test_no_such_corpus(run: Run, tmp_path: Path) -> None:
-    """One sentence that names those that there are."""
+    """An unknown corpus is one sentence with the known ones."""
     assert "dlbricks" in run(tmp_path, "corpus", "build", "bricks").sentence
     assert "dlbricks" in run(tmp_path, "corpus", "list", "bricks").sentence

@@ -1,4 +1,4 @@
-"""`costmodel decompose`: what repeats, and a suite that travels."""
+"""`costmodel decompose`: statistics of repeated layers, and writing a benchmark suite."""
 
 import json
 import re
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.bricks import is_brick_folder, private_file, read_bricks
-from costmodel.home import Home
-from costmodel.store import Store
+from costmodel.partition.suite import is_suite, private_file, read_suite
+from costmodel.paths import Home
+from costmodel.store.store import Store
 from tests.shell import Run
 
 
 def test_statistics_as_a_document(run: Run, ready: Home) -> None:
-    """Per model and over the corpus; how alike any two are."""
+    """The document has statistics for each model and the corpus, and the similarity of each pair."""
     document = run(ready, "decompose", "light", "--json").document
     assert document["granularity"] == 1
     assert len(document["models"]) == len(document["jaccard"]) == 9
@@ -28,7 +28,7 @@ def test_statistics_as_a_document(run: Run, ready: Home) -> None:
 def test_statistics_as_a_table(
     run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, columns: int, granularity: int
 ) -> None:
-    """A line for each model and for the most repeated kinds, long names of kinds included."""
+    """The table has a line for each model and for the most repeated kinds, also with long names."""
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = run(ready, "decompose", "light", "-G", granularity).out.splitlines()
     assert max(map(len, lines)) <= columns
@@ -38,25 +38,25 @@ def test_statistics_as_a_table(
 
 
 def test_a_suite_is_written_with_decoys(run: Run, ready: Home, tmp_path: Path) -> None:
-    """Each unique sequence once and the decoys among them; what is whose stays in a file of its own."""
+    """A suite has each unique sequence once and the decoys; a separate private file says which is which."""
     folder = tmp_path / "bricks"
     document = run(ready, "decompose", "light_squeezenet", "--out", folder, "--decoys", 5, "--json").document
     assert document["bricks"] == {"folder": str(folder), "written": document["unique"] + 5, "decoys": 5}
-    assert is_brick_folder(folder)
-    assert len(read_bricks(folder)) == document["unique"] + 5
+    assert is_suite(folder)
+    assert len(read_suite(folder)) == document["unique"] + 5
     assert set(json.loads(private_file(folder).read_text())["models"]) == {"light_squeezenet"}
     assert "is not empty" in run(ready, "decompose", "light_squeezenet", "--out", folder).err.splitlines()[-1]
 
 
 def test_people_are_told_what_to_keep(run: Run, ready: Home, tmp_path: Path) -> None:
-    """The private file is named."""
+    """The output names the private file."""
     said = run(ready, "decompose", "light_squeezenet", "--out", tmp_path / "bricks").said
-    assert re.search(r"\d+ bricks in .*bricks, 0 of them decoys", said)
+    assert re.search(r"\d+ networks in .*bricks, 0 of them decoys", said)
     assert f"Keep {private_file(tmp_path / 'bricks')} to yourself" in said
 
 
 def test_a_suite_leaves_its_models_with_their_owner(run: Run, tmp_path: Path) -> None:
-    """So that results from elsewhere find their models and families here, and decoys are held out with their origin."""
+    """Imported results of a suite find their models and families; decoys keep their origin."""
     run(tmp_path, "decompose", "light_squeezenet", "--out", tmp_path / "bricks", "--decoys", "3")
     store = Store(f"sqlite:///{tmp_path / 'data' / 'costmodel.db'}")
     assert [(model.name, model.family) for model in store.models()] == [("light_squeezenet", "squeezenet")]

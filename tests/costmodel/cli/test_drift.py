@@ -1,26 +1,26 @@
-"""`costmodel drift` as people read it."""
+"""The table of `costmodel drift`."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from costmodel.home import Home
-from costmodel.observations import Observations
-from tests.costmodel.test_drift import SEEN
+from costmodel.paths import Home
+from costmodel.serving.observations.observations import Observations
+from tests.serving.observations.test_drift import SEEN
 from tests.shell import Run
 
-LONG = "intel-xeon-platinum-8259cl-cascade-lake-4c-ort1.31-2t"
+LONG_CHAIN_LAYERS = "intel-xeon-platinum-8259cl-cascade-lake-4c-ort1.31-2t"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_what_has_drifted_is_seen_on_any_terminal(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    """State and numbers are whole, however long the name is, and below them is what to do."""
+    """State and numbers are complete on any terminal width, followed by what to do."""
     (tmp_path / "data").mkdir()
     observations = Observations(Home(tmp_path).store_url)
-    observations.put([replace(SEEN, system=LONG, latency_us=1.3 * SEEN.predicted_us)] * 30)
+    observations.put([replace(SEEN, system=LONG_CHAIN_LAYERS, latency_us=1.3 * SEEN.predicted_us)] * 30)
     observations.put([replace(SEEN, system="fine", latency_us=SEEN.predicted_us)] * 30)
     observations.close()
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -31,4 +31,4 @@ def test_what_has_drifted_is_seen_on_any_terminal(
     assert drifted.split()[1:4] == ["drifted", "1.300", "30.0%"]
     assert max(map(len, (head, fine, drifted))) <= columns
     assert "drift: observed over predicted latency; error: its distance from 1" in done.said
-    assert done.said.endswith(f" {LONG} has drifted: measure it and train again")
+    assert done.said.endswith(f" {LONG_CHAIN_LAYERS} has drifted: measure it and train again")

@@ -1,4 +1,4 @@
-"""`--granularity auto`, in imagined time."""
+"""`--granularity auto`, in simulated time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +16,8 @@ NAMED = ("--system", "fake-1")
 
 @pytest.fixture(autouse=True)
 def imaginary_host(imagined_time: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This host is an imaginary one, and its benches live in its time."""
-    monkeypatch.setattr("costmodel.systems.this_system", lambda *_, **__: fake_system(runtime=imagined_time))
+    """Replaces the host by a fictitious one, and the time of benches by simulated time."""
+    monkeypatch.setattr("costmodel.systems.system.this_system", lambda *_, **__: fake_system(runtime=imagined_time))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def chain(tmp_path: Path, parse: Callable[..., ModelProto]) -> Path:
 
 
 def test_what_the_budget_allows_is_measured_and_predicted_from(run: Run, chain: Path, tmp_path: Path) -> None:
-    """A table says what that is, with the error to expect; afterwards it is known."""
+    """A table shows the plan with expected errors; what it measured is then used for predictions."""
     home = tmp_path / "home"
     done = run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "60s")
     head, row, line = done.out.splitlines()
@@ -54,7 +54,7 @@ def test_what_the_budget_allows_is_measured_and_predicted_from(run: Run, chain: 
 
 
 def test_without_time_nothing_is_measured_and_that_is_said(run: Run, chain: Path, tmp_path: Path) -> None:
-    """With what it would take; a prediction from nothing is refused as ever."""
+    """Without budget nothing is measured, and the needed time is stated."""
     home = tmp_path / "home"
     done = run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "0s")
     assert done.out.splitlines()[1].split() == ["chain", "none", "no", "estimate", "0.0"]
@@ -67,7 +67,7 @@ def test_without_time_nothing_is_measured_and_that_is_said(run: Run, chain: Path
 
 
 def test_predictions_take_the_coarsest_that_is_measured(run: Run, chain: Path, tmp_path: Path) -> None:
-    """Until the model itself is measured: here bench measures it with the first granularity."""
+    """The coarsest measured granularity is used, here the whole model; other rules use single layers."""
     home = tmp_path / "home"
     assert run(home, "bench", chain, *NAMED, "-G", "2").code == 0
     document = run(home, "predict", chain, *NAMED, "-G", "auto", "--json").document
@@ -90,7 +90,7 @@ def test_predictions_take_the_coarsest_that_is_measured(run: Run, chain: Path, t
     ],
 )
 def test_where_it_makes_no_sense_a_sentence_says_why(run: Run, tmp_path: Path, arguments: list[str], hint: str) -> None:
-    """Wrong usage: exit 2, nothing done."""
+    """Unsupported combinations are wrong usage with exit code 2, and do nothing."""
     done = run(tmp_path / "home", *arguments)
     assert (done.code, done.out) == (2, "")
     assert hint in " ".join(done.err.replace("│", " ").split())

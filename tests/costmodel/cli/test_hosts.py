@@ -1,4 +1,4 @@
-"""Commands that depend on the host, on every host of tests/hosts: other names, CPUs, vectors and caches than here."""
+"""Commands that depend on the host, on every host of tests/hosts, which differ in CPUs, vectors and caches."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from costmodel.home import Home
-from costmodel.host import probe_host
-from costmodel.store import Store
-from costmodel.systems import catalogue
+from costmodel.paths import Home
+from costmodel.store.store import Store
+from costmodel.systems.host import probe_host
+from costmodel.systems.system import catalogue
 from tests.shell import Run
 
 MODEL = "light_squeezenet"
@@ -27,14 +27,14 @@ NAMES = {
 
 @pytest.fixture
 def chain(tmp_path: Path, parse: Callable[..., ModelProto]) -> Path:
-    """A model of three layers, which the imaginary runtime knows."""
+    """A model of three layers that the fake runtime can run."""
     text = "(float[2,3] x) => (float[2,3] y) { a = Relu(x) \n b = Tanh(a) \n y = Exp(b) }"
     onnx.save(parse(text), tmp_path / "chain.onnx")
     return tmp_path / "chain.onnx"
 
 
 def test_a_host_has_a_name_and_its_facts(run: Run, other_host: str, tmp_path: Path) -> None:
-    """In the document of `systems`; threads are part of the name, whether the host has as many CPUs or not."""
+    """The document of `systems` has the host's facts and a default name with the number of threads."""
     for threads in (1, 2):
         here = run(tmp_path, "systems", "--threads", threads, "--json").document["here"]
         assert here["name"].startswith(f"{NAMES[other_host]}-ort")
@@ -46,7 +46,7 @@ def test_a_host_has_a_name_and_its_facts(run: Run, other_host: str, tmp_path: Pa
 def test_systems_fit_the_terminal(
     run: Run, other_host: str, ready: Home, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    """Whatever the host is called: a line is longer only where a name alone is, and a name is never broken."""
+    """No line of the table is wider than the terminal, unless a name alone is; names are never broken."""
     monkeypatch.setenv("COLUMNS", str(columns))
     here = run(ready, "systems", "--threads", "2", "--json").document["here"]["name"]
     lines = run(ready, "systems", "--threads", "2").out.splitlines()
@@ -60,7 +60,7 @@ def test_systems_fit_the_terminal(
 def test_a_host_is_benched_and_predicted_under_its_name(
     run: Run, other_host: str, chain: Path, tmp_path: Path, threads: int
 ) -> None:
-    """The host is stored with the measurements, and a second run finds itself there; more threads than CPUs work."""
+    """Host and measurements are stored and found by a second run, also with more threads than CPUs."""
     first = run(tmp_path, "bench", chain, "--threads", threads, "--json").document
     assert first["failed"] == {}
     assert first["measured"] > 0
@@ -82,12 +82,12 @@ def test_a_host_is_benched_and_predicted_under_its_name(
 def test_measurements_of_one_host_are_not_continued_on_another(
     run: Run, other_host: str, chain: Path, tmp_path: Path
 ) -> None:
-    """A name that the user gave is held against the host that had it first: the sentence says what differs."""
+    """A user's system name is refused on another host, in a sentence with the differences."""
     assert run(tmp_path, "bench", chain, "--system", "mine", "--json").code == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COSTMODEL_HOST_ROOT", str(tmp_path))  # a folder without proc and sys: nothing is known
+        patch.setenv("COSTMODEL_HOST_ROOT", str(tmp_path))  # without proc and sys, nothing is known of the host
         done = run(tmp_path, "bench", chain, "--system", "mine")
-    sentence = done.err.splitlines()[-1]  # after the bars
+    sentence = done.err.splitlines()[-1]  # the last line, after the progress bars
     host = probe_host()
     assert (done.code, done.out) == (1, "")
     assert "the records of mine were measured on another system: " in sentence
@@ -96,7 +96,7 @@ def test_measurements_of_one_host_are_not_continued_on_another(
 
 
 def test_no_host_passes_for_one_of_the_catalogue(run: Run, other_host: str, tmp_path: Path) -> None:
-    """The sentence says how it differs from each, and how to go on."""
+    """A catalogued name on another host is refused with the differences and how to proceed."""
     for name, entry in catalogue().items():
         sentence = run(tmp_path, "bench", MODEL, "--system", name).sentence
         here = probe_host().model_name or probe_host().vendor
@@ -106,7 +106,7 @@ def test_no_host_passes_for_one_of_the_catalogue(run: Run, other_host: str, tmp_
 
 
 def test_a_host_without_regressor_says_how_to_get_one(run: Run, other_host: str, ready: Home) -> None:
-    """Nothing that was measured elsewhere answers for this host."""
+    """A new host is not answered for by other systems' regressors, and the error says how to get one."""
     sentence = run(ready, "predict", MODEL).sentence
     assert NAMES[other_host] in sentence
     assert "costmodel bench" in sentence
@@ -115,7 +115,7 @@ def test_a_host_without_regressor_says_how_to_get_one(run: Run, other_host: str,
 def test_a_stored_system_is_predicted_alike_everywhere(
     run: Run, other_host: str, ready: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What predicts is no part of the prediction."""
+    """Predictions for a stored system do not depend on the host that computes them."""
     there = run(ready, "predict", MODEL, "--system", "made.up", "--json").document
     monkeypatch.delenv("COSTMODEL_HOST_ROOT")
     assert run(ready, "predict", MODEL, "--system", "made.up", "--json").document == there

@@ -17,7 +17,7 @@ captured = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_line_is_wrapped_between_words(
     capsys: pytest.CaptureFixture[str], words: list[str], indent: int, columns: int
 ) -> None:
-    """No word is lost or broken; a line is wider than the terminal only where it is a single word; indents are kept."""
+    """Lines are wrapped between words with their indent; only a single word may exceed the width."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns))
         say(" " * indent + " ".join(words))
@@ -29,7 +29,7 @@ def test_a_line_is_wrapped_between_words(
 
 
 def test_a_pipe_gets_lines_as_they_are(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs read lines, however long they are."""
+    """Lines are not wrapped in a pipe."""
     monkeypatch.delenv("COLUMNS", raising=False)
     text = " ".join(["word"] * 100)
     say(text)
@@ -39,7 +39,7 @@ def test_a_pipe_gets_lines_as_they_are(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_a_note_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The terminal wraps it, so that a command in it can be copied."""
+    """A note is not wrapped, so that a command in it can be copied."""
     monkeypatch.setenv("COLUMNS", "40")
     note("to see the run: mlflow ui --backend-store-uri sqlite:////home/user/mlruns/mlflow.db")
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -60,7 +60,7 @@ NAME = "intel-xeon-platinum-8259cl-cascade-lake-4c-ort1.31-2t"
 def test_numbers_are_the_last_to_give_way(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int, line: str
 ) -> None:
-    """Words beside the first column first, then the first one; a number that is cut would be another number."""
+    """Narrow tables shorten other text columns first, then the first column, and numbers never."""
     monkeypatch.setenv("COLUMNS", str(columns))
     print_table(("system", "version", "us", "GB/s"), [(NAME, "20261122-045315-ccaeabc", "12345.6", "78.9")], left=2)
     assert capsys.readouterr().out.splitlines()[1] == line
@@ -73,7 +73,7 @@ def test_numbers_are_the_last_to_give_way(
     columns=st.integers(40, 200),
 )
 def test_a_table_fits(capsys: pytest.CaptureFixture[str], rows: list[tuple[str, str, str]], columns: int) -> None:
-    """A line for each row, none wider than the terminal, and every number whole."""
+    """A table has one line per row, none wider than the terminal, with every number complete."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns))
         print_table(("model", "kind", "us"), rows, left=2)

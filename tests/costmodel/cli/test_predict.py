@@ -1,4 +1,4 @@
-"""`costmodel predict`: documents for programs, tables for people, and models whose names are strange."""
+"""`costmodel predict`: documents for programs, tables for people, and models with unusual names."""
 
 import json
 import re
@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from costmodel.home import Home
-from costmodel.store import Store
+from costmodel.paths import Home
+from costmodel.store.store import Store
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -23,7 +23,7 @@ KEYS = [
 
 @pytest.fixture
 def predict(run: Run, ready: Home) -> Run:
-    """Runs `costmodel predict` for the made-up system."""
+    """Function that runs `costmodel predict` for the synthetic system."""
     return lambda *arguments: run(ready, "predict", *arguments, "--system", SYSTEM.name)
 
 
@@ -34,7 +34,7 @@ def resnet(light_models: Mapping[str, Path]) -> Path:
 
 
 def test_one_model_is_one_document(predict: Run, resnet: Path) -> None:
-    """With the keys of the contract in their order, and nothing else on standard output."""
+    """The document has the documented keys in order, and standard output contains nothing else."""
     document = predict(resnet, "--json").document
     assert list(document) == KEYS
     assert document["model"] == "light_resnet50"
@@ -44,7 +44,7 @@ def test_one_model_is_one_document(predict: Run, resnet: Path) -> None:
 
 
 def test_several_models_are_one_document_too(predict: Run, light_models: Mapping[str, Path]) -> None:
-    """Files, names of corpora, folders, in the order given; each as if it were alone."""
+    """Files, corpora and folders are priced in order, each as if alone."""
     documents = predict(light_models["vgg19"], "light_squeezenet", "--json").document["models"]
     assert [d["model"] for d in documents] == ["light_vgg19", "light_squeezenet"]
     assert documents[0] == predict(light_models["vgg19"], "--json").document
@@ -54,7 +54,7 @@ def test_several_models_are_one_document_too(predict: Run, light_models: Mapping
 def test_models_of_the_same_file_name_are_both_priced(
     predict: Run, light_models: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """Neither takes the other's place: they go by their paths."""
+    """Models with the same file name are distinguished by their paths."""
     for name in ("vgg19", "squeezenet"):
         (tmp_path / name).mkdir()
         shutil.copy(light_models[name], tmp_path / name / "model.onnx")
@@ -65,7 +65,7 @@ def test_models_of_the_same_file_name_are_both_priced(
 
 
 def test_options_reach_the_estimate(predict: Run, resnet: Path) -> None:
-    """Granularity, composition, and whether measurements count."""
+    """Granularity, composition and ignoring measurements take effect."""
     plain = predict(resnet, "--json").document
     coarse = predict(resnet, "-G", "3", "--compose", "parallel", "--json").document
     assert (coarse["granularity"], coarse["composition"]) == (3, "parallel")
@@ -77,8 +77,8 @@ def test_options_reach_the_estimate(predict: Run, resnet: Path) -> None:
 def test_the_rule_of_the_documentation(
     predict: Run, light_models: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's own rule, as docs/rules.md writes it: what moves behind a convolution costs less or nothing."""
-    text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    """A user's own rule, written as in docs/how-to/rules.md, is applied."""
+    text = (Path(__file__).parents[3] / "docs" / "how-to" / "rules.md").read_text()
     (tmp_path / "overlap.py").write_text(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     plain = predict(light_models["shufflenet"], "--json").document
@@ -95,7 +95,7 @@ def test_the_rule_of_the_documentation(
 
 
 def test_batch_and_shape(predict: Run, parse: Callable[..., ModelProto], tmp_path: Path) -> None:
-    """A symbolic batch is 1 unless it is given; any other open dimension must be, and the error names it."""
+    """A symbolic batch is 1 by default; other open dimensions must be given, and the error names them."""
     relu = parse("(float[N, 16, T] x) => (float[N, 16, T] y) { y = Relu(x) }")
     onnx.save(relu, tmp_path / "relu.onnx")
     assert "T" in predict(tmp_path / "relu.onnx").sentence
@@ -106,7 +106,7 @@ def test_batch_and_shape(predict: Run, parse: Callable[..., ModelProto], tmp_pat
 
 
 def test_a_system_without_data_says_how_to_get_some(run: Run, ready: Home, resnet: Path, tmp_path: Path) -> None:
-    """Named or not, in a home with data or in a new one."""
+    """A system without data is refused with how to get some, named or not, in old and new homes."""
     for home, options in ((ready, ["--system", "c5.xlarge"]), (tmp_path / "new", ["--system", "x"]), (ready, [])):
         assert "run `costmodel bench --system" in run(home, "predict", resnet, *options).sentence
 
@@ -115,14 +115,14 @@ def test_a_system_without_data_says_how_to_get_some(run: Run, ready: Home, resne
     "name", ["a/b", "", "..", ".hidden", "con", "NUL.txt", "naïve", "two words", "$(rm -rf)", "x" * 65, "a\nb", "a;b"]
 )
 def test_odd_system_names_are_refused(run: Run, ready: Home, name: str) -> None:
-    """Before anything is looked up or written under them."""
+    """Invalid system names are refused before any file access."""
     for command in (["predict", "light"], ["train"], ["evaluate"], ["export", "x.parquet"], ["bench"]):
         assert "cannot name a system" in run(ready, *command, f"--system={name}").sentence
     assert {path.name for path in ready.bundles.iterdir()} == {SYSTEM.name}
 
 
 def test_holes_are_refused_unless_a_part_will_do(run: Run, own: Home, resnet: Path) -> None:
-    """Without a regressor: the error names layers, the partial answer warns of them."""
+    """Without a regressor, the error names unpriced layers; a partial estimate warns of them."""
     shutil.rmtree(own.bundles)
     arguments = ("predict", resnet, "--system", SYSTEM.name)
     assert "layers without a cost on made.up: " in run(own, *arguments).sentence
@@ -134,14 +134,14 @@ def test_holes_are_refused_unless_a_part_will_do(run: Run, own: Home, resnet: Pa
 
 
 def test_an_artefact_of_another_schema_is_refused(run: Run, own: Home, resnet: Path) -> None:
-    """A regressor of an older costmodel does not answer wrongly: it does not answer."""
+    """A regressor of another feature schema is refused."""
     (card,) = own.bundles.rglob("card.json")
     card.write_text(re.sub(r'"schema_fingerprint": "\w+"', '"schema_fingerprint": "0000"', card.read_text()))
     assert "train again with `costmodel train`" in run(own, "predict", resnet, "--system", SYSTEM.name).sentence
 
 
-def test_people_see_the_total_its_sources_and_the_dearest_layers(predict: Run, resnet: Path) -> None:
-    """In 80 columns, each row on its line; notes go to standard error."""
+def test_people_see_the_total_its_sources_and_the_slowest_layers(predict: Run, resnet: Path) -> None:
+    """The table has total, sources and slowest layers in 80 columns; notes are on standard error."""
     done = predict(resnet)
     lines = done.out.splitlines()
     assert lines[0] == "light_resnet50 on made.up"
@@ -150,14 +150,14 @@ def test_people_see_the_total_its_sources_and_the_dearest_layers(predict: Run, r
     assert max(map(len, lines)) <= 80
     table = lines[lines.index("") + 1 :]
     assert len(table) == 9
-    assert re.fullmatch(r"dearest layers +operator +source +latency +share *", table[0])
+    assert re.fullmatch(r"slowest layers +operator +source +latency +share *", table[0])
     assert all(re.fullmatch(r"\S+ +\w+ +(measured|predicted|extrapolated) +\S+ ms +\S+%", row) for row in table[1:])
     assert done.err.startswith("note: ")
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_many_models_are_a_table(predict: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    """A row each, in whatever width."""
+    """Several models are a table of one row each at any width."""
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = predict("light").out.splitlines()
     assert len(lines) == 10
@@ -171,7 +171,7 @@ STRANGE = "[bold]x[/bold][/red] :smile: \x1b[31m\x07 [0]"
 def test_names_are_never_markup_or_control_codes(
     predict: Run, parse: Callable[..., ModelProto], tmp_path: Path
 ) -> None:
-    """A model from a stranger cannot colour, clear or crash the terminal that it is priced on."""
+    """Names in an untrusted model cannot send control codes or markup to the terminal."""
     path = tmp_path / "[green]m :bomb:.onnx"
     model = parse("(float[1, 64, 28, 28] x) => (float[1, 64, 28, 28] y) { y = Relu(x) }")
     model.graph.node[0].name = STRANGE
@@ -187,7 +187,7 @@ def test_names_are_never_markup_or_control_codes(
 
 
 def test_a_store_of_another_place_is_used(run: Run, ready: Home, resnet: Path, tmp_path: Path) -> None:
-    """By option or by variable, with regressors of its own."""
+    """A store given by option or variable is used, with its own regressors."""
     arguments = ("predict", resnet, "--system", SYSTEM.name, "--json")
     url = f"sqlite:///{tmp_path / 'other.db'}"
     Store(url).close()

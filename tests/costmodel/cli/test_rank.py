@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.graph import LayerGraph
-from costmodel.home import Home
+from costmodel.ir.graph import LayerGraph
+from costmodel.paths import Home
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
 
 def test_models_are_ranked_on_a_system(run: Run, ready: Home) -> None:
-    """What meets the objective first, the fastest of it first; what fails says by how much."""
+    """Models that meet the objective come first, fastest first; others show by how much they fail."""
     asked = ("rank", "light_squeezenet", "light_vgg19", "--slo", "100ms", "--quantile", "quiet")
     document = run(ready, *asked, "--price", f"{SYSTEM.name}=0.36", "--json").document
     assert document["slo_us"] == 100_000
@@ -21,7 +21,7 @@ def test_models_are_ranked_on_a_system(run: Run, ready: Home) -> None:
     assert (quick["model"], quick["meets"], slow["model"], slow["meets"]) == (
         "light_squeezenet", True, "light_vgg19", False,
     )  # fmt: skip
-    assert slow["over_us"] == pytest.approx(slow["latency_us"] - 100_000)
+    assert slow["exceeds_by_us"] == pytest.approx(slow["latency_us"] - 100_000)
     assert quick["usd_per_million"] == pytest.approx(0.36 / 3600 * quick["latency_us"])
     assert document["best"] == quick
     out = run(ready, *asked).out
@@ -30,14 +30,14 @@ def test_models_are_ranked_on_a_system(run: Run, ready: Home) -> None:
 
 
 def test_without_an_objective_the_fastest_is_first(run: Run, ready: Home) -> None:
-    """And nothing is said to fail."""
+    """Without an objective, the fastest is first and none fails."""
     document = run(ready, "rank", "light_vgg19", "light_squeezenet", "--json").document
     assert [one["model"] for one in document["ranking"]] == ["light_squeezenet", "light_vgg19"]
     assert document["best"]["meets"] is None
 
 
 def test_nothing_meets_an_objective_that_is_too_hard(run: Run, ready: Home) -> None:
-    """Then there is no choice."""
+    """With an objective that none meets, no model is chosen."""
     assert run(ready, "rank", "light_vgg19", "--slo", "1us", "--json").document["best"] is None
     assert "nothing meets it" in run(ready, "rank", "light_vgg19", "--slo", "1us").out
 
@@ -53,14 +53,14 @@ def test_nothing_meets_an_objective_that_is_too_hard(run: Run, ready: Home) -> N
     ],
 )
 def test_wrong_usage_says_how_to_write_it(run: Run, ready: Home, arguments: tuple[str, ...], words: str) -> None:
-    """As exit code 2."""
+    """Wrong usage has exit code 2 and shows the right form."""
     done = run(ready, "rank", "light_vgg19", *arguments)
     assert done.code == 2
     assert words in " ".join(done.err.replace("│", " ").split())
 
 
 def test_a_system_that_is_not_known_is_one_sentence(run: Run, ready: Home) -> None:
-    """Where it was named."""
+    """An unknown system is one sentence."""
     assert (
         "nothing is measured for the system nowhere"
         in run(ready, "rank", "light_vgg19", "--system", "nowhere").sentence
@@ -68,7 +68,7 @@ def test_a_system_that_is_not_known_is_one_sentence(run: Run, ready: Home) -> No
 
 
 def test_a_model_is_lowered_to_a_graph_without_weights(run: Run, ready: Home, light_models: Mapping[str, Path]) -> None:
-    """That reads back; anonymous it is the same graph, with numbers for names."""
+    """The written graph can be read again; the anonymous one is the same with numbers as names."""
     done = run(ready, "lower", light_models["squeezenet"], "--json")
     graph = LayerGraph.from_dict(done.document)
     assert len(done.out) < 100_000

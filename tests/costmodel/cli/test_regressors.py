@@ -1,11 +1,11 @@
-"""`costmodel regressors`: what was trained, and which of it answers."""
+"""`costmodel regressors`: the trained regressors, and which of them is champion."""
 
 import json
 import shutil
 
 import pytest
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from costmodel.training.artefact import champion_of
 from tests.shell import Run
 from tests.synthetic import SYSTEM
@@ -27,7 +27,7 @@ def three(own: Home) -> Home:
 
 
 def test_regressors_as_a_document(run: Run, three: Home) -> None:
-    """The newest first, with what to choose by; what cannot answer says so, and hides nothing else."""
+    """Regressors are listed newest first with their accuracy; unusable ones are marked."""
     damaged, champion, old = run(three, "regressors", "--json").document["regressors"]
     assert [one["champion"] for one in (damaged, champion, old)] == [False, True, False]
     assert [one["usable"] for one in (damaged, champion, old)] == [False, True, False]
@@ -40,7 +40,7 @@ def test_regressors_as_a_document(run: Run, three: Home) -> None:
 
 @pytest.mark.parametrize("columns", [100, 120])
 def test_regressors_as_a_table(run: Run, three: Home, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    """A line for each, none wrapped."""
+    """The table has one unwrapped line for each regressor."""
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = run(three, "regressors").out.splitlines()
     assert max(map(len, lines)) <= columns
@@ -50,7 +50,7 @@ def test_regressors_as_a_table(run: Run, three: Home, monkeypatch: pytest.Monkey
 
 
 def test_only_those_of_a_system(run: Run, three: Home) -> None:
-    """`--system` chooses; nothing for a system is said in a sentence, and an empty list for programs."""
+    """`--system` filters; no match is a sentence for people and an empty list for programs."""
     assert len(run(three, "regressors", "--system", SYSTEM.name, "--json").document["regressors"]) == 3
     assert run(three, "regressors", "--system", "c5.xlarge", "--json").document == {"regressors": []}
     assert run(three, "regressors", "--system", "c5.xlarge").out == (

@@ -1,4 +1,4 @@
-"""`costmodel serve`, `costmodel token`, `costmodel drift`, and asking a service from the command line."""
+"""`costmodel serve`, `token` and `drift`, and requests to a service from the command line."""
 
 import json
 import os
@@ -18,13 +18,13 @@ import pytest
 from onnx import ModelProto
 
 from costmodel.client import Client
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
 
 class _Service:
-    """`costmodel serve` as a shell would start it."""
+    """A running `costmodel serve` process."""
 
     def __init__(self, home: Home, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -43,7 +43,7 @@ class _Service:
         self.url = json.loads(told)["url"]
 
     def stop(self) -> str:
-        """End it as an operator would; gives its log."""
+        """Stop the process with the operator's signal and return its log."""
         self.process.send_signal(signal.SIGTERM)
         _, log = self.process.communicate(timeout=60)
         return log
@@ -51,7 +51,7 @@ class _Service:
 
 @pytest.fixture
 def token(run: Run, own: Home) -> str:
-    """Made by the command."""
+    """A token made by `costmodel token`."""
     asked = ("token", "test", "--tokens", own.root / "tokens", "--scopes", "predict,observe,metrics", "--json")
     made = run(own, *asked).document
     assert made["name"] == "test"
@@ -61,7 +61,7 @@ def token(run: Run, own: Home) -> str:
 
 @pytest.fixture
 def service(own: Home, token: str) -> Iterator[_Service]:
-    """Two workers with tokens."""
+    """A service with two workers and tokens."""
     started = _Service(own, "--workers", "2", "--tokens", str(own.root / "tokens"))
     yield started
     if started.process.poll() is None:
@@ -71,7 +71,7 @@ def service(own: Home, token: str) -> Iterator[_Service]:
 def test_a_service_is_asked_from_the_command_line(
     run: Run, own: Home, service: _Service, token: str, light_models: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """The answers are those of this machine's own store, in a table and as a document, and weights stay here."""
+    """The service's answers equal local ones, as table and document, and weights are not sent."""
     local = run(own, "predict", light_models["resnet50"], "--system", SYSTEM.name, "--json").document
     asked = ("predict", light_models["resnet50"], "--system", SYSTEM.name, "--server", service.url, "--token", token)
     remote = run(tmp_path / "empty", *asked, "--json").document
@@ -100,7 +100,7 @@ def test_a_service_is_asked_from_the_command_line(
 def test_weights_and_names_stay_here(
     run: Run, own: Home, service: _Service, token: str, parse: Callable[..., ModelProto], tmp_path: Path
 ) -> None:
-    """What a service gets and keeps of a model is its structure."""
+    """The service receives and keeps only the structure of a model."""
     model = parse("(float[n, 512] pixels) => (float[n, 512] y) { y = MatMul(pixels, w) }", weights={"w": (512, 512)})
     (tmp_path / "mine.onnx").write_bytes(model.SerializeToString())
     asked = ("predict", tmp_path / "mine.onnx", "--server", service.url, "--token", token)
@@ -114,7 +114,7 @@ def test_weights_and_names_stay_here(
 
 
 def test_metrics_are_those_of_all_workers(service: _Service, token: str) -> None:
-    """Whichever of them is asked."""
+    """Every worker returns the metrics of all workers."""
     with httpx.Client(base_url=service.url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client:
         for _ in range(20):
             assert client.get("/v1/systems", headers={"connection": "close"}).status_code == 200
@@ -123,7 +123,7 @@ def test_metrics_are_those_of_all_workers(service: _Service, token: str) -> None
 
 
 def test_a_web_server_that_does_not_start_leaves_the_others_answering(service: _Service) -> None:
-    """It is started again until it does: what was short for a moment does not end the service."""
+    """A worker that fails to start is restarted until it succeeds, while the others serve."""
     process = psutil.Process(service.process.pid)
 
     def web_servers() -> list[psutil.Process]:
@@ -150,7 +150,7 @@ def test_a_web_server_that_does_not_start_leaves_the_others_answering(service: _
 
     watching = threading.Thread(target=watch_log, daemon=True)
     watching.start()
-    while not refused.is_set():  # no engine of the new web server gets as far as its first answer
+    while not refused.is_set():  # no engine of the new web server becomes ready
         for new in web_servers():
             if new.create_time() > lost.create_time() + 1:
                 with suppress(psutil.NoSuchProcess):
@@ -164,12 +164,13 @@ def test_a_web_server_that_does_not_start_leaves_the_others_answering(service: _
     service.process.send_signal(signal.SIGTERM)
     service.process.wait(timeout=60)
     watching.join()
-    assert service.process.stdout is not None
-    service.process.stdout.close()
+    for stream in (service.process.stdout, service.process.stderr):
+        assert stream is not None
+        stream.close()
 
 
 def test_a_token_may_do_what_was_asked_for_it(run: Run, tmp_path: Path) -> None:
-    """Until it expires; a list says so, and nothing from which a token could be had."""
+    """A token has the requested scopes until it expires; the list reveals no token."""
     tokens = ("--tokens", tmp_path / "tokens")
     made = run(tmp_path, "token", "ann", *tokens, "--expires", "90d", "--json").document
     until = datetime.fromisoformat(made["expires"])
@@ -191,14 +192,14 @@ def test_a_token_may_do_what_was_asked_for_it(run: Run, tmp_path: Path) -> None:
     }  # fmt: skip
     shown = run(tmp_path, "tokens", *tokens).out
     assert "never" in shown
-    assert "(over)" in shown
+    assert "(expired)" in shown
     assert made["token"] not in shown
     assert not any(line.split()[1] in shown for line in (tmp_path / "tokens").read_text().splitlines())
 
 
 @pytest.mark.parametrize("wrong", ["soon", "2020-01-31", "2027-02-31", "0", "999999999999d", "31-01-2030"])
 def test_an_expiry_that_is_none_is_refused(run: Run, tmp_path: Path, wrong: str) -> None:
-    """And no token is made."""
+    """An invalid expiry is refused and no token is made."""
     done = run(tmp_path, "token", "ann", "--tokens", tmp_path / "tokens", "--expires", wrong)
     assert done.code == 2
     assert "--expires" in done.err
@@ -206,7 +207,7 @@ def test_an_expiry_that_is_none_is_refused(run: Run, tmp_path: Path, wrong: str)
 
 
 def test_a_scope_that_is_none_is_refused(run: Run, tmp_path: Path) -> None:
-    """The sentence names those that there are."""
+    """An unknown scope is refused with the known ones."""
     for wrong in ("everything", ",", "predict;observe"):
         done = run(tmp_path, "token", "ann", "--tokens", tmp_path / "tokens", "--scopes", wrong)
         assert "choose among predict, observe, metrics, admin" in done.sentence
@@ -214,7 +215,7 @@ def test_a_scope_that_is_none_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_strangers_are_answered_only_with_tokens(run: Run, tmp_path: Path) -> None:
-    """An address that others can reach is refused, unless somebody says that it is meant."""
+    """Without tokens, a public address is refused unless a flag confirms it."""
     done = run(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.code == 2
     assert "give --tokens FILE" in done.err
@@ -223,7 +224,7 @@ def test_strangers_are_answered_only_with_tokens(run: Run, tmp_path: Path) -> No
 
 
 def test_a_service_that_is_not_there(run: Run, tmp_path: Path, light_models: Mapping[str, Path]) -> None:
-    """Is one sentence; so is what is no address, and what a service does not do."""
+    """An unreachable service, an invalid address and an unsupported option are each one sentence."""
     asked = ("predict", light_models["vgg19"], "--server")
     assert "does not answer" in run(tmp_path, *asked, "http://127.0.0.1:9").sentence
     for wrong in ("localhost", "http://host:port"):
@@ -232,6 +233,6 @@ def test_a_service_that_is_not_there(run: Run, tmp_path: Path, light_models: Map
 
 
 def test_nothing_has_drifted_before_anybody_reported(run: Run, ready: Home) -> None:
-    """And the answer says how to report."""
+    """Without observations there is no drift, and the answer says how to report."""
     assert "Nobody has reported a latency yet" in run(ready, "drift").out
     assert run(ready, "drift", "--json").document == {"systems": []}

@@ -1,16 +1,16 @@
-"""`costmodel systems`: what is measured, what is catalogued, and what this host is."""
+"""`costmodel systems`: measured systems, catalogued systems and this host."""
 
 from pathlib import Path
 
 import pytest
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
 
 def test_systems_as_a_document(run: Run, ready: Home) -> None:
-    """Measured ones with their capabilities and champion, catalogued ones with their price, and this host."""
+    """The document has capabilities and champions, catalogue prices, and this host."""
     document = run(ready, "systems", "--json").document
     (measured,) = document["systems"]
     assert measured["name"] == SYSTEM.name
@@ -23,7 +23,7 @@ def test_systems_as_a_document(run: Run, ready: Home) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_systems_as_a_table(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    """A line for each, below which of them this host is."""
+    """The table has a line for each system and then says which one this host is."""
     monkeypatch.setenv("COLUMNS", str(columns))
     here = run(ready, "systems", "--json").document["here"]["name"]
     done = run(ready, "systems")
@@ -36,7 +36,7 @@ def test_systems_as_a_table(run: Run, ready: Home, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_new_home_knows_the_catalogue(run: Run, tmp_path: Path) -> None:
-    """And says how to begin."""
+    """In a new home the catalogue is listed, with how to begin."""
     done = run(tmp_path / "new", "systems")
     assert done.code == 0
     assert "not measured yet: `costmodel bench`" in done.out

@@ -1,4 +1,4 @@
-"""`costmodel train` and `costmodel evaluate`: the contract's document, and tables that fit."""
+"""`costmodel train` and `costmodel evaluate`: documents and tables."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from costmodel.training.artefact import champion_of
 from tests.shell import Run
 from tests.synthetic import MEASURED, MLFLOW_DEPRECATION, SYSTEM
@@ -17,7 +17,7 @@ NAMED = ("--system", SYSTEM.name, "--seeds", "1")
 
 
 def test_train_puts_a_regressor_in_charge(run: Run, own: Home) -> None:
-    """One document: the version that answers now, its evaluation, and the run it is recorded as."""
+    """The document has the new champion's version, its evaluation and its run."""
     before = champion_of(own.bundles, SYSTEM.name)
     done = run(own, "train", *NAMED, "--json")
     document = done.document
@@ -33,7 +33,7 @@ def test_train_puts_a_regressor_in_charge(run: Run, own: Home) -> None:
 
 
 def test_train_without_a_record(run: Run, own: Home) -> None:
-    """`--no-tracking` leaves MLflow alone; people see the evaluation and who answers now."""
+    """`--no-tracking` does not use MLflow; the output has evaluation and champion."""
     done = run(own, "train", *NAMED, "--no-tracking")
     assert done.code == 0
     assert re.search(r"made\.up: \S+ answers now, trained on \d+ sequences\.$", done.said)
@@ -42,18 +42,18 @@ def test_train_without_a_record(run: Run, own: Home) -> None:
 
 
 def test_train_says_what_a_search_found(run: Run, own: Home) -> None:
-    """One trial is that of the usual hyperparameters: nothing better is found, and nothing else is taken."""
+    """A search of one trial tries the defaults and adopts nothing else."""
     done = run(own, "train", *NAMED, "--no-tracking", "--search", "1")
     assert re.search(
-        r"search: 1 trials, 0 given up early; on \d+ families that took no part, the error of a layer "
-        r".* the usual ones are taken",
+        r"search: 1 trials, 0 pruned; on \d+ families that took no part, the error of a layer "
+        r".* the defaults are used",
         done.said,
     )
     assert "no better on families" in done.err
 
 
 def test_evaluate_is_the_documented_document(run: Run, ready: Home) -> None:
-    """At the top the keys that schedulers lean on, the champion among the predictors."""
+    """The document has the documented top-level keys, and the champion is among the predictors."""
     document = run(ready, "evaluate", *NAMED, "--json").document
     assert {"system", "split", "seeds", "noise_floor_mape", "predictors", "champion"} <= set(document)
     assert document["system"] == SYSTEM.name
@@ -62,7 +62,7 @@ def test_evaluate_is_the_documented_document(run: Run, ready: Home) -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_evaluate_is_a_table_that_fits(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    """A line for each predictor and each held-out model, none wrapped or cut."""
+    """Each predictor and each held-out model has a line that is neither wrapped nor truncated."""
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = run(ready, "evaluate", *NAMED).out.splitlines()
     assert max(map(len, lines)) <= columns
@@ -76,12 +76,12 @@ def test_evaluate_is_a_table_that_fits(run: Run, ready: Home, monkeypatch: pytes
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
 def test_without_data_there_is_a_sentence(run: Run, ready: Home, command: str) -> None:
-    """It says how to get some."""
+    """Without data, one sentence says how to get some."""
     assert "run `costmodel bench --system c5.xlarge`" in run(ready, command, "--system", "c5.xlarge").sentence
 
 
 def test_evaluate_is_one_table_where_there_is_room(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 110 columns, models with no layer measured stand beside the others; in fewer, in a table of their own."""
+    """From 110 columns on, errors with no measured layer are in the same table, otherwise in a second one."""
     for columns, tables in ((110, 1), (109, 2)):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = run(ready, "evaluate", *NAMED, "--folds", "2").out.splitlines()
@@ -93,7 +93,7 @@ def test_evaluate_is_one_table_where_there_is_room(run: Run, ready: Home, monkey
 
 
 def test_evaluate_fills_a_folder(run: Run, ready: Home, tmp_path: Path) -> None:
-    """The document that is printed, with the champion's coverage and learning curve; tables; figures."""
+    """The folder has the printed document with coverage and learning curve, tables and figures."""
     document = run(ready, "evaluate", *NAMED, "--folds", "2", "--out", tmp_path / "out", "--json").document
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == document
     assert {point["level"] for point in document["coverage"]} >= {0.5, 0.9, 0.99}
@@ -105,7 +105,7 @@ def test_evaluate_fills_a_folder(run: Run, ready: Home, tmp_path: Path) -> None:
 def test_what_draws_is_missed_before_anything_is_trained(
     run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not after minutes."""
+    """A missing plotting library is reported before training starts."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = run(ready, "evaluate", *NAMED, "--out", tmp_path / "out")
     assert "pip install 'costmodel[plots]'" in done.sentence

@@ -1,11 +1,11 @@
-"""`costmodel export` and `costmodel import`, and what can be done where models were imported."""
+"""`costmodel export` and `costmodel import`, and the use of imported models."""
 
 from pathlib import Path
 
 import pytest
 
-from costmodel.home import Home
-from costmodel.store import Store
+from costmodel.paths import Home
+from costmodel.store.store import Store
 from tests.shell import Run
 from tests.synthetic import MEASURED, SYSTEM
 
@@ -14,13 +14,13 @@ NAMED = ("--system", SYSTEM.name)
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home where nothing is yet; what the first test of this file imports, the others use."""
+    """An empty home; the tests of this file use what the first of them imports."""
     return Home(tmp_path_factory.mktemp("transfer") / "elsewhere")
 
 
 @pytest.fixture
 def imported(run: Run, ready: Home, elsewhere: Home, tmp_path: Path) -> Home:
-    """That home, once it has what the home that measured exports."""
+    """That home after importing the measuring home's export."""
     if not elsewhere.root.exists():
         path = tmp_path / "results.parquet"
         document = run(ready, "export", path, *NAMED, "--with-models", "--json").document
@@ -36,7 +36,7 @@ def imported(run: Run, ready: Home, elsewhere: Home, tmp_path: Path) -> Home:
 
 
 def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> None:
-    """A line each; of models only where there are any."""
+    """The output has a line for each kind of record; models only if there are any."""
     path = tmp_path / "results.parquet"
     exported = run(ready, "export", path, *NAMED, "--with-models").said
     assert exported.endswith(f" measurements of {SYSTEM.name} and {len(MEASURED)} models in {path}")
@@ -48,20 +48,20 @@ def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> No
 
 
 def test_evaluation_elsewhere_sees_the_same(run: Run, ready: Home, imported: Home) -> None:
-    """The held-out errors of every predictor, to the last digit."""
+    """Held-out errors of every predictor are exactly those of the measuring home."""
     there = run(imported, "evaluate", *NAMED, "--seeds", "1", "--json").document
     assert there == run(ready, "evaluate", *NAMED, "--seeds", "1", "--json").document
 
 
 def test_training_elsewhere_needs_nothing_else(run: Run, imported: Home) -> None:
-    """And what is trained there answers there."""
+    """A regressor can be trained and used where the results were imported."""
     document = run(imported, "train", *NAMED, "--seeds", "1", "--no-tracking", "--json").document
     predicted = run(imported, "predict", "light_resnet50", *NAMED, "--json").document
     assert predicted["predictor"]["version"] == document["predictor"]["version"]
 
 
 def test_the_reproduction_elsewhere_needs_no_corpus(run: Run, ready: Home, imported: Home, tmp_path: Path) -> None:
-    """What the store knows is reported, on a host that is none of its systems."""
+    """Imported models are reported without their corpus, on any host."""
     report = ("reproduce", "dlbricks", "--corpus", "light", "--no-measure", "--json", "--out")
     there = run(imported, *report, tmp_path / "there").document
     (result,) = there["results"]
@@ -71,7 +71,7 @@ def test_the_reproduction_elsewhere_needs_no_corpus(run: Run, ready: Home, impor
 
 
 def test_a_corpus_that_is_not_built_can_be_reported_on(run: Run, imported: Home, tmp_path: Path) -> None:
-    """Its recipes say what is in it; here none of it is measured, and that is said."""
+    """A corpus that is not built is reported by its recipes, here as not measured."""
     done = run(imported, "reproduce", "dlbricks", "--no-measure", "--out", tmp_path / "results")
     assert (done.code, done.out) == (0, "")
     assert [line.split(" is measured ")[0] for line in done.err.splitlines()] == [
@@ -80,7 +80,7 @@ def test_a_corpus_that_is_not_built_can_be_reported_on(run: Run, imported: Home,
 
 
 def test_a_system_that_nobody_knows_is_a_sentence(run: Run, imported: Home, tmp_path: Path) -> None:
-    """To be exported or reported on."""
+    """Exporting or reporting an unknown system is one sentence."""
     unknown = ("--system", "nobody")
     said = "nothing is measured for the system nobody"
     assert said in run(imported, "export", tmp_path / "x.parquet", *unknown, "--with-models").sentence
@@ -89,24 +89,24 @@ def test_a_system_that_nobody_knows_is_a_sentence(run: Run, imported: Home, tmp_
 
 
 def test_what_is_no_file_of_results_is_a_sentence(run: Run, tmp_path: Path) -> None:
-    """Cut short, say; nothing is imported."""
+    """A truncated file is refused in one sentence, and nothing is imported."""
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     assert "is not a file of costmodel measurements" in run(tmp_path, "import", tmp_path / "x.parquet").sentence
     assert run(tmp_path, "systems", "--json").document["systems"] == []
 
 
 class TestCsv:
-    """Latencies of whole models, as production has them."""
+    """Import of production latencies of whole models."""
 
     @pytest.fixture
     def table(self, tmp_path: Path) -> Path:
-        """Two models that came with costmodel, by name."""
+        """A table with two models that costmodel contains."""
         path = tmp_path / "latencies.csv"
         path.write_text("model,latency_us,runs\nlight_squeezenet,5000,100\nlight_resnet50,40000,\n")
         return path
 
     def test_a_system_like_another(self, run: Run, own: Home, table: Path) -> None:
-        """A machine that nobody can probe; then it is known, and nothing is added again."""
+        """`--like` adds a system with another's hardware; a second import adds nothing."""
         first = run(own, "import", table, "--system", "production", "--like", SYSTEM.name, "--json").document
         assert first == {"system": "production", "added": 2, "known": 0, "models": {"added": 1, "known": 1}}
         again = run(own, "import", table, "--system", "production", "--json").document
@@ -115,20 +115,20 @@ class TestCsv:
         assert "has 2 measured sequences and training needs 20, or 10 whole models" in sentence
 
     def test_a_system_of_which_nothing_is_known(self, run: Run, own: Home, table: Path) -> None:
-        """One sentence says what to add."""
+        """For an unknown system, one sentence says which option to add."""
         assert "--like, or pass --assert-system" in run(own, "import", table, "--system", "production").sentence
 
     def test_a_bad_row(self, run: Run, own: Home, table: Path) -> None:
-        """One sentence with its line."""
+        """A bad row is one sentence with its line number."""
         table.write_text("model,latency_us\nlight_squeezenet,5000\nlight_resnet51,1\n")
         sentence = run(own, "import", table, "--system", SYSTEM.name).sentence
         assert f"{table}, line 3: light_resnet51 is neither a model in the store, in a corpus" in sentence
 
     @pytest.mark.parametrize("option", [("--models", "light"), ("--like", SYSTEM.name), ("--assert-system",)])
     def test_parquet_says_it_itself(self, run: Run, tmp_path: Path, option: tuple[str, ...]) -> None:
-        """Options that are for a .csv are wrong usage elsewhere."""
+        """Options of CSV imports are wrong usage with Parquet files."""
         assert run(tmp_path, "import", "results.parquet", *option).code == 2
 
     def test_like_needs_a_name(self, run: Run, tmp_path: Path) -> None:
-        """Of the system that is like the other."""
+        """`--like` requires the name of the new system."""
         assert run(tmp_path, "import", "latencies.csv", "--like", SYSTEM.name).code == 2

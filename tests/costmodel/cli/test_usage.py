@@ -1,4 +1,4 @@
-"""What holds for every command: help, documentation, wrong usage."""
+"""Rules for all commands: help, documentation, wrong usage."""
 
 import re
 import subprocess
@@ -16,11 +16,11 @@ COMMANDS = (
     "import", "reproduce", "rank", "lower", "drift", "serve", "token",
     "tokens",
 )  # fmt: skip
-GROUPS = {"corpus": ("build", "list")}  # of commands
+GROUPS = {"corpus": ("build", "list")}  # groups of commands
 
 
 def test_help_lists_every_command(run: Run, tmp_path: Path) -> None:
-    """Each with a description that fits its line, not cut off with dots."""
+    """`--help` lists each command with a description that fits its line."""
     done = run(tmp_path, "--help")
     assert done.code == 0
     listed = re.findall(r"^  (\w+) {2,}(.+)$", done.out.partition("Commands:")[2], re.MULTILINE)
@@ -29,7 +29,7 @@ def test_help_lists_every_command(run: Run, tmp_path: Path) -> None:
 
 
 def test_every_command_is_in_the_readme(run: Run, tmp_path: Path) -> None:
-    """What `costmodel --help` lists, a newcomer finds in the README with its name."""
+    """The README names every command."""
     listed = re.findall(r"^  (\w+) {2,}", run(tmp_path, "--help").out.partition("Commands:")[2], re.MULTILINE)
     text = README.read_text()
     assert [name for name in listed if f"costmodel {name}" not in text] == []
@@ -37,7 +37,7 @@ def test_every_command_is_in_the_readme(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [*COMMANDS, *(f"{group} {name}" for group in GROUPS for name in GROUPS[group])])
 def test_every_command_explains_itself_and_speaks_json(run: Run, tmp_path: Path, command: str) -> None:
-    """`--help` on each, `--json` on each."""
+    """Every command has `--help` and `--json`."""
     done = run(tmp_path, *command.split(), "--help")
     assert done.code == 0
     assert "--json" in done.out
@@ -45,7 +45,7 @@ def test_every_command_explains_itself_and_speaks_json(run: Run, tmp_path: Path,
 
 
 def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
-    """`costmodel` alone prints the help, and is wrong usage."""
+    """`costmodel` without arguments prints the help with the exit code of wrong usage."""
     done = run(tmp_path)
     assert done.code == 2
     assert "Commands:" in done.out + done.err
@@ -97,7 +97,7 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_wrong_usage_exits_2(run: Run, tmp_path: Path, arguments: list[str]) -> None:
-    """With the usage and a sentence on standard error, nothing on standard output, and nothing done."""
+    """Wrong usage prints usage and a sentence on standard error, and does nothing."""
     done = run(tmp_path / "home", *arguments)
     assert done.code == 2
     assert done.out == ""
@@ -107,7 +107,7 @@ def test_wrong_usage_exits_2(run: Run, tmp_path: Path, arguments: list[str]) -> 
 
 
 def test_wrong_usage_says_what_is_right(run: Run, tmp_path: Path) -> None:
-    """The choices there are, or how to write it."""
+    """The sentence lists the choices or shows the right form."""
     for arguments, hint in (
         (["predict", "light", "--compose", "fastest"], "sequential, parallel"),
         (["decompose", "light", "--level", "extreme"], "none, basic, extended, all"),
@@ -126,13 +126,13 @@ def test_wrong_usage_says_what_is_right(run: Run, tmp_path: Path) -> None:
 
 
 def test_shapes_are_read() -> None:
-    """Several inputs, each with its own; a name may hold an equals sign."""
+    """Several inputs may have shapes, and names may contain an equals sign."""
     assert parse_shapes(["x=1,3,224,224", "a=b=2"]) == {"x": (1, 3, 224, 224), "a=b": (2,)}
     assert parse_shapes(None) == {}
 
 
 def test_the_module_is_the_command(tmp_path: Path) -> None:
-    """`python -m costmodel` is `costmodel`, in a process of its own: the sentence, exit 1, no traceback."""
+    """`python -m costmodel` works like `costmodel`, with the same sentence and exit code 1."""
     done = subprocess.run(
         [sys.executable, "-m", "costmodel", "predict", "no-such.onnx", "--system", "made.up"],
         capture_output=True, text=True, check=False, env={"COSTMODEL_HOME": str(tmp_path), "PATH": ""},
@@ -143,7 +143,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
-    """`costmodel systems | head -0` ends quietly."""
+    """A closed pipe, as in `costmodel systems | head -0`, ends the command quietly."""
     for option in ([], ["--json"]):
         with subprocess.Popen(
             [sys.executable, "-m", "costmodel", "systems", *option],

@@ -1,13 +1,13 @@
-"""The seam between costmodel and runtimes."""
+"""Runtimes and their entry points."""
 
 import pytest
 
 from costmodel.errors import CostModelError
-from costmodel.runtimes import DEFAULT_RUNTIME, LEVELS, Runtime, get_runtime
+from costmodel.runtimes.base import DEFAULT_RUNTIME, LEVELS, Runtime, get_runtime
 
 
 def test_the_default_runtime_is_found_by_its_entry_point() -> None:
-    """ONNX Runtime is installed as any other runtime would be."""
+    """ONNX Runtime is found by its entry point, like any other runtime."""
     runtime = get_runtime()
     assert isinstance(runtime, Runtime)
     assert runtime.name == DEFAULT_RUNTIME
@@ -16,11 +16,11 @@ def test_the_default_runtime_is_found_by_its_entry_point() -> None:
 
 
 def test_an_unknown_runtime_is_answered_with_the_known_ones() -> None:
-    """The error lists what is installed."""
+    """An unknown runtime is refused with the installed ones."""
     with pytest.raises(CostModelError, match="no runtime 'tensorrt' is installed: choose one of onnxruntime"):
         get_runtime("tensorrt")
 
 
 def test_levels_go_from_none_to_all() -> None:
-    """The names that settings and the command line use."""
+    """The optimisation levels have the documented names."""
     assert LEVELS == ("none", "basic", "extended", "all")

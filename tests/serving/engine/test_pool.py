@@ -1,4 +1,4 @@
-"""Engines as processes: they answer, die, are replaced, and cost nobody else an answer."""
+"""Engine processes: they answer calls, die and are replaced without loss of other answers."""
 
 import os
 import signal
@@ -7,23 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.home import Home
-from costmodel.serving.engine import Call, EngineSettings
+from costmodel.paths import Home
+from costmodel.serving.engine.call import Call
 from costmodel.serving.engine.pool import EnginePool
+from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from tests.synthetic import SYSTEM, copied
 
 
 @pytest.fixture(scope="module")
 def settings(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> EngineSettings:
-    """What an engine is started with."""
+    """Settings of the engines."""
     home = copied(trained, tmp_path_factory.mktemp("engine") / "home")
     return EngineSettings(store_url=home.store_url, bundles=home.bundles, uploads=home.data / "uploads")
 
 
 @pytest.fixture(scope="module")
 def engines(settings: EngineSettings) -> Iterator[EnginePool]:
-    """Two engines, of which one is started."""
+    """Two engines, one of which is started."""
     pool = EnginePool(2, settings)
     pool.start()
     yield pool
@@ -41,7 +42,7 @@ def _children(pid: int) -> list[int]:
 
 
 def test_an_engine_answers(engines: EnginePool) -> None:
-    """With the document, what it depends on, and where time went."""
+    """A reply has the document, what it depends on, and the time of each stage."""
     reply = engines.perform(_ask())
     assert reply.problem is None
     assert reply.system == SYSTEM.name
@@ -51,7 +52,7 @@ def test_an_engine_answers(engines: EnginePool) -> None:
 
 
 def test_an_engine_that_was_killed_is_replaced(engines: EnginePool) -> None:
-    """The call that finds it dead is asked of another one; its reader does not stay behind."""
+    """A call to a dead engine is repeated by another one, and the dead engine's reader process ends too."""
     expected = engines.perform(_ask()).body
     (engine,) = engines._alive
     (reader,) = _children(engine.pid)
@@ -64,7 +65,7 @@ def test_an_engine_that_was_killed_is_replaced(engines: EnginePool) -> None:
 
 
 def test_a_call_that_takes_too_much_memory_is_refused(settings: EngineSettings) -> None:
-    """It costs itself an answer; the next one is answered."""
+    """A call that exceeds the memory limit fails alone, and the next one is answered."""
     from dataclasses import replace
 
     pool = EnginePool(1, replace(settings, memory_bytes=48 << 20))
@@ -78,7 +79,7 @@ def test_a_call_that_takes_too_much_memory_is_refused(settings: EngineSettings) 
 
 
 def test_problems_and_parts_cross_the_border(engines: EnginePool) -> None:
-    """A body in parts is one body; a problem keeps its status, sentence and members."""
+    """A body in several parts is joined; a problem keeps its status, sentence and members between processes."""
     whole = _ask("parts").body[0]
     parts = tuple(whole[start : start + 7] for start in range(0, len(whole), 7))
     assert engines.perform(Call("predict", "local", {}, parts)).body == engines.perform(_ask("parts")).body

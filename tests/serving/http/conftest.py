@@ -1,4 +1,4 @@
-"""The service over the made-up world of `tests/synthetic.py`, with real workers that read models."""
+"""Fixtures of the service on the synthetic store, with real worker processes that read models."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,27 +7,27 @@ import pytest
 from onnx import ModelProto
 from starlette.testclient import TestClient
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.served import Serve, serving
 from tests.synthetic import SYSTEM, copied
 
 
 @pytest.fixture(scope="package")
 def served_home(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """What the service that tests share answers from."""
+    """Home of the service that tests share."""
     return copied(trained, tmp_path_factory.mktemp("service") / "home")
 
 
 @pytest.fixture(scope="package")
 def client(served_home: Home) -> Iterator[TestClient]:
-    """Asks the service that tests share; they add observations and models to it, and change nothing else."""
+    """Client of the shared service; tests may add observations and models to it and change nothing else."""
     with pytest.MonkeyPatch.context() as patch, serving(served_home, patch) as client:
         yield client
 
 
 @pytest.fixture
 def serve(trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Starts a service of the test's own."""
+    """Function that starts a separate service."""
     running = []
 
     def serve(home: Home | None = None, **settings: object) -> TestClient:
@@ -44,7 +44,7 @@ def serve(trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture(scope="session")
 def convolution(parse: Callable[..., ModelProto]) -> ModelProto:
-    """A small model with a symbolic batch."""
+    """A small model with a symbolic batch dimension."""
     return parse(
         "(float[N, 16, 28, 28] x) => (float[N, 32, 28, 28] z) { y = Conv <kernel_shape = [1, 1]> (x, w) z = Relu(y) }",
         weights={"w": (32, 16, 1, 1)},
@@ -53,5 +53,5 @@ def convolution(parse: Callable[..., ModelProto]) -> ModelProto:
 
 @pytest.fixture(scope="session")
 def system() -> str:
-    """The one that is answered for."""
+    """Name of the synthetic system."""
     return SYSTEM.name

@@ -1,4 +1,4 @@
-"""Who is let in, and how much of what they send."""
+"""Authentication, authorisation and request limits of the service."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from tests.served import FILE, HERE, Serve
 
 
 def test_with_tokens_only_their_owners_are_answered(serve: Serve, tmp_path: Path) -> None:
-    """But for what says nothing of models and systems."""
+    """With tokens configured, only health checks and the web page are served without a valid one."""
     token = add_token(tmp_path / "tokens", "scheduler")
     client = serve(tokens=tmp_path / "tokens")
     for wrong in (None, "Bearer", "Bearer cm_wrong", f"Basic {token}", f"Bearer {token}x", f"Bearer {token[:-1]}"):
@@ -39,7 +39,7 @@ def test_with_tokens_only_their_owners_are_answered(serve: Serve, tmp_path: Path
 def test_without_tokens_only_this_host_is_answered(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, trained: object
 ) -> None:
-    """Unless somebody says that something in front checks who asks."""
+    """Without tokens only this host is answered, unless a setting says that a proxy authenticates clients."""
     app = serve().app
     for address, status in (
         ("127.0.0.1", 200),
@@ -56,7 +56,7 @@ def test_without_tokens_only_this_host_is_answered(
 
 
 def test_who_has_no_address_is_not_on_this_host(serve: Serve) -> None:
-    """Behind a socket in the file system may be a proxy, and behind that anybody."""
+    """A client without an address, as behind a Unix socket, is not taken for this host."""
     app = serve().app
 
     async def without_address(scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +67,7 @@ def test_who_has_no_address_is_not_on_this_host(serve: Serve) -> None:
 
 
 def test_without_tokens_only_names_of_this_host_are_answered(serve: Serve) -> None:
-    """A page of somebody else's, whose name was made to lead here, learns nothing (DNS rebinding)."""
+    """A Host header that does not name this host is refused, against DNS rebinding."""
     client = serve()
     for host, status in (
         ("127.0.0.1:8000", 200), ("localhost", 200), ("LOCALHOST:1", 200), ("[::1]:8000", 200),
@@ -82,7 +82,7 @@ def test_without_tokens_only_names_of_this_host_are_answered(serve: Serve) -> No
 
 
 def test_a_token_may_do_what_its_scopes_say(serve: Serve, tmp_path: Path) -> None:
-    """And no more; whoever asks learns which scope is missing."""
+    """A token allows only what its scopes include, and a refusal names the missing scope."""
     file = tmp_path / "tokens"
     tokens = {
         scope: {"authorization": f"Bearer {add_token(file, scope, scopes=[scope])}"}
@@ -99,7 +99,7 @@ def test_a_token_may_do_what_its_scopes_say(serve: Serve, tmp_path: Path) -> Non
 
 
 def test_a_token_expires(serve: Serve, tmp_path: Path) -> None:
-    """At the moment that its line says."""
+    """A token expires at the time in its line."""
     file = tmp_path / "tokens"
     now = datetime.now(UTC)
     old = add_token(file, "old", expires=now - timedelta(seconds=1))
@@ -110,7 +110,7 @@ def test_a_token_expires(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_one_owner_sees_nothing_of_another(serve: Serve, tmp_path: Path, convolution: ModelProto) -> None:
-    """Neither models, nor their predictions, nor observations, whatever hashes and numbers he knows."""
+    """No owner reaches another's models, predictions or observations, even with known hashes and ids."""
     file = tmp_path / "tokens"
     one, other = ({"authorization": f"Bearer {add_token(file, name)}"} for name in ("one", "other"))
     client = serve(tokens=file)
@@ -130,7 +130,7 @@ def test_one_owner_sees_nothing_of_another(serve: Serve, tmp_path: Path, convolu
     assert client.get("/v1/models", headers=other).json()["models"] == []
     assert client.get("/v1/observations", headers=other).json()["observations"] == []
     assert client.delete("/v1/observations", headers=other).json() == {"deleted": 0}
-    # What the other one sends himself is his, and stays when the first one deletes it.
+    # A copy that another owner sent belongs to that owner, and stays when the first owner deletes theirs.
     assert client.post("/v1/predict", content=content, headers=FILE | other).json()["digest"] == digest
     assert client.delete(f"/v1/models/{digest}", headers=one).status_code == 204
     assert client.post("/v1/predict", json={"model": digest}, headers=one).status_code == 404
@@ -139,7 +139,7 @@ def test_one_owner_sees_nothing_of_another(serve: Serve, tmp_path: Path, convolu
 
 
 def test_a_token_whose_line_is_deleted_is_revoked(serve: Serve, tmp_path: Path) -> None:
-    """In a service that is running; one that is added is let in, and a file that is damaged or gone lets nobody in."""
+    """A running service notices added and deleted tokens; a damaged or missing file admits nobody."""
     file = tmp_path / "tokens"
     first = add_token(file, "one")
     client = serve(tokens=file, refresh_seconds=0.05)
@@ -166,7 +166,7 @@ def test_a_token_whose_line_is_deleted_is_revoked(serve: Serve, tmp_path: Path) 
 
 
 def test_json_that_is_too_large_is_refused(serve: Serve) -> None:
-    """Long before a file would be: it has to be held in memory."""
+    """JSON has a smaller limit than files, because it is held in memory."""
     client = serve(max_json_mib=1)
     response = client.post(
         "/v1/predict/bulk", content=b" " * (1 << 20) + b"{}", headers={"content-type": "application/json"}
@@ -176,14 +176,14 @@ def test_json_that_is_too_large_is_refused(serve: Serve) -> None:
 
 
 def test_a_setting_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the service answers anybody."""
+    """An invalid setting is one sentence before the service starts."""
     monkeypatch.setenv("COSTMODEL_SERVE_ENGINES", "0")
     with pytest.raises(CostModelError, match="the setting COSTMODEL_SERVE_ENGINES is not valid"):
         create_app()
 
 
 def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
-    """For their owner only; nobody can read one back."""
+    """Tokens are stored as hashes in a file that only its owner can read."""
     file = tmp_path / "tokens"
     first, second = add_token(file, "one"), add_token(file, "two")
     assert first not in file.read_text()
@@ -203,14 +203,14 @@ def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
     ["one", "one two three", "one 12", "\0", f"one {64 * '0'} scopes=all", f"one {64 * '0'} expires=2030-01-01"],
 )
 def test_a_file_of_tokens_that_is_none_stops_the_service(tmp_path: Path, content: str) -> None:
-    """Before it answers anybody."""
+    """An invalid token file prevents the start of the service."""
     (tmp_path / "tokens").write_text(content)
     with pytest.raises(CostModelError, match=r"make it (anew )?with `costmodel token`"):
         create_app(Settings(tokens=tmp_path / "tokens"))
 
 
 def test_a_file_is_admitted_by_its_declared_length(serve: Serve) -> None:
-    """Before a byte of it is read; one of unknown length is not admitted at all."""
+    """A file's declared length decides before a byte is read; one of undeclared length is refused."""
     client = serve(max_body_mib=1)
     told = client.post("/v1/predict", content=b"x" * ((1 << 20) + 1), headers=FILE)
     assert told.status_code == 413
@@ -224,7 +224,7 @@ def test_a_file_is_admitted_by_its_declared_length(serve: Serve) -> None:
 
 
 def test_what_cannot_be_answered_is_refused_before_its_body(serve: Serve) -> None:
-    """An unknown system, an unknown version, a bad query, an encoding: whatever the body would be."""
+    """Unknown systems, versions, query parameters and encodings are refused before the body is read."""
     client = serve()
     for query, headers, status in (
         ("system=unknown", {}, 404), ("version=unknown", {}, 404), ("batch=0", {}, 422), ("shape=x", {}, 422),
@@ -238,19 +238,19 @@ def test_what_cannot_be_answered_is_refused_before_its_body(serve: Serve) -> Non
 
 
 def test_requests_have_numbers(client: TestClient) -> None:
-    """Their own if they bring one that is no trouble in a log, a new one otherwise."""
+    """A request keeps its own id if that is safe in a log, and gets a new one otherwise."""
     assert client.get("/healthz", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
     for odd in ("", "a b", "x" * 65, '"quoted"'):
         assert client.get("/healthz", headers={"x-request-id": odd}).headers["x-request-id"] != odd
 
 
 def test_each_request_is_one_line_of_json(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
-    """With what happened, whom it came from and how long it took, and nothing of what was sent."""
+    """The log has one JSON line per request with result, client and duration, and no content."""
     from costmodel.serving.logs import JsonLines
 
     with caplog.at_level(logging.INFO, logger="costmodel.service"):
         client.get("/v1/systems?secret=hidden", headers={"x-request-id": "traced"})
-    (record,) = [found for found in caplog.records if getattr(found, "told", {}).get("request_id") == "traced"]
+    (record,) = [found for found in caplog.records if getattr(found, "fields", {}).get("request_id") == "traced"]
     line = json.loads(JsonLines().format(record))
     assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/systems", 200)
     assert line["ms"] > 0
@@ -261,7 +261,7 @@ def test_each_request_is_one_line_of_json(client: TestClient, caplog: pytest.Log
 def test_a_failure_of_ours_says_nothing_of_our_inside(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever asked gets the number of the request, and the log the rest."""
+    """An internal error returns only the request id; the details are in the log."""
     client = serve()
 
     def fail(*_: object) -> None:

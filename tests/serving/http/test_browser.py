@@ -1,4 +1,4 @@
-"""The page in a real browser: what people do with it, by mouse and by keyboard."""
+"""The web page in a real browser, used by mouse and by keyboard."""
 
 import base64
 import json
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from onnx import ModelProto
 
-from costmodel.anonymise import anonymise
-from costmodel.home import Home
+from costmodel.onnx_io.anonymisation import anonymise
+from costmodel.paths import Home
 from costmodel.serving.http.tokens import add_token
-from tests.costmodel.test_anonymise import filled_model
+from tests.costmodel.onnx_io.test_anonymisation import filled_model
 from tests.proxied import behind_prefix
 from tests.served import listening
 from tests.synthetic import copied
@@ -31,7 +31,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all tests."""
+    """A browser that all tests share."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def url(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a service without tokens."""
+    """URL of a service without tokens."""
     home = copied(trained, tmp_path_factory.mktemp("page") / "home")
     with pytest.MonkeyPatch.context() as patch, listening(home, patch) as url:
         yield url
@@ -48,7 +48,7 @@ def url(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
-    """The page, which must not complain and must ask nobody else."""
+    """The page; fails if it logs an error or requests another host."""
     complaints: list[str] = []
     asked: set[str] = set()
     context = browser.new_context()
@@ -64,7 +64,7 @@ def page(browser: Browser, url: str) -> Iterator[Page]:
 
 
 def test_an_example_is_priced(page: Page) -> None:
-    """A click: latency, interval, operators, layers, words, and the command to get the same."""
+    """A click on an example shows latency, interval, operators, layers, a summary, and the equivalent command."""
     page.get_by_role("button", name="ResNet-50").click()
     expect(page.locator("#status")).to_contain_text("ResNet-50:")
     expect(page.locator("#answer")).to_contain_text("90% interval")
@@ -80,7 +80,7 @@ def test_an_example_is_priced(page: Page) -> None:
 
 
 def test_the_command_on_the_page_gives_the_answer_on_the_page(page: Page) -> None:
-    """Word for word."""
+    """The command shown on the page gives the same answer."""
     page.get_by_role("button", name="MobileNet v2").click()
     expect(page.locator("#status")).to_contain_text("MobileNet v2:")
     command = page.locator("#curl").inner_text()
@@ -98,7 +98,7 @@ def test_the_command_on_the_page_gives_the_answer_on_the_page(page: Page) -> Non
 
 
 def test_an_objective_is_met_or_not(page: Page) -> None:
-    """As the slider says, at once, and with words."""
+    """The slider's objective is compared with the estimate at once, in words too."""
     page.get_by_role("button", name="BERT").click()
     ranking = page.locator("#ranking")
     expect(ranking).to_contain_text("below the limit")
@@ -115,7 +115,7 @@ _PRIVATE = "(float[rows, 1024] pixels) => (float[rows, 1024] label) { label = Ma
 
 @pytest.fixture
 def private(parse: Any, tmp_path: Path) -> Path:
-    """A file whose weights and names nobody is to see."""
+    """A file with weights and names that must not leave the browser."""
     model: ModelProto = parse(_PRIVATE, weights={"weight": (1024, 1024)})
     model.graph.node[0].name = "projection"
     model.doc_string = "documentation"
@@ -126,7 +126,7 @@ def private(parse: Any, tmp_path: Path) -> Path:
 
 
 def test_weights_and_names_of_a_file_stay_in_the_browser(browser: Browser, url: str, private: Path) -> None:
-    """No request has any of them, and the page still shows the names; what is saved is what was sent."""
+    """No request contains weights or names; the page shows the names, and saves what was sent."""
     passed: list[bytes] = []
     with behind_prefix(url, "/proxied", passed) as outside:
         page = browser.new_page()
@@ -157,13 +157,13 @@ def test_weights_and_names_of_a_file_stay_in_the_browser(browser: Browser, url: 
 
 
 def test_what_is_no_model_is_not_sent(page: Page) -> None:
-    """The page says so."""
+    """A file that is no model is not sent, and the page says so."""
     page.set_input_files("#file", {"name": "photo.onnx", "mimeType": "", "buffer": b"\xff\xd8\xff\xe0"})
     expect(page.locator("#status")).to_contain_text("photo.onnx is not an ONNX file")
 
 
 def test_the_browser_sends_what_the_command_line_sends(page: Page, light_models: Mapping[str, Path]) -> None:
-    """The two ways to anonymise a model agree to the byte: every operator, real models, every field of the format."""
+    """Page and command line anonymise a model to the same bytes: all operators, real models, all protobuf fields."""
     models = [specimen.model() for specimen in ZOO.values()]
     models += [ModelProto.FromString(path.read_bytes()) for path in light_models.values()]
     models += [filled_model(choice) for choice in range(6)]
@@ -186,7 +186,7 @@ def test_the_browser_sends_what_the_command_line_sends(page: Page, light_models:
 
 
 def test_everything_is_reached_by_keyboard(page: Page) -> None:
-    """In the order in which it is read; what has the focus shows it."""
+    """Every control is reached by the Tab key in reading order, with visible focus."""
     reached = []
     for _ in range(14):
         page.keyboard.press("Tab")
@@ -197,7 +197,7 @@ def test_everything_is_reached_by_keyboard(page: Page) -> None:
 
 
 def test_a_screen_reader_finds_names_and_order(page: Page) -> None:
-    """One main heading, no level left out, a name for every control and every picture."""
+    """The page has one main heading, no skipped level, and an accessible name for every control and picture."""
     page.get_by_role("button", name="ConvNeXt").click()
     expect(page.locator("#status")).to_contain_text("ConvNeXt tiny:")
     levels = [int(level) for level in page.eval_on_selector_all("h1, h2, h3", "all => all.map(h => h.tagName[1])")]
@@ -213,7 +213,7 @@ def test_a_screen_reader_finds_names_and_order(page: Page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_can_be_read(page: Page, scheme: str) -> None:
-    """In light and in dark: contrast of at least 4.5 to 1 for words (WCAG AA)."""
+    """Text has a contrast of at least 4.5 to 1 in light and dark mode (WCAG AA)."""
     page.emulate_media(color_scheme=scheme)
     page.get_by_role("button", name="ResNet-50").click()
     expect(page.locator("#status")).to_contain_text("ResNet-50:")
@@ -236,7 +236,7 @@ def test_words_can_be_read(page: Page, scheme: str) -> None:
 
 
 def test_a_phone_shows_all_of_it(page: Page) -> None:
-    """Nothing is wider than the screen, no bar than its card, and each bar is beneath its label and number."""
+    """On a phone nothing is wider than the screen, and each bar lies below its label and number."""
     page.set_viewport_size({"width": 360, "height": 740})
     page.get_by_role("button", name="BERT").click()
     expect(page.locator("#status")).to_contain_text("BERT")
@@ -254,7 +254,7 @@ def test_a_phone_shows_all_of_it(page: Page) -> None:
 
 
 def test_the_second_page_shows_systems(page: Page, url: str) -> None:
-    """Champions, accuracy with its split, drift."""
+    """The systems page shows champions, their accuracy by split, and drift."""
     page.get_by_role("link", name="Systems").click()
     expect(page.get_by_role("heading", name="made.up")).to_be_visible()
     expect(page.locator("#systems")).to_contain_text("Error on new families")
@@ -263,7 +263,7 @@ def test_the_second_page_shows_systems(page: Page, url: str) -> None:
 
 
 def test_a_service_with_tokens_asks_for_one(browser: Browser, trained: Home, tmp_path: Path) -> None:
-    """And goes on when it is right: the command shows where the token goes, the link to the API works."""
+    """The page asks for a token and continues with a valid one, also in the shown command and the API link."""
     home = copied(trained, tmp_path / "home")
     token = add_token(tmp_path / "tokens", "me")
     with pytest.MonkeyPatch.context() as patch, listening(home, patch, tokens=tmp_path / "tokens") as url:
@@ -283,7 +283,7 @@ def test_a_service_with_tokens_asks_for_one(browser: Browser, trained: Home, tmp
 
 
 def test_the_link_to_the_api_asks_for_a_token_too(browser: Browser, trained: Home, tmp_path: Path) -> None:
-    """On either page, before one is given."""
+    """On both pages the API link asks for a token if none was given."""
     home = copied(trained, tmp_path / "home")
     token = add_token(tmp_path / "tokens", "me")
     with pytest.MonkeyPatch.context() as patch, listening(home, patch, tokens=tmp_path / "tokens") as url:
@@ -297,7 +297,7 @@ def test_the_link_to_the_api_asks_for_a_token_too(browser: Browser, trained: Hom
 
 
 def test_the_page_works_behind_a_prefix(browser: Browser, url: str, private: Path) -> None:
-    """A proxy may serve it beside others: every address is relative to where the page is."""
+    """All addresses of the page are relative, so that a proxy may serve it below a prefix."""
     with behind_prefix(url, "/tools/costmodel") as outside:
         asked: set[str] = set()
         failed: list[str] = []
@@ -319,5 +319,7 @@ def test_the_page_works_behind_a_prefix(browser: Browser, url: str, private: Pat
         page.get_by_role("link", name="API").click()
         page.wait_for_url("blob:**")
         assert all(one.startswith((outside, "blob:")) for one in asked), asked
-        assert [one for one in failed if "/v1/predict" not in one] == []  # a model that is not known yet is a 404
+        assert [
+            one for one in failed if "/v1/predict" not in one
+        ] == []  # a model that the service does not know yet is a 404
         page.close()

@@ -1,4 +1,4 @@
-"""POST /v1/predict/bulk: many models, each with its answer or its error."""
+"""POST /v1/predict/bulk: many models in one request, each with its own answer or error."""
 
 import json
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from onnx import ModelProto
 from starlette.testclient import TestClient
 
 from costmodel import CostModel
-from costmodel.home import Home
-from costmodel.model import read_model
-from costmodel.runtimes import get_runtime
+from costmodel.onnx_io.model import read_model
+from costmodel.paths import Home
+from costmodel.runtimes.base import get_runtime
 from tests.fakes import elementwise
 from tests.served import FILE
 
@@ -28,7 +28,7 @@ def _asked(client: TestClient, **asked: object) -> list[dict[str, object]]:
 def test_models_of_listed_layers(
     client: TestClient, served_home: Home, light_models: Mapping[str, Path], system: str
 ) -> None:
-    """Each layer is listed once, as it is or by its signature; models of them cost what they cost elsewhere."""
+    """Models refer to layers that are listed once, in full or by signature, and cost the same as elsewhere."""
     cost_model = CostModel.load(system, home=served_home)
     cut = cost_model.decompose(read_model(light_models["squeezenet"]))
     unique = list(cut.unique)
@@ -36,7 +36,7 @@ def test_models_of_listed_layers(
         {"signature": signature} if place % 2 else json.loads(cut.unique[signature].text)
         for place, signature in enumerate(unique)
     ]
-    network = [unique.index(piece.sequence.signature) for piece in cut.pieces]
+    network = [unique.index(segment.sequence.signature) for segment in cut.segments]
     one, two = _asked(client, layers=layers, items=[{"name": "whole", "layers": network}, {"layers": network[:5]}])
     expected = cost_model.predict(light_models["squeezenet"])
     assert one["name"] == "whole"
@@ -48,7 +48,7 @@ def test_models_of_listed_layers(
 
 
 def test_a_layer_of_which_weights_are_missing_costs_its_models_an_answer(client: TestClient) -> None:
-    """And nobody else: what it reads cannot be worked out."""
+    """A layer that cannot be priced without its weights is an error of the models that contain it only."""
     good = json.loads(elementwise(1, 64, 28, 28).text)
     table = {
         "layers": [{"op": "EmbedLayerNormalization", "domain": "com.microsoft", "since": 1, "in": [0, 1], "out": [2]}],
@@ -63,7 +63,7 @@ def test_a_layer_of_which_weights_are_missing_costs_its_models_an_answer(client:
 
 
 def test_each_item_has_its_own_error(client: TestClient) -> None:
-    """And the others their answers, in the order asked."""
+    """An item's error leaves the other answers intact and in order."""
     good = json.loads(elementwise(1, 64, 28, 28).text)
     broken = {**good, "outputs": [7]}
     strange = {**good, "layers": [{**good["layers"][0], "op": "Conv", "attrs": {"strides": {"s": "x"}}}]}
@@ -96,7 +96,7 @@ def test_each_item_has_its_own_error(client: TestClient) -> None:
 
 
 def test_models_and_graphs_among_them(client: TestClient, convolution: ModelProto) -> None:
-    """What was sent before by its hash, and graphs."""
+    """Items may be hashes of models sent before, or graphs."""
     sent = client.post("/v1/predict", content=convolution.SerializeToString(), headers=FILE).json()
     graph = json.loads(json.dumps(get_runtime().lower(read_model(convolution), "all").to_dict()))
     by_hash, by_graph = _asked(client, items=[{"model": sent["digest"]}, {"graph": graph}])
@@ -105,7 +105,7 @@ def test_models_and_graphs_among_them(client: TestClient, convolution: ModelProt
 
 
 def test_too_many_are_refused_as_a_whole(serve, convolution: ModelProto) -> None:  # type: ignore[no-untyped-def]
-    """With the number that is accepted."""
+    """Too many items are refused with the accepted number."""
     client = serve(max_items=3)
     response = client.post("/v1/predict/bulk", json={"items": [{"layers": [0]}] * 4})
     assert response.status_code == 413

@@ -1,4 +1,4 @@
-"""What the service answers to connections that bring no proper request, or too much of one."""
+"""Malformed requests, slow clients and too many connections."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from tests.served import InProcess, listening
 
 Address = tuple[str, int]
@@ -17,7 +17,7 @@ Address = tuple[str, int]
 
 @pytest.fixture(scope="module")
 def address(served_home: Home) -> Iterator[Address]:
-    """Where a service listens that allows four connections of an address, and a short while for each head."""
+    """Address of a service with four connections per client and a short time limit for request heads."""
     settings = {"connections_per_address": 4, "header_seconds": 0.5, "max_json_mib": 1}
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -30,7 +30,7 @@ def address(served_home: Home) -> Iterator[Address]:
 
 
 def answer_to(sent: bytes, address: Address) -> HTTPResponse:
-    """What comes back for some bytes."""
+    """Returns the response to raw bytes."""
     with socket.create_connection(address, timeout=30) as connection:
         connection.sendall(sent)
         response = HTTPResponse(connection)
@@ -52,7 +52,7 @@ def answer_to(sent: bytes, address: Address) -> HTTPResponse:
     ids=["no request", "another version", "address", "header", "header without end", "headers without end"],
 )
 def test_what_is_no_request_is_answered_with_a_problem(address: Address, sent: bytes, status: int, kind: str) -> None:
-    """It has the form of all other refusals, and the connection ends."""
+    """A malformed request gets a problem document, and the connection is closed."""
     response = answer_to(sent, address)
     problem = json.loads(response.body)  # type: ignore[attr-defined]
     assert (response.status, problem["status"], problem["type"]) == (status, status, f"urn:costmodel:problem:{kind}")
@@ -61,14 +61,14 @@ def test_what_is_no_request_is_answered_with_a_problem(address: Address, sent: b
 
 
 def test_a_head_that_does_not_end_is_not_waited_for(address: Address) -> None:
-    """The connection is closed, so that slow clients do not hold all of them."""
+    """An unfinished request head is timed out, so that slow clients cannot hold all connections."""
     with socket.create_connection(address, timeout=30) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost:")
         assert connection.recv(1) == b""
 
 
 def test_connections_beyond_the_limit_are_closed_and_others_go_on(address: Address) -> None:
-    """Four are served, a fifth is not, and a place that is free again is given away."""
+    """Four connections are served, a fifth is closed, and a freed one can be used again."""
     kept = [HTTPConnection(*address, timeout=30) for _ in range(4)]
     for connection in kept:
         connection.request("GET", "/healthz")
@@ -82,7 +82,7 @@ def test_connections_beyond_the_limit_are_closed_and_others_go_on(address: Addre
     for connection in kept:
         connection.close()
     again = HTTPConnection(*address, timeout=30)
-    for _ in range(100):  # the service learns a little later that the others went
+    for _ in range(100):  # the service notices the closed connections a little later
         try:
             again.request("GET", "/healthz")
             assert again.getresponse().status == 200
@@ -95,7 +95,7 @@ def test_connections_beyond_the_limit_are_closed_and_others_go_on(address: Addre
 
 
 def test_a_refusal_reaches_a_client_that_still_sends(address: Address) -> None:
-    """A body that is refused before its end is read on, or the client would see a broken connection instead."""
+    """A refused body is read on, so that the client sees the response and not a broken connection."""
     connection = HTTPConnection(*address, timeout=30)
     connection.request("POST", "/v1/predict", body=b" " * (4 << 20), headers={"content-type": "application/json"})
     response = connection.getresponse()

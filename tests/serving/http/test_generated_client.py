@@ -1,4 +1,4 @@
-"""A client that is generated from the OpenAPI document asks the service everything, in types."""
+"""A typed client generated from the OpenAPI document can use every operation."""
 
 import importlib
 import io
@@ -15,7 +15,7 @@ from onnx import ModelProto
 from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.http.tokens import add_token
 from tests.fakes import elementwise
@@ -26,7 +26,7 @@ _PACKAGE = "generated_costmodel"
 
 
 class _Generated:
-    """The package, and clients of it with and without a token."""
+    """The generated package, and clients with and without a token."""
 
     def __init__(self, package: ModuleType, url: str, token: str) -> None:
         self.models = importlib.import_module(f"{_PACKAGE}.models")
@@ -35,18 +35,18 @@ class _Generated:
         self.stranger = package.Client(base_url=url, raise_on_unexpected_status=True)
 
     def ask(self, operation: str, *given: Any, **options: Any) -> Any:
-        """What an operation answers, such as "predictions.predict"."""
+        """Returns the parsed answer of an operation, such as "predictions.predict"."""
         return self.detailed(operation, *given, **options).parsed
 
     def detailed(self, operation: str, *given: Any, **options: Any) -> Any:
-        """The same with status and headers."""
+        """Returns the answer of an operation with status and headers."""
         module = importlib.import_module(f"{_PACKAGE}.api.{operation}")
         return module.sync_detailed(*given, **({"client": self.client} | options))
 
 
 @pytest.fixture(scope="module")
 def generated(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Generated]:
-    """Made from what the service that is asked says of itself."""
+    """A client generated from the document of the running service."""
     home = copied(trained, tmp_path_factory.mktemp("generated") / "home")
     token = add_token(home.root / "tokens", "test")
     folder = tmp_path_factory.mktemp("package")
@@ -70,7 +70,7 @@ def generated(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_a_graph_is_priced(generated: _Generated) -> None:
-    """One that is written out in the client's own classes, attributes included."""
+    """A graph built from the client's classes, attributes included, is priced."""
     models = generated.models
     axis, wide = models.WireSequenceLayerAttrs(), models.WireLayerAttrs()
     axis["axis"] = models.WireAttribute(i=-1)
@@ -96,12 +96,12 @@ def test_a_graph_is_priced(generated: _Generated) -> None:
 
 
 def test_a_graph_survives_the_clients_classes(generated: _Generated) -> None:
-    """The document's own example, read and written again, is the same."""
+    """The document's example graph is unchanged after parsing and serialising."""
     assert generated.models.WireGraph.from_dict(EXAMPLE_GRAPH).to_dict() == EXAMPLE_GRAPH
 
 
 def test_many_are_priced(generated: _Generated, light_models: Mapping[str, Path]) -> None:
-    """Items of layers that are listed or known, of a graph, and one that has an error of its own."""
+    """A bulk request mixes listed layers, known layers, a graph and an item with an error."""
     models = generated.models
     graph = models.WireGraph.from_dict(EXAMPLE_GRAPH)
     file = generated.types.File(io.BytesIO(light_models["squeezenet"].read_bytes()))
@@ -127,7 +127,7 @@ def test_many_are_priced(generated: _Generated, light_models: Mapping[str, Path]
 
 
 def test_models_are_sent_ranked_listed_and_deleted(generated: _Generated, convolution: ModelProto) -> None:
-    """A file goes over the wire as it is."""
+    """Model files are uploaded unchanged, ranked, listed and deleted."""
     models, types = generated.models, generated.types
     file = types.File(io.BytesIO(convolution.SerializeToString()))
     digest = generated.ask("models.send_model", body=file).digest
@@ -151,7 +151,7 @@ def test_models_are_sent_ranked_listed_and_deleted(generated: _Generated, convol
 
 
 def test_observations_are_stored_listed_and_deleted(generated: _Generated) -> None:
-    """Under a key, once."""
+    """An observation with a key is stored once, listed and deleted."""
     models = generated.models
     graph = models.WireGraph.from_dict(EXAMPLE_GRAPH)
     asked = models.ObservationRequest(graph=graph, latency_us=2500.0, runs=10, system=SYSTEM.name)
@@ -166,7 +166,7 @@ def test_observations_are_stored_listed_and_deleted(generated: _Generated) -> No
 
 
 def test_what_is_known_is_listed(generated: _Generated) -> None:
-    """Systems, regressors, and whether the service is well."""
+    """Systems, regressors and health are listed."""
     models = generated.models
     (system,) = generated.ask("systems.list_systems").systems
     assert isinstance(system.drift, models.DriftAnswer)
@@ -178,7 +178,7 @@ def test_what_is_known_is_listed(generated: _Generated) -> None:
 
 
 def test_errors_are_parsed(generated: _Generated) -> None:
-    """As problems, whatever is wrong."""
+    """Every error is parsed as a problem document."""
     models = generated.models
     unknown = generated.detailed("systems.get_system", "never")
     for problem, status, kind in (

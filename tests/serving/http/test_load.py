@@ -1,4 +1,4 @@
-"""What happens when more is asked than can be answered, and when what answers changes meanwhile."""
+"""The service under overload, and changes of store and champion while it runs."""
 
 import asyncio
 import threading
@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from onnx import ModelProto
 
-from costmodel.home import Home
-from costmodel.serving.engine import Call, Reply
+from costmodel.paths import Home
+from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.http.admission import AdmissionController, ByteBudget
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.wire.problems import Problem
-from costmodel.store import Store
+from costmodel.store.store import Store
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from tests.fakes import elementwise
 from tests.served import FILE, Serve
@@ -26,7 +26,7 @@ from tests.synthetic import SYSTEM, copied, made_up_measurement
 
 
 def test_requests_beyond_the_queue_are_turned_away_at_once() -> None:
-    """Two are worked on, one waits, the fourth is told when to come back; places are handed on."""
+    """With two requests at work and one queued, a fourth is refused with Retry-After; freed slots are reused."""
 
     async def ask() -> None:
         admission = AdmissionController(places=2, share=2, queue=1, queue_s=30)
@@ -46,7 +46,7 @@ def test_requests_beyond_the_queue_are_turned_away_at_once() -> None:
 
 
 def test_nobody_waits_longer_than_the_queue_allows() -> None:
-    """Then the answer is 503 too; whoever stopped waiting, or went away, takes no place."""
+    """A request that waits too long gets 503, and one that was cancelled holds no slot."""
 
     async def ask() -> None:
         admission = AdmissionController(places=1, share=1, queue=5, queue_s=0.05)
@@ -54,7 +54,7 @@ def test_nobody_waits_longer_than_the_queue_allows() -> None:
         gone = asyncio.create_task(admission.acquire("one"))
         await asyncio.sleep(0)
         gone.cancel()
-        with pytest.raises(Problem, match="more is asked than can be answered now"):
+        with pytest.raises(Problem, match="the service is busy"):
             await admission.acquire("one")
         assert admission.waiting == 0
         admission.release("one")
@@ -64,7 +64,7 @@ def test_nobody_waits_longer_than_the_queue_allows() -> None:
 
 
 def test_an_owner_never_has_all_places_and_delays_himself() -> None:
-    """Who asks for a lot waits behind his own; another one is next, however late he came."""
+    """An owner with many requests waits behind their own; another owner's later request is served next."""
 
     async def ask() -> list[str]:
         admission = AdmissionController(places=2, share=1, queue=20, queue_s=30)
@@ -79,7 +79,7 @@ def test_an_owner_never_has_all_places_and_delays_himself() -> None:
         await admission.acquire("greedy")
         greedy = [asyncio.create_task(work("greedy")) for _ in range(5)]
         await asyncio.sleep(0)
-        await asyncio.wait_for(work("modest"), 5)  # there is a place that the greedy one may not have
+        await asyncio.wait_for(work("modest"), 5)  # one slot is beyond the greedy owner's share
         assert order == ["modest"]
         admission.release("greedy")
         modest = [asyncio.create_task(work("modest")) for _ in range(2)]
@@ -93,10 +93,10 @@ def test_an_owner_never_has_all_places_and_delays_himself() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60), st.integers(1, 4), st.integers(1, 4))
 def test_places_are_neither_lost_nor_made(steps: list[tuple[str, bool]], places: int, share: int) -> None:
-    """Whatever comes and goes: never more at work than there are places and shares, and all are free in the end."""
+    """Never more slots are taken than exist or than an owner's share, and all are free in the end."""
 
     async def settled() -> None:
-        for _ in range(10):  # a place that is handed on wakes two tasks, one after the other
+        for _ in range(10):  # passing on a slot wakes two tasks, one after the other
             await asyncio.sleep(0)
 
     async def run() -> None:
@@ -117,7 +117,7 @@ def test_places_are_neither_lost_nor_made(steps: list[tuple[str, bool]], places:
         while tasks:
             await settled()
             done_now = [entry for entry in tasks if entry[1].done()]
-            assert done_now  # somebody always gets on
+            assert done_now  # at least one task always makes progress
             for entry in done_now:
                 tasks.remove(entry)
                 if entry[1].exception() is None:
@@ -129,7 +129,7 @@ def test_places_are_neither_lost_nor_made(steps: list[tuple[str, bool]], places:
 
 
 def test_bytes_that_are_held_have_a_limit() -> None:
-    """Together and for each owner; a body that fits by itself is taken where nothing else is held."""
+    """Bodies in memory are limited in total and per owner; one that fits alone is accepted when none is held."""
     budget = ByteBudget(100)
     with budget.reserved("one", 40, 0.5), budget.reserved("other", 50, 0.5):
         for owner, nbytes in (("one", 11), ("third", 11)):
@@ -142,13 +142,13 @@ def test_bytes_that_are_held_have_a_limit() -> None:
 
 
 def test_a_new_champion_answers_without_a_restart(serve: Serve, trained: Home, tmp_path: Path) -> None:
-    """Requests that come all the while are answered, each by one of the two and never by a mixture."""
+    """During a change of champion, each request is answered completely by the old or the new one."""
     home = copied(trained, tmp_path / "home")
     client = serve(home, refresh_seconds=0.02)
     path = champion_of(home.bundles, SYSTEM.name)
     assert path is not None
     first = load_bundle(path)
-    # Ten times as wide: an answer of the one is told from that of the other by its interval.
+    # Ten times as wide, so that the interval shows which champion answered.
     wide = replace(first.calibration, by_distance=tuple(3 * width for width in first.calibration.by_distance))
     asked = {"graph": EXAMPLE_GRAPH, "measured": False}
     before = client.post("/v1/predict", json=asked).json()
@@ -184,7 +184,7 @@ def test_a_new_champion_answers_without_a_restart(serve: Serve, trained: Home, t
 
 
 def test_a_champion_that_cannot_be_loaded_changes_nothing(serve: Serve, trained: Home, tmp_path: Path) -> None:
-    """The one before goes on answering, and the list of systems says why."""
+    """If a new champion cannot be loaded, the old one answers, and the list of systems says why."""
     home = copied(trained, tmp_path / "home")
     client = serve(home, refresh_seconds=60)
     before = client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH}).json()
@@ -203,7 +203,7 @@ def test_a_champion_that_cannot_be_loaded_changes_nothing(serve: Serve, trained:
 
 
 def test_new_measurements_are_taken_over(serve: Serve, trained: Home, tmp_path: Path) -> None:
-    """Remembered answers that they make untrue are forgotten."""
+    """New measurements invalidate the cached answers that depend on them."""
     home = copied(trained, tmp_path / "home")
     client = serve(home, refresh_seconds=0.001)
     new = elementwise(1, 64, 41, 41)
@@ -227,7 +227,7 @@ def test_new_measurements_are_taken_over(serve: Serve, trained: Home, tmp_path: 
 def test_a_busy_service_says_when_to_come_back(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, convolution: ModelProto
 ) -> None:
-    """A file that cannot be read now is refused; what is remembered is answered all the same."""
+    """A busy service refuses new files with Retry-After and still gives cached answers."""
     client = serve(queue=0, engines=1)
     state = client.app.state.costmodel  # type: ignore[attr-defined]
     asked = {"graph": EXAMPLE_GRAPH}

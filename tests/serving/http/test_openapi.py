@@ -1,4 +1,4 @@
-"""The OpenAPI document is true."""
+"""The OpenAPI document matches the service."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from tests.served import Serve
 
 @pytest.fixture(scope="module")
 def document(client: TestClient) -> Mapping[str, Any]:
-    """As the service gives it."""
+    """The OpenAPI document that the service returns."""
     found: dict[str, Any] = client.get("/openapi.json").json()
     return found
 
@@ -36,7 +36,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping
 
 
 def test_every_reference_leads_somewhere(document: Mapping[str, Any]) -> None:
-    """Within the document."""
+    """Every reference resolves within the document."""
     found = set(_references(document))
     assert found
     for reference in found:
@@ -45,7 +45,7 @@ def test_every_reference_leads_somewhere(document: Mapping[str, Any]) -> None:
 
 
 def test_every_example_is_answered(client: TestClient, document: Mapping[str, Any]) -> None:
-    """As the document says it is."""
+    """Every example request gets the documented answer."""
     asked = 0
     for path, operations in document["paths"].items():
         for operation in operations.values():
@@ -59,7 +59,7 @@ def test_every_example_is_answered(client: TestClient, document: Mapping[str, An
 
 
 def test_every_operation_says_how_it_fails(document: Mapping[str, Any]) -> None:
-    """With problem details, and a sentence on what it does."""
+    """Every operation documents its problem responses and has a description."""
     for method, path, operation in _operations(document):
         assert operation["description"], path
         statuses = {int(status) for status in operation["responses"] if int(status) >= 400}
@@ -80,12 +80,12 @@ def test_every_operation_says_how_it_fails(document: Mapping[str, Any]) -> None:
 
 
 def test_it_is_valid(document: dict[str, Any]) -> None:
-    """As OpenAPI says; its examples are beside their schemas."""
+    """The document is valid OpenAPI, and its examples match their schemas."""
     validate(document)
 
 
 def test_operations_have_names_that_stay(document: Mapping[str, Any]) -> None:
-    """Clients that are generated call their functions so: a name that changes breaks them."""
+    """Operation ids are fixed, because generated clients use them as function names."""
     assert {operation["operationId"] for method, _, operation in _operations(document) if method != "head"} == {
         "predict", "predictBulk", "rank", "sendModel", "listModels", "getModel", "getPrediction", "deleteModel",
         "createObservation", "listObservations", "deleteObservation", "deleteObservations", "listSystems", "getSystem",
@@ -94,7 +94,7 @@ def test_operations_have_names_that_stay(document: Mapping[str, Any]) -> None:
 
 
 def test_heads_are_offered_beside_what_is_read(client: TestClient, document: Mapping[str, Any]) -> None:
-    """With the headers of a GET, and no body."""
+    """Every GET has a HEAD with the same headers and no body."""
     heads = {path for method, path, _ in _operations(document) if method == "head"}
     assert heads == {path for method, path, _ in _operations(document) if method == "get" and path.startswith("/v1/")}
     for path in heads:
@@ -105,8 +105,8 @@ def test_heads_are_offered_beside_what_is_read(client: TestClient, document: Map
 
 
 def test_it_says_where_the_service_is(serve: Serve) -> None:
-    """Behind a proxy that offers it under a path."""
+    """Behind a proxy with a prefix, the document states the prefixed server URL."""
     client = serve(root_path="/costmodel")
-    for prefix in ("", "/costmodel"):  # some proxies take it off
+    for prefix in ("", "/costmodel"):  # some proxies remove the prefix
         assert client.get(f"{prefix}/openapi.json").json()["servers"] == [{"url": "/costmodel"}]
         assert client.get(f"{prefix}/v1/systems").status_code == 200

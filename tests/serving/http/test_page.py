@@ -1,4 +1,4 @@
-"""The page as files; what it does in a browser is in `test_browser.py`."""
+"""The static files of the web page; `test_browser.py` tests its behaviour."""
 
 import json
 import re
@@ -15,7 +15,7 @@ STATIC = Path(page.__file__).parent / "static"
 
 @pytest.mark.parametrize("path", ["/", "/systems", "/static/style.css", "/static/index.js", "/static/strip.js"])
 def test_pages_and_their_parts_are_served(client: TestClient, path: str) -> None:
-    """With a policy that lets the browser ask nobody but this host."""
+    """Pages and their parts are served with a content security policy that allows this host only."""
     response = client.get(path)
     assert response.status_code == 200
     policy = response.headers["content-security-policy"]
@@ -27,12 +27,12 @@ def test_pages_and_their_parts_are_served(client: TestClient, path: str) -> None
     "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/examples"]
 )
 def test_nothing_else_is(client: TestClient, path: str) -> None:
-    """Neither what lies beside the folder nor lists of it."""
+    """No file outside the folder and no directory listing is served."""
     assert client.get(path).status_code == 404
 
 
 def test_no_file_asks_another_host() -> None:
-    """No address is in any of them, but the name of SVG's namespace."""
+    """No file contains an external URL except SVG's namespace."""
     for path in STATIC.rglob("*"):
         if path.is_file():
             addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.[a-z]{2,}[^\s\"'`)]*", path.read_text()))
@@ -40,7 +40,7 @@ def test_no_file_asks_another_host() -> None:
 
 
 def test_examples_are_graphs_that_can_be_priced(client: TestClient) -> None:
-    """Each that the page offers."""
+    """Every example of the page is a graph that the service prices."""
     listed = json.loads((STATIC / "examples" / "index.json").read_text())
     assert len(listed) >= 3
     for example in listed:

@@ -1,4 +1,4 @@
-"""POST /v1/predict: the answer of the command line, over HTTP."""
+"""POST /v1/predict gives the answer of the command line over HTTP."""
 
 import hashlib
 import json
@@ -11,10 +11,10 @@ from onnx import ModelProto
 from starlette.testclient import TestClient
 
 from costmodel import CostModel
-from costmodel.anonymise import anonymise
-from costmodel.home import Home
-from costmodel.model import read_model, without_weights
-from costmodel.runtimes import get_runtime
+from costmodel.onnx_io.anonymisation import anonymise
+from costmodel.onnx_io.model import read_model, read_without_weights
+from costmodel.paths import Home
+from costmodel.runtimes.base import get_runtime
 from costmodel.serving.wire.problems import MEDIA_TYPE
 from costmodel.training.artefact import load_bundle, promote, save_bundle
 from tests.served import FILE, Serve
@@ -31,7 +31,7 @@ def _sent(client: TestClient, content: bytes, **query: object) -> dict[str, obje
 def test_a_file_costs_what_it_costs_in_process(
     client: TestClient, served_home: Home, light_models: Mapping[str, Path], system: str
 ) -> None:
-    """The same document, with the hash by which the model is known from now on, and the file as it was sent too."""
+    """The answer is the in-process one with the model's digest; that and the hash of the sent file find the model."""
     content = light_models["resnet50"].read_bytes()
     answer = _sent(client, content, system=system, name="light_resnet50")
     expected = CostModel.load(system, home=served_home).predict(light_models["resnet50"]).to_dict()
@@ -44,14 +44,14 @@ def test_a_file_costs_what_it_costs_in_process(
 
 
 def test_one_model_has_one_digest_whoever_sends_it(client: TestClient, light_models: Mapping[str, Path]) -> None:
-    """With weights, names and documentation, or without, as the page and the command line send it."""
+    """A model has the same hash with or without weights, names and documentation."""
     proto = onnx.load(light_models["squeezenet"])
     other = onnx.ModelProto()
     other.CopyFrom(proto)
     other.doc_string, other.producer_name, other.graph.name = "mine", "me", "other"
     for node in other.graph.node:
         node.doc_string = "trained again"
-    bare = anonymise(ModelProto.FromString(without_weights(light_models["squeezenet"]))).content
+    bare = anonymise(ModelProto.FromString(read_without_weights(light_models["squeezenet"]))).content
     sent = [_sent(client, content) for content in (proto.SerializeToString(), other.SerializeToString(), bare)]
     assert len({answer["digest"] for answer in sent}) == 1
     assert len({answer["latency_us"] for answer in sent}) == 1
@@ -59,7 +59,7 @@ def test_one_model_has_one_digest_whoever_sends_it(client: TestClient, light_mod
 
 
 def test_a_model_is_sent_once(client: TestClient, convolution: ModelProto, system: str) -> None:
-    """Afterwards its hash will do, with other shapes too."""
+    """A model that was sent is then priced by its hash, also with other input shapes."""
     content = convolution.SerializeToString()
     first = _sent(client, content, system=system)
     again = client.post("/v1/predict", json={"model": first["digest"], "system": system}).json()
@@ -73,7 +73,7 @@ def test_a_model_is_sent_once(client: TestClient, convolution: ModelProto, syste
 
 
 def test_a_graph_needs_no_file(client: TestClient, convolution: ModelProto, system: str) -> None:
-    """The layers of a model, as lowering gives them, cost what the model does."""
+    """A graph from lowering costs what the model costs."""
     graph = get_runtime().lower(read_model(convolution), "all").to_dict()
     response = client.post("/v1/predict", json={"graph": json.loads(json.dumps(graph)), "system": system})
     assert response.status_code == 200, response.text
@@ -89,7 +89,7 @@ def test_a_graph_needs_no_file(client: TestClient, convolution: ModelProto, syst
 
 
 def test_options_do_what_they_do_elsewhere(client: TestClient, light_models: Mapping[str, Path], system: str) -> None:
-    """Granularity, composition, and predicting what is measured."""
+    """Granularity, composition and ignoring measurements work as on the command line."""
     content = light_models["squeezenet"].read_bytes()
     plain = _sent(client, content, system=system)
     assert plain["coverage"] == {"measured": 1.0, "predicted": 0.0, "extrapolated": 0.0}
@@ -103,12 +103,12 @@ def test_options_do_what_they_do_elsewhere(client: TestClient, light_models: Map
 
 
 def test_the_only_system_need_not_be_named(client: TestClient, convolution: ModelProto, system: str) -> None:
-    """Where there is one."""
+    """With one system, the request need not name it."""
     assert _sent(client, convolution.SerializeToString())["system"] == system
 
 
 def test_an_answer_that_is_known_is_not_sent_again(client: TestClient, convolution: ModelProto, system: str) -> None:
-    """Its tag is what the answer says; another answer has another."""
+    """The ETag follows the answer: a known answer gets 304, a changed one is sent."""
     digest = _sent(client, convolution.SerializeToString(), system=system)["digest"]
     asked = {"model": digest, "system": system}
     first = client.post("/v1/predict", json=asked)
@@ -123,7 +123,7 @@ def test_an_answer_that_is_known_is_not_sent_again(client: TestClient, convoluti
 
 
 def test_a_version_can_be_pinned(serve: Serve, trained: Home, tmp_path: Path, convolution: ModelProto) -> None:
-    """Also one that is no champion any more; one that is not there is named."""
+    """A request may select a regressor version that is no longer champion; an unknown version is named."""
     home = copied(trained, tmp_path / "home")
     champion = next(path for path in (home.bundles / SYSTEM.name).iterdir() if path.is_dir())
     shifted = load_bundle(champion)
@@ -157,7 +157,7 @@ def test_a_version_can_be_pinned(serve: Serve, trained: Home, tmp_path: Path, co
 def test_what_is_wrong_is_one_sentence(
     client: TestClient, asked: Mapping[str, object], status: int, sentence: str
 ) -> None:
-    """As problem details, with the number by which the log knows the request."""
+    """An error is a problem document with one sentence and the request id of the log."""
     response = client.post("/v1/predict", json=asked)
     problem = response.json()
     assert (response.status_code, problem["status"]) == (status, status)
@@ -180,7 +180,7 @@ def test_what_is_wrong_is_one_sentence(
 def test_bodies_that_are_none(
     client: TestClient, content: bytes, headers: Mapping[str, str], status: int, sentence: str
 ) -> None:
-    """A file that is no model, and what is neither a file nor JSON."""
+    """A file that is no model, and a body that is neither a file nor JSON, are refused."""
     response = client.post("/v1/predict", content=content, headers=headers)
     assert response.status_code == status
     assert sentence in response.json()["detail"]
@@ -188,7 +188,7 @@ def test_bodies_that_are_none(
 
 
 def test_the_words_are_those_of_the_command_line(client: TestClient, parse: Callable[..., ModelProto]) -> None:
-    """A model without the size of a dimension is refused with the same sentence."""
+    """A model with an open dimension is refused with the command line's sentence."""
     content = parse("(float[1, T] x) => (float[1, T] y) { y = Relu(x) }").SerializeToString()
     response = client.post("/v1/predict?name=mine", content=content, headers=FILE)
     assert response.status_code == 422
@@ -198,7 +198,7 @@ def test_the_words_are_those_of_the_command_line(client: TestClient, parse: Call
 
 
 def test_layers_without_a_cost_are_named(serve: Serve, trained: Home, tmp_path: Path, convolution: ModelProto) -> None:
-    """All of them, for programs too; a partial answer is there for the asking."""
+    """The error lists all unpriced layers, also as data; a partial answer is optional."""
     import shutil
 
     home = copied(trained, tmp_path / "home")
@@ -213,7 +213,7 @@ def test_layers_without_a_cost_are_named(serve: Serve, trained: Home, tmp_path: 
 
 
 def test_a_graph_of_layers_that_no_runtime_makes_is_refused(client: TestClient) -> None:
-    """Attributes of another kind than the operator has, and operators without what they need."""
+    """Graphs with attributes of the wrong type, or operators without required inputs, are refused."""
     graph = {
         "layers": [{"name": "c", "op": "Conv", "in": ["x"], "out": ["y"], "attrs": {"pads": {"s": "none"}}}],
         "types": {"x": ["float32", [4, 4], False], "y": ["float32", [4, 4], False]},

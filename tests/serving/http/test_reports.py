@@ -1,4 +1,4 @@
-"""Ranking, observations, systems, models, health."""
+"""Ranking, observations, systems, models, health and metrics over HTTP."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,16 +8,16 @@ import pytest
 from onnx import ModelProto
 from starlette.testclient import TestClient
 
-from costmodel.home import Home
+from costmodel.paths import Home
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
-from costmodel.store import Store
+from costmodel.store.store import Store
 from tests.served import FILE, Serve
 from tests.synthetic import MEASURED, SYSTEM, copied, corpus, fill
 
 
 @pytest.fixture(scope="module")
 def two_systems(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home where a second system is measured too, with the same layers and costs, and has no regressor."""
+    """A home with a second system that has the same measurements and no regressor."""
     from dataclasses import replace
 
     home = copied(trained, tmp_path_factory.mktemp("two") / "home")
@@ -31,7 +31,7 @@ def two_systems(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Home
 def test_systems_are_ranked_against_an_objective(
     serve: Serve, two_systems: Home, light_models: Mapping[str, Path]
 ) -> None:
-    """What meets it first, then the cheapest; what has no answer is listed with the reason."""
+    """Systems that meet the objective come first, by price; those without an answer are listed with the reason."""
     client = serve(two_systems)
     sent = client.post(
         "/v1/predict?system=made.up", content=light_models["squeezenet"].read_bytes(), headers=FILE
@@ -45,12 +45,12 @@ def test_systems_are_ranked_against_an_objective(
         "quantile": "p90",
     }
     answer = client.post("/v1/rank", json=asked).json()
-    # c5.xlarge has a price in the catalogue; without a regressor it has no answer for what is not measured.
+    # c5.xlarge has a price in the catalogue, and without a regressor no cost of unmeasured layers.
     assert answer["best"]["system"] == "c5.xlarge"
     assert answer["best"]["usd_per_million"] == pytest.approx(0.17 / 3600 * answer["best"]["slo_latency_us"])
     assert [one["meets"] for one in answer["ranking"]] == [True, True, False]
     assert answer["ranking"][-1]["model"] == "resnet50"
-    assert answer["ranking"][-1]["over_us"] > 0
+    assert answer["ranking"][-1]["exceeds_by_us"] > 0
     (failed,) = answer["failed"]
     assert (failed["model"], failed["system"]) == ("resnet50", "c5.xlarge")
     assert "layers without a cost" in failed["error"]
@@ -64,14 +64,14 @@ def test_systems_are_ranked_against_an_objective(
 
 
 def test_a_file_is_ranked(client: TestClient, convolution: ModelProto, system: str) -> None:
-    """On all systems, without an objective by its latency."""
+    """A file is ranked on all systems, by latency without an objective."""
     answer = client.post("/v1/rank?batch=4", content=convolution.SerializeToString(), headers=FILE).json()
     assert answer["best"]["system"] == system
     assert answer["best"]["meets"] is None
 
 
 def test_observations_are_kept_beside_their_prediction(serve: Serve, convolution: ModelProto) -> None:
-    """And drift follows from them: for a system, in the metrics, and for one that has none."""
+    """Observations are stored with their prediction and give the drift, in answers and in metrics."""
     client = serve()
     sent = client.post("/v1/predict", content=convolution.SerializeToString(), headers=FILE).json()
     asked = {"model": sent["digest"], "name": "small", "latency_us": 2 * sent["quantiles_us"]["p50"], "runs": 50}
@@ -94,7 +94,7 @@ def test_observations_are_kept_beside_their_prediction(serve: Serve, convolution
 
 
 def test_a_new_measurement_changes_no_observation(serve: Serve) -> None:
-    """What was predicted then stays what it was compared with."""
+    """The prediction stored with an observation does not change with new measurements."""
     client = serve()
     asked = {"graph": EXAMPLE_GRAPH, "latency_us": 1000.0, "observed_at": "2026-01-01T00:00:00Z"}
     told = client.post("/v1/observations", json=asked).json()
@@ -106,7 +106,7 @@ def test_a_new_measurement_changes_no_observation(serve: Serve) -> None:
 
 
 def test_systems_and_regressors_are_listed(client: TestClient, system: str) -> None:
-    """With what answers for them, and how well."""
+    """Systems are listed with their champions and their accuracy."""
     (listed,) = client.get("/v1/systems").json()["systems"]
     assert listed["name"] == system
     assert listed["measurements"] > 100
@@ -122,14 +122,14 @@ def test_systems_and_regressors_are_listed(client: TestClient, system: str) -> N
 
 
 def test_it_says_whether_it_lives_and_can_answer(client: TestClient, system: str) -> None:
-    """In the words of Kubernetes."""
+    """Liveness and readiness have Kubernetes' endpoints."""
     assert client.get("/healthz").json()["status"] == "ok"
     assert client.get("/readyz").json() == {"status": "ok", "systems": 1, "warnings": []}
     assert client.head("/readyz").status_code == 200
 
 
 def test_an_empty_store_is_ready(serve: Serve, tmp_path: Path) -> None:
-    """A probe does not kill a service that waits for its first measurements; the service says what is missing."""
+    """An empty store is ready, and the answer says that measurements are missing."""
     (tmp_path / "empty" / "data").mkdir(parents=True)
     client = serve(Home(tmp_path / "empty"))
     ready = client.get("/readyz")
@@ -141,11 +141,11 @@ def test_an_empty_store_is_ready(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_down_at_the_start_is_waited_for(serve: Serve, trained: Home, tmp_path: Path) -> None:
-    """The service lives, says that it cannot answer, and answers as soon as the store is there."""
+    """Without its store the service is live but not ready, and becomes ready once the store is reachable."""
     home = copied(trained, tmp_path / "home")
     store = home.data / "costmodel.db"
     away = store.rename(tmp_path / "away.db")
-    store.mkdir()  # nothing that can be opened
+    store.mkdir()  # a folder, which cannot be opened as a store
     client = serve(home, refresh_seconds=0.02)
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503
@@ -162,7 +162,7 @@ def test_a_store_that_is_down_at_the_start_is_waited_for(serve: Serve, trained: 
 
 
 def test_metrics_tell_what_happened(client: TestClient) -> None:
-    """By path as it is declared, so that names of systems do not multiply them."""
+    """Request metrics are labelled by route, so that system names do not multiply them."""
     client.get("/v1/systems/nowhere")
     text = client.get("/metrics").text
     assert 'costmodel_http_requests_total{method="GET",path="/v1/systems/{name}",status="404"}' in text
@@ -170,7 +170,7 @@ def test_metrics_tell_what_happened(client: TestClient) -> None:
 
 
 def test_metrics_tell_where_time_went_and_what_runs(client: TestClient) -> None:
-    """Waiting, working, reading, what was remembered, and the release."""
+    """Metrics cover waiting, working and reading times, cache hits and the release."""
     for _ in range(2):
         client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH, "name": "timed"})
     text = client.get("/metrics").text
@@ -182,7 +182,7 @@ def test_metrics_tell_where_time_went_and_what_runs(client: TestClient) -> None:
 
 
 def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
-    """And say where to look."""
+    """Unknown paths and methods are problem documents that say where the allowed ones are listed."""
     assert client.get("/v1/nothing").json()["detail"].endswith("/openapi.json lists what is")
     response = client.get("/v1/predict")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
@@ -190,7 +190,7 @@ def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
 
 
 def test_what_is_compared_is_priced_as_a_whole(client: TestClient) -> None:
-    """A partial answer would make a system look fast, or a prediction low."""
+    """Ranking and observations refuse partial estimates, which would be too low."""
     graph = {"graph": EXAMPLE_GRAPH, "partial": True}
     for path, body in (("/v1/rank", {"models": [graph]}), ("/v1/observations", {**graph, "latency_us": 5.0})):
         response = client.post(path, json=body)

@@ -1,4 +1,4 @@
-"""Traces: what is recorded of a request, and what is not."""
+"""Traces: the spans of a request, and what they must not contain."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind
 from starlette.testclient import TestClient
 
 from costmodel.errors import MissingExtraError
-from costmodel.home import Home
+from costmodel.paths import Home
 from costmodel.serving.http.app import create_app
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.tokens import add_token
@@ -30,7 +30,7 @@ _PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 class _Traced:
-    """A service with one token, and the spans that it has recorded."""
+    """A service with one token, and its recorded spans."""
 
     def __init__(self, client: TestClient, token: str, exporter: InMemorySpanExporter) -> None:
         self.client = client
@@ -38,13 +38,13 @@ class _Traced:
         self._exporter = exporter
 
     def recorded(self) -> tuple[ReadableSpan, ...]:
-        """The spans since the last look."""
+        """Returns the spans since the last call."""
         found = self._exporter.get_finished_spans()
         self._exporter.clear()
         return found
 
     def spans(self) -> dict[str, ReadableSpan]:
-        """The same by name; none is there twice."""
+        """Returns these spans by name; names are unique."""
         found = self.recorded()
         by_name = {span.name: span for span in found}
         assert len(by_name) == len(found)
@@ -53,7 +53,7 @@ class _Traced:
 
 @pytest.fixture(scope="module")
 def traced(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Traced]:
-    """The service, with an exporter that keeps spans in memory."""
+    """A service with an in-memory span exporter."""
     home = copied(trained, tmp_path_factory.mktemp("traced") / "home")
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
@@ -68,7 +68,7 @@ def traced(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_a_request_has_a_span_with_its_parts(traced: _Traced, convolution: ModelProto, system: str) -> None:
-    """Queue, engine and reader lie within it, in that order; it says who asked about which system."""
+    """A request's span contains queue, engine and reader in this order, and names owner and system."""
     content = convolution.SerializeToString()
     response = traced.client.post(
         "/v1/predict?batch=1&name=hush", content=content, headers={**FILE, "x-request-id": "nr"}
@@ -82,7 +82,7 @@ def test_a_request_has_a_span_with_its_parts(traced: _Traced, convolution: Model
     assert {
         "http.request.method": "POST", "http.response.status_code": 200, "http.route": "/v1/predict",
         "url.path": "/v1/predict", "costmodel.request_id": "nr", "costmodel.token": "secretary",
-        "costmodel.system": system, "costmodel.remembered": False,
+        "costmodel.system": system, "costmodel.cached": False,
     }.items() <= request.attributes.items()  # fmt: skip
     for child, parent in ((queue, request), (engine, request), (reader, engine)):
         assert child.parent is not None
@@ -95,7 +95,7 @@ def test_a_request_has_a_span_with_its_parts(traced: _Traced, convolution: Model
 
 
 def test_a_remembered_answer_has_no_parts(traced: _Traced, convolution: ModelProto, system: str) -> None:
-    """No engine was asked; also where only the head of the answer is wanted."""
+    """A cached answer, also of a HEAD request, has no engine span."""
     digest = traced.client.post("/v1/models", content=convolution.SerializeToString(), headers=FILE).json()["digest"]
     path = f"/v1/models/{digest}/prediction?batch=1"
     assert traced.client.get(path).status_code == 200
@@ -105,12 +105,12 @@ def test_a_remembered_answer_has_no_parts(traced: _Traced, convolution: ModelPro
         ((name, span),) = traced.spans().items()
         assert name == f"{method} /v1/models/{{digest}}/prediction"
         assert span.attributes is not None
-        assert (span.attributes["costmodel.remembered"], span.attributes["costmodel.system"]) == (True, system)
+        assert (span.attributes["costmodel.cached"], span.attributes["costmodel.system"]) == (True, system)
         assert span.attributes["costmodel.token"] == "secretary"
 
 
 def test_a_trace_that_a_client_began_is_continued(traced: _Traced) -> None:
-    """As W3C says; what cannot be understood begins a new one."""
+    """A valid W3C trace context is continued; an invalid one starts a new trace."""
     for header, continued in ((_PARENT, True), ("00-zero-zero-01", False), ("\\x\xff", False)):
         traced.client.get("/v1/systems", headers={b"traceparent": header.encode("latin-1")})
         ((_, span),) = traced.spans().items()
@@ -119,7 +119,7 @@ def test_a_trace_that_a_client_began_is_continued(traced: _Traced) -> None:
 
 
 def test_what_is_refused_has_a_span_too(traced: _Traced) -> None:
-    """With its status; one that the service answers for is an error."""
+    """A refused request has a span with its status; a server error marks the span as an error."""
     assert traced.client.get("/v1/systems", headers={"authorization": "Bearer cm_wrong"}).status_code == 401
     ((_, span),) = traced.spans().items()
     assert span.attributes is not None
@@ -131,7 +131,7 @@ def test_what_is_refused_has_a_span_too(traced: _Traced) -> None:
 
 
 def test_nothing_is_told_of_what_is_asked(traced: _Traced, convolution: ModelProto) -> None:
-    """No body, no query, no credentials, in whatever way they are odd; and health is not traced at all."""
+    """Spans contain no body, query or credentials, whatever their form; health checks are not traced."""
     for path in ("/healthz", "/readyz", "/metrics"):
         traced.client.get(path)
     assert traced.spans() == {}
@@ -147,7 +147,7 @@ def test_nothing_is_told_of_what_is_asked(traced: _Traced, convolution: ModelPro
 
 @contextmanager
 def _collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
-    """A collector that listens, and what it was sent."""
+    """Yields a listening OTLP collector and the requests that it received."""
     received: list[ExportTraceServiceRequest] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -172,7 +172,7 @@ def _collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
 
 
 def test_spans_go_where_the_environment_says(trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over OTLP, under the name of the service."""
+    """Spans are exported over OTLP to the configured endpoint, under the service's name."""
     with _collector() as (url, received):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "prices")
@@ -189,7 +189,7 @@ def test_spans_go_where_the_environment_says(trained: Home, tmp_path: Path, monk
 
 
 def test_without_the_extra_the_service_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it starts, not when somebody asks."""
+    """A missing tracing extra is reported at the start of the service."""
     monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path))
     monkeypatch.delitem(sys.modules, "costmodel.serving.http.tracing")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)

@@ -1,4 +1,4 @@
-"""Building a corpus: what is made, what is reused, what a killed build leaves behind."""
+"""Building a corpus: which files are made, which are reused, and what an interrupted build leaves behind."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from costmodel.errors import CostModelError, ModelReadError
-from costmodel.home import find_home
+from costmodel.paths import find_home
 from costmodel.training.corpora import registry
 from costmodel.training.corpora.build import build_corpus
 from costmodel.training.corpora.recipe import Recipe
@@ -29,7 +29,7 @@ def _write(made: Made, name: str, path: Path) -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """A corpus `toy` of three models, of which the first needs the last; gives the names as they are written."""
+    """Names of the models written so far from a corpus `toy` of three models, of which the first needs the last."""
     made: Made = []
     recipes = tuple(
         Recipe(name, "toy", name.title(), partial(_write, made, name), needs, layers)
@@ -42,13 +42,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the toy corpus in a home of its own."""
+    """A home whose data folder contains the toy corpus."""
     monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path))
     return find_home().corpora / "toy"
 
 
 def test_what_is_needed_comes_first(made: Made, tmp_path: Path) -> None:
-    """Whatever the order of the recipes; and the manifest keeps that of the recipes."""
+    """A model is built after the one it needs, and the manifest keeps the order of the recipes."""
     report = build_corpus("toy", tmp_path)
     assert made == ["third", "copy", "second"]
     assert report.made == tuple(made)
@@ -56,7 +56,7 @@ def test_what_is_needed_comes_first(made: Made, tmp_path: Path) -> None:
 
 
 def test_a_second_build_makes_nothing(made: Made, tmp_path: Path) -> None:
-    """Files that are there are taken as they are."""
+    """Existing files are reused unchanged."""
     build_corpus("toy", tmp_path)
     again = build_corpus("toy", tmp_path)
     assert (again.made, set(again.reused)) == ((), set(made))
@@ -64,7 +64,7 @@ def test_a_second_build_makes_nothing(made: Made, tmp_path: Path) -> None:
 
 
 def test_only_some(made: Made, tmp_path: Path) -> None:
-    """And what they need; the manifest lists what is there, so that a second part adds to the first."""
+    """`only` builds the matching models and those they need; later builds extend the manifest."""
     build_corpus("toy", tmp_path, only="sec*")
     assert made == ["second"]
     build_corpus("toy", tmp_path, only="copy")
@@ -73,7 +73,7 @@ def test_only_some(made: Made, tmp_path: Path) -> None:
 
 
 def test_a_killed_build_goes_on(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was done stays done, and half a file is never taken for a model."""
+    """Finished files survive an interrupted build, and a partial file is never taken for a model."""
     whole = _recipe("second").write
 
     def killed(path: Path) -> None:
@@ -103,7 +103,7 @@ def _replace(monkeypatch: pytest.MonkeyPatch, name: str, write: Callable[[Path],
 
 @pytest.mark.usefixtures("made")
 def test_a_built_corpus_is_found_by_its_name(home: Path) -> None:
-    """In the data folder, with the families of its recipes."""
+    """A corpus in the data folder is found by its name, with the families of its recipes."""
     build_corpus("toy", home)
     models = corpus_models("toy")
     assert [(model.name, model.family) for model in models] == [("copy", "toy"), ("second", "toy"), ("third", "toy")]
@@ -112,7 +112,7 @@ def test_a_built_corpus_is_found_by_its_name(home: Path) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_a_built_corpus_elsewhere_keeps_its_families(tmp_path: Path) -> None:
-    """As a folder and file by file, whatever the names of the files begin with."""
+    """Given as a folder or file by file, models keep the families of their recipes, whatever their names."""
     build_corpus("toy", tmp_path)
     assert {model.family for model in corpus_models(tmp_path)} == {"toy"}
     assert corpus_models(tmp_path / "second.onnx")[0].family == "toy"
@@ -120,7 +120,7 @@ def test_a_built_corpus_elsewhere_keeps_its_families(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_a_corpus_that_is_not_built_says_how(home: Path) -> None:
-    """Neither one that was never built nor one that lacks a model is taken for the whole."""
+    """A corpus that was never built or lacks a model is refused with the command that builds it."""
     with pytest.raises(ModelReadError, match=r"toy is not built .*: run `costmodel corpus build toy`"):
         corpus_models("toy")
     build_corpus("toy", home, only="second")
@@ -137,7 +137,7 @@ def test_a_corpus_that_is_not_built_says_how(home: Path) -> None:
     "content", ["", "[]", "{}", '{"format": 1, "models": [{"nom": 1}]}', '{"format": 99, "models": []}']
 )
 def test_a_damaged_manifest(tmp_path: Path, content: str) -> None:
-    """It says which, and what to do."""
+    """A damaged manifest is refused with its path and what to do."""
     (tmp_path / MANIFEST).write_text(content)
     with pytest.raises(ModelReadError, match=MANIFEST):
         read_manifest(tmp_path)
@@ -145,7 +145,7 @@ def test_a_damaged_manifest(tmp_path: Path, content: str) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_the_manifest_is_for_others_to_read(tmp_path: Path) -> None:
-    """One JSON document of a known format."""
+    """The manifest is one JSON document of a known format."""
     build_corpus("toy", tmp_path)
     document = json.loads((tmp_path / MANIFEST).read_text())
     assert (document["format"], document["corpus"]) == (1, "toy")
@@ -156,7 +156,7 @@ def test_the_manifest_is_for_others_to_read(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_mistakes_are_sentences(tmp_path: Path) -> None:
-    """No such corpus, no such model, no such folder."""
+    """An unknown corpus, an unknown model and a folder that cannot be written are each one sentence."""
     with pytest.raises(ModelReadError, match="'bricks' is no corpus that can be built"):
         build_corpus("bricks", tmp_path)
     with pytest.raises(ModelReadError, match="no model of toy is called like 'x'"):
@@ -167,7 +167,7 @@ def test_mistakes_are_sentences(tmp_path: Path) -> None:
 
 
 def test_without_torch_the_install_line_is_given(tmp_path: Path) -> None:
-    """Recipes are listed without it; following one says what is missing."""
+    """Without torch, recipes are listed, and building says what to install."""
     code = (
         "import sys; from pathlib import Path\n"
         "sys.modules['torch'] = None\n"

@@ -1,11 +1,11 @@
-"""The recipes of the paper's 50 models against its table."""
+"""The recipes of the paper's 50 models, compared with its table 1."""
 
 from collections import Counter
 from itertools import groupby
 
 from costmodel.training.corpora.dlbricks import NETS, RECIPES
 
-# Layers of the rows of table 1, ids 1 to 50.
+# Number of layers in the rows of table 1, ids 1 to 50.
 TABLE_LAYERS = (
     142, 40, 40, 53, 40, 147, 147, 147, 311, 153, 347, 344, 517, 177, 874, 69, 40, 46, 176, 232, 177,
     109, 58, 62, 62, 94, 94, 94, 94, 96, 94, 96, 94, 94, 94, 56, 56, 40, 145, 157, 106,
@@ -14,19 +14,19 @@ TABLE_LAYERS = (
 
 
 def test_the_rows_of_the_table() -> None:
-    """All 50, in its order, with its numbers of layers: 10,815 together."""
+    """All 50 rows are present in order, with their numbers of layers: 10,815 together."""
     assert tuple(recipe.published_layers for recipe in RECIPES) == TABLE_LAYERS
     assert sum(TABLE_LAYERS) == 10815
     assert len({recipe.title for recipe in RECIPES}) == len({recipe.name for recipe in RECIPES}) == 50
 
 
 def test_names_are_file_names() -> None:
-    """On every file system."""
+    """Names are valid file names on every file system."""
     assert all(recipe.name.replace("_", "").isalnum() and recipe.name == recipe.name.lower() for recipe in RECIPES)
 
 
 def test_a_row_shares_the_file_of_an_earlier_one() -> None:
-    """Each architecture is made once; who needs a file comes after it and is of its family."""
+    """Each architecture is built once; rows that need its file come later and are of its family."""
     made = {recipe.name: recipe for recipe in RECIPES if not recipe.needs}
     assert len(made) == len(NETS)
     names = [recipe.name for recipe in RECIPES]
@@ -38,7 +38,7 @@ def test_a_row_shares_the_file_of_an_earlier_one() -> None:
 
 
 def test_siblings_are_of_one_family() -> None:
-    """An architecture lineage is never split between training and test: SSD stands on VGG-16."""
+    """Models of one lineage have one family: SSD, for example, that of VGG-16."""
     families = {recipe.name: recipe.family for recipe in RECIPES}
     assert {family for name, family in families.items() if "vgg" in name} == {"vgg"}
     assert {family for name, family in families.items() if "resnet" in name or "nsfw" in name} == {"resnet"}

@@ -49,7 +49,7 @@ WHISPER = Network(
 
 
 def _answer(path: Path) -> np.ndarray:
-    """What the one output of the model is on a random input."""
+    """Returns the output of the model on a random input."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     feeds = {
@@ -67,7 +67,7 @@ def _layers(path: Path) -> Counter[str]:
 
 
 def test_names_are_unique_and_plain() -> None:
-    """A name is a file's stem on any system, and of one model only."""
+    """Names are unique and valid file stems on every file system."""
     names = [recipe.name for recipe in RECIPES]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
@@ -76,7 +76,7 @@ def test_names_are_unique_and_plain() -> None:
 
 
 def test_there_are_enough_of_each_kind() -> None:
-    """Thirty models in float32 that answer one request at a time, some for batches, and int8 versions of five."""
+    """There are at least thirty float32 models of batch 1, four of larger batches, and five int8 versions."""
     batched = [recipe for recipe in FLOAT if re.search(r"_b\d$", recipe.name)]
     assert len(FLOAT) - len(batched) >= 30
     assert len(batched) >= 4
@@ -85,7 +85,7 @@ def test_there_are_enough_of_each_kind() -> None:
 
 
 def test_a_lineage_is_never_split() -> None:
-    """Models named alike are of one family, an int8 version is of its parent's, and ViTs are kin whatever they see."""
+    """Models of one architecture share a family, int8 versions have their parent's, and all ViTs are one family."""
     family = {recipe.name: recipe.family for recipe in RECIPES}
     by_first_word: dict[str, set[str]] = {}
     for name, lineage in family.items():
@@ -98,7 +98,7 @@ def test_a_lineage_is_never_split() -> None:
 
 
 def test_recipes_are_listed_without_the_libraries_that_follow_them() -> None:
-    """Names and families are there at once, before torch, transformers or a runtime is imported."""
+    """Listing recipes imports neither torch nor transformers nor a runtime."""
     code = "import sys, costmodel.training.corpora.modern; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "costmodel.training.corpora.modern" in loaded
@@ -106,7 +106,7 @@ def test_recipes_are_listed_without_the_libraries_that_follow_them() -> None:
 
 
 def test_inputs_are_named_as_tokenizers_name_them() -> None:
-    """Token ids stay below the size of the vocabulary, masks and segments are zeros and ones."""
+    """Token ids are below the vocabulary size; masks and token types are 0 or 1."""
     assert list(pairs(6)) == [*tokens(6), "token_type_ids"]
     assert {name: spec.below for name, spec in pairs(6).items() if name != "input_ids"} == {
         "attention_mask": 2,
@@ -124,7 +124,7 @@ def test_inputs_are_named_as_tokenizers_name_them() -> None:
     ],
 )
 def test_a_network_becomes_a_file_that_runs(network: Network, shape: tuple[int, ...], tmp_path: Path) -> None:
-    """It takes what the network takes, by the same names, and gives one output of ordinary numbers."""
+    """An exported file has the network's input names and one finite output."""
     pytest.importorskip("transformers")
     path = tmp_path / "network.onnx"
     write_network(network, path)
@@ -136,7 +136,7 @@ def test_a_network_becomes_a_file_that_runs(network: Network, shape: tuple[int, 
 
 
 def test_the_same_recipe_gives_the_same_bytes(tmp_path: Path) -> None:
-    """In float32 and in int8, whatever was built before it."""
+    """A recipe writes the same bytes, in float32 and int8, whatever was built before."""
     pytest.importorskip("transformers")
     parent = network_recipe("tiny", "vit", "Tiny", VIT)
     child = quantised(parent)
@@ -153,7 +153,7 @@ def test_the_same_recipe_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_an_int8_version_multiplies_in_int8(
     network: Network, only: tuple[str, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Weights are stored in 8 bits, the answer stays close to the parent's, and nothing is said or left beside it."""
+    """Weights have 8 bits, the output is near the parent's, and nothing is logged or left in the folder."""
     pytest.importorskip("transformers")
     parent, path = tmp_path / "tiny.onnx", tmp_path / "tiny_int8.onnx"
     write_network(network, parent)
@@ -166,11 +166,11 @@ def test_an_int8_version_multiplies_in_int8(
     assert len([tensor for tensor in weights if len(tensor.dims) == 2]) >= 6
     assert any(len(tensor.dims) == 1 for tensor in weights)
     assert _layers(path)["QuantizeLinear"] > 0
-    # In the median: what two calibration inputs never reached is clipped.
+    # The median, because values beyond the range of the two calibration inputs are clipped.
     assert np.median(np.abs(_answer(path) - _answer(parent))) < 0.2
 
 
 def test_an_int8_version_needs_its_parent(tmp_path: Path) -> None:
-    """Without it the error names the model to build first."""
+    """Without the parent's file, the error names the model to build first."""
     with pytest.raises(ModelReadError, match="build tiny first"):
         write_quantised("tiny", (), tmp_path / "tiny_int8.onnx")

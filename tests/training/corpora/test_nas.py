@@ -1,4 +1,4 @@
-"""The NAS corpus: what is drawn from each space, and the files that come of it."""
+"""The NAS corpus: the networks drawn from each search space, and their files."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ import torch
 from costmodel.training.corpora import nas
 from costmodel.training.corpora.nas import NETS, RECIPES, SPACES, Drawn, make_drawn
 
-# Of each space one that is quickly written, and the shape of what it gives.
+# One network of each space that is exported quickly, and the shape of its output.
 SMALL = {
     "nb201_009": (1, 10),
     "mbv3_043": (1, 1000),
@@ -50,7 +50,7 @@ def _sizes(space: str) -> set[int]:
 
 
 def test_every_space_is_a_family() -> None:
-    """With as many networks as it names, called after it by number."""
+    """Each space is a family of as many numbered networks as it declares."""
     assert [(space.name, space.count) for space in SPACES] == [
         ("nas_bench_201", 50), ("mobilenet_v3_space", 50), ("elastic_resnet", 25),
         ("darts_space", 25), ("elastic_vit", 30), ("elastic_bert", 30),
@@ -61,20 +61,20 @@ def test_every_space_is_a_family() -> None:
 
 
 def test_names_and_titles_are_unique() -> None:
-    """A name is a file's stem on any system; a title tells the whole of what was drawn."""
+    """Names are unique file stems, and a title describes the whole network."""
     assert len({recipe.name for recipe in RECIPES}) == len({recipe.title for recipe in RECIPES}) == len(RECIPES)
     assert all(re.fullmatch(r"[a-z0-9_]+", recipe.name) for recipe in RECIPES)
 
 
 @pytest.mark.parametrize("space", NETS)
 def test_no_network_is_drawn_twice(space: str) -> None:
-    """Nor one that computes the same under another title."""
+    """No network is drawn twice, not even under another title."""
     nets = list(NETS[space].values())
     assert all(net not in nets[:index] for index, net in enumerate(nets))
 
 
 def test_recipes_are_listed_alike_and_without_torch() -> None:
-    """Another process draws the same networks, before torch or a runtime is imported."""
+    """Another process draws the same networks, without importing torch or a runtime."""
     code = (
         "import sys; from costmodel.training.corpora.nas import RECIPES\n"
         "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules)\n"
@@ -85,14 +85,14 @@ def test_recipes_are_listed_alike_and_without_torch() -> None:
 
 
 def test_the_draws_stay_what_they_are() -> None:
-    """In every version of Python: measurements of a corpus are kept by the names of its networks."""
+    """Draws are the same in every version of Python, because measurements are kept by network name."""
     titles = {recipe.name: recipe.title for recipe in RECIPES}
     assert titles["nb201_000"] == "|nor_conv_1x1~0|+|skip_connect~0|skip_connect~1|+|none~0|nor_conv_1x1~1|none~2|"
     assert titles["dynabert_029"] == "DynaBERT, 256 tokens, width 512, heads x FFN ratio 7x2 6x3"
 
 
 def test_an_architecture_string_is_of_nas_bench_201() -> None:
-    """Node by node, each edge with the node that it comes from."""
+    """Titles are NAS-Bench-201 architecture strings: for each node, its operations with their source nodes."""
     operation = f"(?:{'|'.join(nas._CELL_OPERATIONS)})"
     nodes = ("".join(rf"\|{operation}~{source}" for source in range(node)) + r"\|" for node in (1, 2, 3))
     pattern = re.compile(r"\+".join(nodes))
@@ -111,12 +111,12 @@ def test_an_architecture_string_is_of_nas_bench_201() -> None:
     ],
 )
 def test_only_edges_on_a_path_count(cell: tuple[str, ...], edges: set[tuple[int, int]]) -> None:
-    """From the input to the output of a NAS-Bench-201 cell."""
+    """A NAS-Bench-201 cell keeps only the edges on a path from its input to its output."""
     assert set(nas._on_a_path(cell)) == edges
 
 
 def test_every_choice_of_the_mobile_space_occurs() -> None:
-    """Sizes, widths, depths, kernels, expansions."""
+    """Every size, width, depth, kernel and expansion is drawn."""
     drawn = _arguments("mobilenet_v3_space")
     stages = [stage for arguments in drawn for stage in arguments["stages"]]
     assert _sizes("mobilenet_v3_space") == set(range(128, 225, 16))
@@ -126,7 +126,7 @@ def test_every_choice_of_the_mobile_space_occurs() -> None:
 
 
 def test_every_choice_of_the_resnet_space_occurs() -> None:
-    """Sizes, stems, and of each stage depths, widths and expansions."""
+    """Every size and stem, and every depth, width and expansion of each stage, is drawn."""
     drawn = _arguments("elastic_resnet")
     assert _sizes("elastic_resnet") == set(range(128, 225, 16))
     assert {arguments["deep_stem"] for arguments in drawn} == {True, False}
@@ -140,7 +140,7 @@ def test_every_choice_of_the_resnet_space_occurs() -> None:
 
 @pytest.mark.parametrize("cell", ["normal", "reduction"])
 def test_every_choice_of_the_darts_space_occurs(cell: str) -> None:
-    """Sizes, cells, channels, and in either cell each operation on each of the nodes before it."""
+    """Every size, number of cells and channels, and each operation on each earlier node, is drawn."""
     drawn = _arguments("darts_space")
     assert _sizes("darts_space") == set(range(96, 225, 32))
     assert {arguments["cells"] for arguments in drawn} == {5, 6, 8}
@@ -161,7 +161,7 @@ def test_every_choice_of_the_darts_space_occurs(cell: str) -> None:
 def test_every_choice_of_a_transformer_space_occurs(
     space: str, sizes: set[int], widths: set[int], depths: range, heads: range, ratios: set[float]
 ) -> None:
-    """Sizes, widths, depths, and of each layer heads and ratios."""
+    """Every size, width and depth, and every number of heads and ratio of a layer, is drawn."""
     drawn = _arguments(space)
     layers = [layer for arguments in drawn for layer in arguments["layers"]]
     assert _sizes(space) == sizes
@@ -173,7 +173,7 @@ def test_every_choice_of_a_transformer_space_occurs(
 
 @pytest.mark.parametrize("space", NETS)
 def test_every_network_takes_its_input(space: str) -> None:
-    """Shapes fit from end to end, in every fifth of what was drawn."""
+    """Every fifth drawn network accepts its input."""
     for net in list(NETS[space].values())[::5]:
         with torch.device("meta"), torch.no_grad():
             inputs = [
@@ -193,7 +193,7 @@ def test_every_network_takes_its_input(space: str) -> None:
     ],
 )
 def test_as_many_parameters_as_published(space: str, arguments: dict[str, object], millions: float) -> None:
-    """Millions, of the heaviest network of a space, and of the cells that DARTS found."""
+    """The largest network of a space, and DARTS's published cells, have the published number of parameters."""
     with torch.device("meta"):
         net = make_drawn(space, Drawn({}, arguments, ""))
     count = sum(parameter.numel() for parameter in net.parameters()) / 1e6
@@ -202,7 +202,7 @@ def test_as_many_parameters_as_published(space: str, arguments: dict[str, object
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_network_becomes_a_file_that_runs(name: str, tmp_path: Path) -> None:
-    """In static shapes, with values like a trained network's: finite, none of them subnormal, not all alike."""
+    """The file has static shapes and finite, varied activations without subnormal numbers."""
     recipe = next(recipe for recipe in RECIPES if recipe.name == name)
     spec = NETS[recipe.family][name].inputs
     path = tmp_path / f"{name}.onnx"

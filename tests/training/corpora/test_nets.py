@@ -1,4 +1,4 @@
-"""The architectures of the paper's models: their sizes are the published ones, and what they compute is sound."""
+"""The architectures of the DLBricks models have the published sizes and compute sound values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +10,12 @@ import onnxruntime
 import pytest
 import torch
 
-from costmodel.decomposition import decompose
-from costmodel.model import read_model
-from costmodel.runtimes.ort import OnnxRuntime
+from costmodel.onnx_io.model import read_model
+from costmodel.partition.decomposition import decompose
+from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.training.corpora.dlbricks import NETS, RECIPES, make_net
 
-# Millions, to the precision at which they are published or known of the reference implementation.
+# Millions of parameters, as precisely as they are published or known from the reference implementation.
 PUBLISHED = {
     "ademxapp_a1_voc": (124, 1),
     "capsnet": (6.8, 0.05),
@@ -41,14 +41,14 @@ PUBLISHED = {
     "wide_resnet50": (68.88, 0.01),
     "yolo_v2": (50.97, 0.03),
 }
-# Those that torch exports in a second or two, and between them every kind of block.
+# Models that torch exports within two seconds, and that together contain every kind of block.
 SMALL = ("capsnet_mnist", "mobilenet_v2_imagenet", "squeezenet_v1_1_imagenet", "inception_v1_salient", "vdsr")
 SMALLEST_NORMAL = np.finfo(np.float32).tiny
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The file of a recipe, made once."""
+    """Function that writes the file of a recipe, once a session."""
     folder = tmp_path_factory.mktemp("nets")
     recipes = {recipe.name: recipe for recipe in RECIPES}
 
@@ -63,8 +63,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_as_many_parameters_as_published(name: str) -> None:
-    """An architecture written anew has the weights of the one it is written after."""
-    with torch.device("meta"):  # shapes only
+    """A reimplemented architecture has the number of parameters of its original."""
+    with torch.device("meta"):  # no weights, shapes only
         count = sum(parameter.numel() for parameter in make_net(name).parameters())
     millions, tolerance = PUBLISHED[name]
     assert count / 1e6 == pytest.approx(millions, abs=tolerance)
@@ -72,7 +72,7 @@ def test_as_many_parameters_as_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NETS if not name.startswith("inception_v1")])
 def test_every_net_takes_its_input(name: str) -> None:
-    """Shapes fit from end to end; Inception V1 is not run by torch, which has no operator LRN."""
+    """Every architecture accepts its input, except Inception V1, because torch has no operator LRN."""
     net = NETS[name]
     with torch.device("meta"), torch.no_grad():
         made = make_net(name).eval()(*(torch.zeros(1, *net.size) for _ in net.inputs))
@@ -82,7 +82,7 @@ def test_every_net_takes_its_input(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_activations_are_finite_and_not_subnormal(made: Callable[[str], Path], name: str) -> None:
-    """Numbers like a trained net's: no layer is slower for what it computes with."""
+    """Activations are like a trained network's, so that no layer is slowed by subnormal numbers."""
     model = onnx.load(made(name))
     onnx.checker.check_model(model, full_check=True)
     declared = {value.name: value for value in model.graph.value_info}
@@ -101,23 +101,23 @@ def test_activations_are_finite_and_not_subnormal(made: Callable[[str], Path], n
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_net_is_lowered_and_cut(made: Callable[[str], Path], runtime: OnnxRuntime, name: str) -> None:
-    """Into layers that the runtime executes, most of them convolutions and none of them a surprise."""
+    """An exported model is lowered to known layers, most of them convolutions."""
     model = read_model(made(name))
     assert list(model.inputs) == ["input"]
     graph = runtime.lower(model, "all")
     cut = decompose(name, graph, 1)
-    assert len(cut.pieces) == len(graph.layers) > 10
+    assert len(cut.segments) == len(graph.layers) > 10
     assert not {layer.op_type for layer in graph.layers} & {"BatchNormalization", "Identity", "Dropout", "Constant"}
 
 
 def test_lrn_is_one_operator(made: Callable[[str], Path]) -> None:
-    """As in the Inception V1 that people deploy."""
+    """Inception V1 contains LRN as one operator, as deployed models do."""
     nodes = onnx.load(made("inception_v1_salient")).graph.node
     assert [node.op_type for node in nodes].count("LRN") == 2
 
 
 def test_nothing_of_this_machine_is_in_a_file(made: Callable[[str], Path]) -> None:
-    """The exporter writes stack traces with local paths: they are taken out."""
+    """The exporter's stack traces, which contain local paths, are removed."""
     content = made("capsnet_mnist").read_bytes()
     assert str(Path(__file__).parents[3]).encode() not in content
     model = onnx.load_from_string(content)
@@ -126,7 +126,7 @@ def test_nothing_of_this_machine_is_in_a_file(made: Callable[[str], Path]) -> No
 
 
 def test_the_same_bytes_each_time(made: Callable[[str], Path], tmp_path: Path) -> None:
-    """Whoever follows a recipe has the same model."""
+    """A recipe writes the same bytes each time."""
     for recipe in RECIPES:
         if recipe.name in ("capsnet_mnist", "squeezenet_v1_1_imagenet"):
             recipe.write(tmp_path / "again.onnx")

@@ -1,4 +1,4 @@
-"""The wide corpus: many lineages, and architectures that compute ordinary numbers."""
+"""The wide corpus: its lineages, sizes and files."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ from costmodel.training.corpora.registry import MADE, recipes_of
 from costmodel.training.corpora.wide import OWN, RECIPES, make_own
 from costmodel.training.corpus import CORPORA
 
-# Those that the other corpora, and the catalogue of models to download, have as well.
+# Families that other corpora, or the catalogue of downloadable models, also contain.
 ELSEWHERE = {
     "ademxapp", "vgg", "capsnet", "inception", "mobilenet", "resnet", "senet", "squeezenet", "adain", "colorful",
     "colornet", "cyclegan", "pix2pix", "vdsr", "yolo", "hourglass", "dilated", "regnet", "efficientnet", "convnext",
@@ -26,7 +26,7 @@ ELSEWHERE = {
     "bart", "clip", "gpt2", "llama", "wav2vec2", "whisper", "alexnet", "densenet", "shufflenet",
 }  # fmt: skip
 BY_NAME = {own.name: own for own in OWN}
-# Millions of parameters, to the precision at which they are published or known of the reference implementation.
+# Millions of parameters, as precisely as they are published or known from the reference implementation.
 PUBLISHED = {
     "densenet121_224": (7.98, 0.01),
     "ghostnet_100_224": (5.2, 0.1),
@@ -37,7 +37,7 @@ PUBLISHED = {
     "shufflenet_v2_100_224_b4": (2.28, 0.01),
     "yolo_v3_tiny_416": (8.86, 0.01),
 }
-# The smallest, and between them: convolutions, attention, recurrence, embeddings, a past.
+# The smallest models that together contain convolutions, attention, recurrence, embeddings, and past keys.
 SMALL = {
     "lenet_32_b64": [(64, 10)],
     "tcn_w64_512_b8": [(8, 1, 512)],
@@ -48,7 +48,7 @@ SMALL = {
 
 
 def test_names_are_unique_and_plain() -> None:
-    """A name is a file's stem on any system, and of one model only, in whatever corpus."""
+    """Names are valid file stems and unique in all corpora."""
     names = [recipe.name for recipe in RECIPES]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
@@ -58,7 +58,7 @@ def test_names_are_unique_and_plain() -> None:
 
 
 def test_there_is_breadth() -> None:
-    """Sixty models, in thirty lineages that are nowhere else, at most three of each; some for batches."""
+    """There are sixty models in thirty lineages of this corpus only, at most three of each, some with batches."""
     families = [recipe.family for recipe in RECIPES]
     assert len(RECIPES) >= 60
     assert len(set(families) - ELSEWHERE) >= 30
@@ -68,7 +68,7 @@ def test_there_is_breadth() -> None:
 
 
 def test_recipes_are_listed_without_the_libraries_that_follow_them() -> None:
-    """Names and families are there at once, before torch, transformers or a runtime is imported."""
+    """Listing recipes imports neither torch nor transformers nor a runtime."""
     code = "import sys, costmodel.training.corpora.wide; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "costmodel.training.corpora.wide" in loaded
@@ -77,8 +77,8 @@ def test_recipes_are_listed_without_the_libraries_that_follow_them() -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_as_many_parameters_as_published(name: str) -> None:
-    """An architecture written anew has the weights of the one it is written after."""
-    with torch.device("meta"):  # shapes only
+    """A reimplemented architecture has the number of parameters of its original."""
+    with torch.device("meta"):  # no weights, shapes only
         count = sum(parameter.numel() for parameter in make_own(BY_NAME[name]).parameters())
     millions, tolerance = PUBLISHED[name]
     assert count / 1e6 == pytest.approx(millions, abs=tolerance)
@@ -86,7 +86,7 @@ def test_as_many_parameters_as_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_every_net_takes_its_inputs(name: str) -> None:
-    """Shapes fit from end to end, and no file is large."""
+    """Every network accepts its inputs and has less than 150 MB of weights."""
     own = BY_NAME[name]
     with torch.device("meta"), torch.no_grad():
         net = make_own(own).eval()
@@ -101,7 +101,7 @@ def _zeros(spec: NetworkInput) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_file_runs(name: str, tmp_path: Path) -> None:
-    """It is sound, takes what the recipe says by name, and gives ordinary numbers that depend on the input."""
+    """A file is valid, has the recipe's input names, and its outputs are finite and depend on the input."""
     path = tmp_path / f"{name}.onnx"
     next(recipe for recipe in RECIPES if recipe.name == name).write(path)
     onnx.checker.check_model(onnx.load(path), full_check=True)
@@ -123,7 +123,7 @@ def test_a_file_runs(name: str, tmp_path: Path) -> None:
 
 
 def test_the_same_bytes_each_time(tmp_path: Path) -> None:
-    """Whoever follows a recipe has the same model."""
+    """A recipe writes the same bytes each time."""
     recipe = next(recipe for recipe in RECIPES if recipe.name == "lenet_32_b64")
     for name in ("one", "two"):
         recipe.write(tmp_path / name)
@@ -131,7 +131,7 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
 
 
 def test_weights_keep_the_size_of_activations_in_any_dimension() -> None:
-    """A unit input stays near one through convolutions along time, in volumes and transposed."""
+    """1-D, 3-D and transposed convolutions keep the size of a unit input near one."""
     for layer, shape in (
         (torch.nn.Conv1d(64, 64, 9), (1, 64, 100)),
         (torch.nn.Conv3d(32, 32, 3), (1, 32, 8, 8, 8)),
@@ -139,11 +139,11 @@ def test_weights_keep_the_size_of_activations_in_any_dimension() -> None:
     ):
         initialise_any(layer, 0)
         torch.manual_seed(0)
-        assert 1.0 < layer(torch.randn(shape)).std() < 2.0  # the root of 2, which a rectifier takes off
+        assert 1.0 < layer(torch.randn(shape)).std() < 2.0  # the root of 2, which a following ReLU removes
 
 
 def test_pieces() -> None:
-    """A module between exchanged dimensions, a gate, an order, and layers activated but for the last."""
+    """The building blocks `Permuted`, `Gated`, `Rearranged` and `mlp` compute what they say."""
     x = torch.arange(6.0).view(1, 2, 3)
     assert torch.equal(Permuted(torch.nn.Identity())(x), x)
     assert Permuted(torch.nn.Linear(2, 5))(x).shape == (1, 5, 3)

@@ -1,1 +1,1 @@
-"""The architectures behind corpora, as torch modules: what they compute, with no weights but random ones."""
+"""Architectures of the built corpora as torch modules, with random weights."""

@@ -6,21 +6,21 @@ from costmodel.training.corpora.nets.blocks import PreActivated, classifier, con
 
 __all__ = ["ademxapp_a", "ademxapp_a1"]
 
-# Blocks of each stage and the channels of the convolutions in one.
+# (number of blocks, channels of the convolutions of a block) of each stage.
 _STAGES = (
     (3, (128, 128)), (3, (256, 256)), (6, (512, 512)), (3, (512, 1024)), (1, (512, 1024, 2048)),
     (1, (1024, 2048, 4096)),
 )  # fmt: skip
-_POOLED = 2  # stages that begin with a pool; the next three stride instead
+_POOLED = 2  # number of stages that begin with a pool; the next three use a stride instead
 
 
 def ademxapp_a(classes: int) -> nn.Module:
-    """Model A, which classifies, 224 x 224."""
+    """Model A, a classifier of images of 224 x 224."""
     return nn.Sequential(*_body(dilated=False), classifier(4096, classes))
 
 
 def ademxapp_a1(classes: int) -> nn.Module:
-    """Model A1, which gives each pixel a class: model A that dilates after an eighth of the size, 504 x 504."""
+    """Model A1, which classifies each pixel of 504 x 504: model A, dilated instead of strided after 1/8 of the size."""
     return nn.Sequential(
         *_body(dilated=True),
         conv_relu(4096, 512, dilation=12),

@@ -1,4 +1,4 @@
-"""What many architectures are put together from."""
+"""Building blocks that many architectures share."""
 
 import torch
 from torch import Tensor, nn
@@ -17,42 +17,44 @@ __all__ = [
     "upsample",
 ]
 
-_OPSET = 20  # that torch's exporter writes
+_OPSET = 20  # the opset that torch's exporter writes
 
 
 class Concat(nn.Module):
-    """Branches side by side, their outputs joined along the channels."""
+    """Parallel branches whose outputs are concatenated along the channels."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What each branch makes of `x`, joined."""
+        """Returns the concatenated outputs of all branches."""
         return torch.cat([branch(x) for branch in self.branches], 1)
 
 
 class Sum(nn.Module):
-    """Two branches side by side, their outputs added."""
+    """Two parallel branches whose outputs are added."""
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
         self.first, self.second = first, second
 
     def forward(self, x: Tensor) -> Tensor:
-        """What both branches make of `x`, added."""
+        """Returns the sum of the outputs of both branches."""
         added: Tensor = self.first(x) + self.second(x)
         return added
 
 
 class Residual(nn.Module):
-    """after(shortcut(x) + gate(branch(x))), the branch with weak random weights so that depth does not blow up.
+    """A residual block: after(shortcut(x) + gate(branch(x))).
+
+    The last layer of the branch gets small random weights, so that activations do not grow with depth.
 
     Args:
-        branch: What is added.
-        shortcut: Nothing, or the projection to the branch's shape.
-        gate: What the branch goes through last.
-        after: What the sum goes through.
+        branch: Module whose output is added to the shortcut.
+        shortcut: Projection of the input to the shape of the branch's output; None for the identity.
+        gate: Module applied to the output of the branch; None for the identity.
+        after: Module applied to the sum; None for the identity.
     """
 
     def __init__(
@@ -70,18 +72,18 @@ class Residual(nn.Module):
         self.after = after or nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` and what the branch makes of it."""
+        """Returns after(shortcut(x) + gate(branch(x)))."""
         made: Tensor = self.after(self.shortcut(x) + self.gate(self.branch(x)))
         return made
 
 
 class PreActivated(nn.Module):
-    """A residual block that normalises and activates first (He et al. 2016), for the branch and the projection alike.
+    """A pre-activation residual block (He et al. 2016): branch and projection read the activated input.
 
     Args:
-        channels: Of the input.
-        branch: What is added.
-        projection: To the branch's shape; None where the input has it.
+        channels: Number of channels of the input.
+        branch: Module whose output is added to the shortcut.
+        projection: Projection of the input to the shape of the branch's output; None if the shapes are equal.
     """
 
     def __init__(self, channels: int, branch: nn.Module, projection: nn.Module | None = None) -> None:
@@ -91,7 +93,7 @@ class PreActivated(nn.Module):
         self.projection = projection
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x`, or its projection, and what the branch makes of it."""
+        """Returns the sum of the branch and of `x` or its projection."""
         activated = self.activate(x)
         shortcut = x if self.projection is None else self.projection(activated)
         added: Tensor = shortcut + self.branch(activated)
@@ -99,13 +101,13 @@ class PreActivated(nn.Module):
 
 
 class LocalResponseNorm(nn.Module):
-    """AlexNet's normalisation as ONNX's own LRN; torch's takes it apart into pads and pools.
+    """AlexNet's local response normalisation, exported as ONNX's LRN; torch's own is exported as pads and pools.
 
-    It exists in the exported file only: run by torch, it gives zeros.
+    The module is for export only: run by torch, it returns zeros.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         return torch.onnx.ops.symbolic(
             "LRN",
             [x],
@@ -127,7 +129,7 @@ def conv(
     padding: int | tuple[int, int] | None = None,
     bias: bool = False,
 ) -> nn.Conv2d:
-    """A convolution that keeps the size, unless told otherwise by stride or padding."""
+    """Returns a convolution that keeps height and width, unless `stride` or `padding` change them."""
     if padding is None:
         high, wide = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         padding = (dilation * (high - 1) // 2, dilation * (wide - 1) // 2)
@@ -143,7 +145,7 @@ def conv_relu(
     dilation: int = 1,
     padding: int | None = None,
 ) -> nn.Sequential:
-    """As before there was batch normalisation."""
+    """Returns a convolution with bias and a ReLU, without normalisation."""
     return nn.Sequential(conv(ins, outs, kernel, stride, dilation=dilation, padding=padding, bias=True), nn.ReLU())
 
 
@@ -151,7 +153,7 @@ def conv_bn(
     ins: int, outs: int, kernel: int | tuple[int, int] = 3, stride: int = 1, *, groups: int = 1, dilation: int = 1,
     padding: int | tuple[int, int] | None = None, bias: bool = False,
 ) -> nn.Sequential:  # fmt: skip
-    """Normalised, not activated."""
+    """Returns a convolution and a batch normalisation, without activation."""
     convolution = conv(ins, outs, kernel, stride, groups=groups, dilation=dilation, padding=padding, bias=bias)
     return nn.Sequential(convolution, nn.BatchNorm2d(outs))
 
@@ -160,16 +162,16 @@ def conv_bn_relu(
     ins: int, outs: int, kernel: int | tuple[int, int] = 3, stride: int = 1, *, groups: int = 1, dilation: int = 1,
     padding: int | tuple[int, int] | None = None, bias: bool = False,
 ) -> nn.Sequential:  # fmt: skip
-    """The commonest triple there is."""
+    """Returns a convolution, a batch normalisation and a ReLU."""
     pair = conv_bn(ins, outs, kernel, stride, groups=groups, dilation=dilation, padding=padding, bias=bias)
     return nn.Sequential(*pair, nn.ReLU())
 
 
 def classifier(channels: int, classes: int) -> nn.Sequential:
-    """Global average, one fully connected layer, probabilities."""
+    """Returns a classification head: global average pool, one fully connected layer, softmax."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes), nn.Softmax(1))
 
 
 def upsample(factor: int = 2, mode: str = "nearest") -> nn.Upsample:
-    """To `factor` times the size."""
+    """Returns a layer that enlarges height and width by `factor`."""
     return nn.Upsample(scale_factor=factor, mode=mode)

@@ -11,7 +11,7 @@ _ROUTINGS = 3
 
 
 class CapsNet(nn.Module):
-    """For digits of 28 x 28: how sure it is of each of ten; without the decoder of training."""
+    """A capsule network that classifies digits of 28 x 28 by the lengths of ten vectors; without training decoder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class CapsNet(nn.Module):
         self.weight = nn.Parameter(torch.empty(1, 10, 6 * 6 * 32, 16, 8))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [1, 10]."""
+        """Returns a tensor of shape [1, 10]."""
         capsules = _squash(self.primary(self.stem(x)).view(1, 32, 8, 36).transpose(2, 3).reshape(1, 1152, 8))
         votes = (self.weight @ capsules[:, None, :, :, None]).squeeze(-1)  # [1, digits, capsules, 16]
         agreement = torch.zeros(1, 10, 1152)
@@ -33,6 +33,6 @@ class CapsNet(nn.Module):
 
 
 def _squash(vectors: Tensor) -> Tensor:
-    """Lengths squashed into [0, 1)."""
+    """Scales vectors so that their lengths lie in [0, 1), without changing their directions."""
     squared = vectors.square().sum(-1, keepdim=True)
     return vectors * (squared / (1 + squared) / (squared + 1e-7).sqrt())

@@ -28,10 +28,10 @@ def densenet(blocks: tuple[int, ...], growth: int, classes: int, *, small: bool 
     """DenseNet-BC (Huang et al. 2016).
 
     Args:
-        blocks: Layers of each dense block: (6, 12, 24, 16) is DenseNet-121.
-        growth: Channels that a layer adds.
-        classes: Of the head.
-        small: Whether for images of 32 x 32, which are not shrunk at first.
+        blocks: Number of layers of each dense block: (6, 12, 24, 16) is DenseNet-121.
+        growth: Channels that each layer adds.
+        classes: Number of classes.
+        small: Whether the stem keeps the size, as for images of 32 x 32.
     """
     ins = 2 * growth
     stem = [conv(3, ins)] if small else [conv_bn_relu(3, ins, 7, 2), nn.MaxPool2d(3, 2, 1)]
@@ -50,7 +50,7 @@ def densenet(blocks: tuple[int, ...], growth: int, classes: int, *, small: bool 
 
 
 class _Shuffled(nn.Module):
-    """Half of the channels go through a branch, and both halves are then shuffled (Ma et al. 2018)."""
+    """A ShuffleNet V2 unit (Ma et al. 2018): a branch for half of the channels, then both halves are shuffled."""
 
     def __init__(self, ins: int, outs: int, stride: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class _Shuffled(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has as many channels as the block makes."""
+        """Returns a feature map with `outs` channels."""
         kept, seen = x.chunk(2, 1) if self.stride == 1 else (x, x)
         joined = torch.cat([self.shortcut(kept), self.branch(seen)], 1)
         batch, channels, high, wide = joined.shape
@@ -85,7 +85,7 @@ def shufflenet_v2(channels: tuple[int, int, int], classes: int) -> nn.Module:
 
 
 def _ghost(ins: int, outs: int, *, relu: bool = True) -> nn.Module:
-    """Half of the channels by a convolution, the other half from the first by a cheap one."""
+    """Ghost module: a convolution makes half of the channels, a cheap depthwise one makes the other half from them."""
     half = outs // 2
     cheap, last = conv_bn(half, half, groups=half), nn.ReLU() if relu else nn.Identity()
     return nn.Sequential(
@@ -93,7 +93,7 @@ def _ghost(ins: int, outs: int, *, relu: bool = True) -> nn.Module:
     )  # fmt: skip
 
 
-# Kernel, expanded channels, channels, squeeze-and-excitation and stride of each block: table 1 of the paper.
+# (kernel, expanded channels, channels, squeeze-and-excitation, stride) of each block: table 1 of the paper.
 _GHOSTNET = (
     (3, 16, 16, 0, 1), (3, 48, 24, 0, 2), (3, 72, 24, 0, 1), (5, 72, 40, 1, 2), (5, 120, 40, 1, 1),
     (3, 240, 80, 0, 2), (3, 200, 80, 0, 1), (3, 184, 80, 0, 1), (3, 184, 80, 0, 1), (3, 480, 112, 1, 1),
@@ -114,7 +114,7 @@ class _Squeezed(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         weighed: Tensor = x * self.weigh(x)
         return weighed
 
@@ -146,7 +146,7 @@ def _separable(ins: int, outs: int) -> nn.Module:
 
 
 def xception(middle: int, classes: int) -> nn.Module:
-    """Xception (Chollet 2016) with `middle` of its 8 middle blocks."""
+    """Xception (Chollet 2016) with `middle` blocks in its middle flow; the original has 8."""
     layers: list[nn.Module] = [conv_bn_relu(3, 32, 3, 2), conv_bn_relu(32, 64)]
     ins = 64
     for outs in (128, 256, 728, *[728] * middle, 1024):
@@ -173,7 +173,7 @@ def repvgg(channels: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class _Exchange(nn.Module):
-    """Branches of several resolutions, each then the sum of all, brought to its own (Wang et al. 2019)."""
+    """Branches at several resolutions; each output is the sum of all branches at its resolution (Wang et al. 2019)."""
 
     def __init__(self, widths: list[int], new: int | None) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class _Exchange(nn.Module):
         )
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """One map more than given where a new resolution begins."""
+        """Returns a feature map for each resolution: one more than given where a new resolution begins."""
         seen = [branch(x) for branch, x in zip(self.branches, maps, strict=True)]
         made = []
         for ways in self.ways:
@@ -205,7 +205,7 @@ def _two(width: int) -> nn.Module:
 
 
 def _way(source: int, target: int, sources: list[int], targets: list[int]) -> nn.Module:
-    """From one resolution to another: a resize upwards, strided convolutions downwards."""
+    """Returns a path between two resolutions: a resize to a higher one, strided convolutions to a lower one."""
     ins, outs = sources[source], targets[target]
     if source == target:
         return nn.Identity()
@@ -216,7 +216,7 @@ def _way(source: int, target: int, sources: list[int], targets: list[int]) -> nn
 
 
 class HrNet(nn.Module):
-    """HRNet that keeps four resolutions, its maps joined at the finest for a class at each pixel."""
+    """HRNet for segmentation: four resolutions throughout, their maps joined at the highest."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
@@ -227,7 +227,7 @@ class HrNet(nn.Module):
         self.head = nn.Sequential(conv_bn_relu(sum(widths), sum(widths), 1), conv(sum(widths), classes, 1, bias=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the classes at a quarter of the size."""
+        """Returns class scores of each pixel at a quarter of the input's height and width."""
         maps = [self.stem(x)]
         for stage in self.stages:
             maps = stage(maps)

@@ -1,4 +1,4 @@
-"""Colour for grey images: Zhang et al. 2016 and Iizuka et al. 2016 (ColorNet), both 224 x 224."""
+"""Colourisation of grey images: Zhang et al. 2016 and Iizuka et al. 2016 (ColorNet), both 224 x 224."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from costmodel.training.corpora.nets.blocks import conv, conv_bn_relu, conv_relu
 
 __all__ = ["ColorNet", "colorful"]
 
-# Channels, stride of the last convolution, dilation and number of convolutions of each of the first seven stages.
+# (channels, stride of the last convolution, dilation, number of convolutions) of each of the first seven stages.
 _COLORFUL = (
     (64, 2, 1, 2),
     (128, 2, 1, 2),
@@ -20,7 +20,7 @@ _COLORFUL = (
 
 
 def colorful() -> nn.Module:
-    """Zhang's: a distribution over 313 colours for each pixel, its mean, up to the size of the image."""
+    """Zhang's network: a distribution over 313 colours for each pixel and its mean, upsampled to the image size."""
     layers: list[nn.Module] = []
     ins = 1
     for channels, stride, dilation, count in _COLORFUL:
@@ -35,7 +35,7 @@ def colorful() -> nn.Module:
 
 
 class ColorNet(nn.Module):
-    """Iizuka's: what the image shows as a whole is fused into each of its pixels."""
+    """Iizuka's network: global features of the image are fused into the features of each pixel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class ColorNet(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [1, 2, 224, 224]: the two channels of colour."""
+        """Returns a tensor of shape [1, 2, 224, 224]: the two colour channels."""
         low = self.low(x)
         middle = self.middle(low)
         whole = self.whole(low)[:, :, None, None].expand_as(middle)

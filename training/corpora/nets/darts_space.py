@@ -1,4 +1,4 @@
-"""The space of DARTS (Liu et al. 2019), which is NASNet's: cells of four nodes, for images of a multiple of 32."""
+"""The DARTS search space (Liu et al. 2019), the same as NASNet's: cells of four nodes; image sides divisible by 32."""
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +11,20 @@ _Nodes = tuple[tuple[tuple[str, int], ...], ...]
 
 
 def darts_space(cells: int, channels: int, normal: _Nodes, reduction: _Nodes) -> nn.Module:
-    """A network of the space with the stem for ImageNet, for a thousand classes.
+    """Build a network of the space with the ImageNet stem and 1000 classes.
 
     Args:
-        cells: How many; those at a third and at two thirds halve the image and double the channels.
-        channels: Of each node of the first cells.
-        normal: The two operations that each node adds up, each with the number of the node that it is done to; 0 and
-            1 are the outputs of the two cells before.
-        reduction: The same of the cells that halve the image.
+        cells: Number of cells; those at one third and at two thirds halve the image and double the channels.
+        channels: Channels of each node in the first cells.
+        normal: The two operations that each node of a normal cell adds up, each with the index of the node that it
+            reads; 0 and 1 are the outputs of the two previous cells.
+        reduction: The same for the cells that halve the image.
     """
     return _Darts(cells, channels, normal, reduction)
 
 
 class _Darts(nn.Module):
-    """Each cell reads the outputs of the two before it."""
+    """A chain of cells, each of which reads the outputs of the two cells before it."""
 
     def __init__(self, cells: int, channels: int, normal: _Nodes, reduction: _Nodes) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Darts(nn.Module):
         self.head = classifier(ins[1], 1000)[:-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [1, classes]."""
+        """Returns a tensor of shape [1, classes]."""
         before = self.stem(x)
         last = self.second_stem(before)
         for cell in self.cells:
@@ -51,12 +51,12 @@ class _Darts(nn.Module):
 
 
 class _Cell(nn.Module):
-    """Nodes that each add up two operations, joined along the channels.
+    """A DARTS cell: each node adds up two operations, and the nodes are concatenated along the channels.
 
     Args:
-        nodes: The operations.
+        nodes: Operations of each node.
         ins: Channels of both inputs.
-        channels: Of each node.
+        channels: Channels of each node.
         halved: Whether the first input is twice the size of the second.
         halves: Whether the cell halves the image.
     """
@@ -72,7 +72,7 @@ class _Cell(nn.Module):
         )
 
     def forward(self, before: Tensor, last: Tensor) -> Tensor:
-        """What the nodes are, joined."""
+        """Returns the nodes, concatenated along the channels."""
         states = [given(x) for given, x in zip(self.inputs, (before, last), strict=True)]
         operations = iter(self.operations)
         for first, second in self.nodes:
@@ -104,14 +104,14 @@ def _relu_conv_bn(ins: int, outs: int) -> nn.Module:
 
 
 def _halve(ins: int, outs: int) -> nn.Module:
-    """Every second pixel of every second row, and those between them diagonally."""
+    """Factorised reduction: halves the size by two strided 1 x 1 convolutions, one shifted diagonally by a pixel."""
     even, odd = conv(ins, outs // 2, 1, 2), conv(ins, outs // 2, 1, 2)
     return nn.Sequential(nn.ReLU(), Concat(even, nn.Sequential(_Shift(), odd)), nn.BatchNorm2d(outs))
 
 
 class _Shift(nn.Module):
-    """Without the first row and column."""
+    """Removes the first row and the first column."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [batch, channels, height - 1, width - 1]."""
+        """Returns a tensor of shape [batch, channels, height - 1, width - 1]."""
         return x[:, :, 1:, 1:]

@@ -1,4 +1,4 @@
-"""One step of a language model that writes: a token, with the keys and values of those before it."""
+"""One decoding step of a language model: a token, with the keys and values of the previous tokens as inputs."""
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,10 @@ _HEAD = 64
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Of one token over all so far; heads of the query share those of the keys in groups.
+    """Computes the attention of one token to all tokens so far; groups of query heads share key and value heads.
 
     Shapes:
-        [batch, heads, 1, 64] over twice [batch, fewer heads, tokens, 64] gives [batch, 1, heads * 64].
+        query: [batch, heads, 1, 64]; keys and values: [batch, key heads, tokens, 64]; result: [batch, 1, heads * 64].
     """
     groups = query.shape[1] // keys.shape[1]
     if groups > 1:
@@ -40,7 +40,7 @@ class _GptLayer(nn.Module):
 
 
 class _Step(nn.Module):
-    """A token through all layers: scores of the next one, and the pasts with this one added."""
+    """A decoding step through all layers: returns the scores of the next token and the extended keys and values."""
 
     def __init__(self, vocabulary: int, width: int, layers: list[nn.Module], norm: nn.Module) -> None:
         super().__init__()
@@ -57,19 +57,24 @@ class _Step(nn.Module):
 
 
 class GptStep(_Step):
-    """Like GPT-2 (Radford et al. 2019): learnt positions, layer normalisation, output tied to the embedding."""
+    """A decoding step like GPT-2's (Radford et al. 2019): learnt positions, LayerNorm, tied output embedding."""
 
     def __init__(self, vocabulary: int, width: int, depth: int, length: int) -> None:
         super().__init__(vocabulary, width, [_GptLayer(width) for _ in range(depth)], nn.LayerNorm(width))
         self.places = nn.Parameter(torch.zeros(1, length + 1, width))
 
     def forward(self, token: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """From [batch, 1] and [layers, 2, batch, heads, length, 64] to [batch, 1, vocabulary] and one longer a past."""
+        """Maps a token and the past keys and values to scores and the extended past.
+
+        Shapes:
+            token: [batch, 1]; past: [layers, 2, batch, heads, length, 64].
+            result: [batch, 1, vocabulary] and a past of length + 1.
+        """
         return self._through(self.embed(token) + self.places[:, past.shape[4] :], past)
 
 
 class _RootNorm(nn.Module):
-    """Division by the root of the mean square (Zhang and Sennrich 2019)."""
+    """RMSNorm: division by the root of the mean square (Zhang and Sennrich 2019)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -80,7 +85,7 @@ class _RootNorm(nn.Module):
 
 
 class _GatedLinear(nn.Module):
-    """SwiGLU (Shazeer 2020)."""
+    """The SwiGLU feed-forward layer (Shazeer 2020)."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -106,7 +111,7 @@ class _LlamaLayer(nn.Module):
         self.register_buffer("sine", angle.sin(), persistent=False)
 
     def _turned(self, x: Tensor, heads: int) -> Tensor:
-        """By the angle of its place (Su et al. 2021), the same for every step of this length."""
+        """Applies the rotary embedding (Su et al. 2021) of the token's position, which the past length determines."""
         x = x.view(x.shape[0], 1, heads, _HEAD).transpose(1, 2)
         first, second = x.chunk(2, -1)
         return x * self.get_buffer("cosine") + torch.cat([-second, first], -1) * self.get_buffer("sine")
@@ -121,12 +126,12 @@ class _LlamaLayer(nn.Module):
 
 
 class LlamaStep(_Step):
-    """Like Llama (Touvron et al. 2023): turned queries and keys, shared heads, gated layers."""
+    """A decoding step like Llama's (Touvron et al. 2023): rotary embeddings, grouped heads, gated layers."""
 
     def __init__(self, vocabulary: int, width: int, inner: int, shared: int, depth: int, length: int) -> None:
         layers: list[nn.Module] = [_LlamaLayer(width, inner, shared, length) for _ in range(depth)]
         super().__init__(vocabulary, width, layers, _RootNorm(width))
 
     def forward(self, token: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """From [batch, 1] and [layers, 2, batch, shared heads, length, 64] to scores and one longer a past."""
+        """Maps [batch, 1] and [layers, 2, batch, key heads, length, 64] to scores and past tensors of length + 1."""
         return self._through(self.embed(token), past)

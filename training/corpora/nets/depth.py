@@ -1,4 +1,7 @@
-"""How far each pixel is (Chen et al. 2016, "Single-image depth perception in the wild"): an hourglass of Inceptions."""
+"""Depth estimation by an hourglass of Inception modules.
+
+Chen et al. 2016, "Single-image depth perception in the wild".
+"""
 
 from torch import nn
 
@@ -8,7 +11,7 @@ __all__ = ["depth_in_the_wild"]
 
 
 def depth_in_the_wild() -> nn.Module:
-    """For images of 320 x 240. The letters of its modules are those of the paper's table 1."""
+    """Build the network for images of 320 x 240; module letters are those of the paper's table 1."""
     return nn.Sequential(conv_bn_relu(3, 128, 7, bias=True), _half_size(), conv(64, 1, bias=True))
 
 
@@ -56,7 +59,7 @@ def _f() -> nn.Module:
 
 
 def _inception(ins: int, outs: int, inner: int, kernels: tuple[int, ...]) -> nn.Module:
-    """A 1 x 1 convolution beside one for each kernel; `outs` channels of each."""
+    """Returns a 1 x 1 convolution parallel to one convolution for each kernel size, each with `outs` channels."""
     return Concat(
         conv_bn_relu(ins, outs, 1, bias=True),
         *(

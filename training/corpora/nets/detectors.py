@@ -1,4 +1,4 @@
-"""Boxes, faces and key points: YOLOv3-tiny and YOLOv8, RetinaNet, CenterNet, BlazeFace, MobileFaceNet, OpenPose."""
+"""Detectors of objects, faces and key points: YOLO, RetinaNet, CenterNet, BlazeFace, MobileFaceNet, OpenPose."""
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ def _leaky(ins: int, outs: int, kernel: int = 3) -> nn.Module:
 
 
 class YoloTiny(nn.Module):
-    """YOLOv3-tiny (Redmon and Farhadi 2018): scores of the boxes of two maps."""
+    """YOLOv3-tiny (Redmon and Farhadi 2018): box scores from two feature maps."""
 
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class YoloTiny(nn.Module):
         self.small = nn.Sequential(_leaky(384, 256), conv(256, 3 * self.columns, 1, bias=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [batch, boxes, 5 + classes]."""
+        """Returns a tensor of shape [batch, boxes, 5 + classes]."""
         fine = self.fine(x)
         coarse = self.coarse(fine)
         maps = self.large(coarse), self.small(torch.cat([self.up(coarse), fine], 1))
@@ -55,7 +55,7 @@ def _silu(ins: int, outs: int, kernel: int = 3, stride: int = 1) -> nn.Module:
 
 
 class _C2f(nn.Module):
-    """A chain of bottlenecks of which every step is kept, of YOLOv8."""
+    """YOLOv8's C2f block: a chain of bottlenecks whose intermediate outputs are all concatenated."""
 
     def __init__(self, ins: int, outs: int, count: int, *, shortcut: bool = True) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class _C2f(nn.Module):
         self.join = _silu((2 + count) * half, outs, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the height and width of `x`."""
+        """Returns a tensor of the height and width of `x`."""
         parts = list(self.split(x).chunk(2, 1))
         for step in self.chain:
             parts.append(step(parts[-1]))
@@ -75,7 +75,7 @@ class _C2f(nn.Module):
 
 
 class _PooledPyramid(nn.Module):
-    """Max pools of three sizes, one after another, joined."""
+    """Fast spatial pyramid pooling (SPPF): three successive max pools, concatenated."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class _PooledPyramid(nn.Module):
         self.join = _silu(2 * width, width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         parts = [self.narrow(x)]
         for _ in range(3):
             parts.append(self.pool(parts[-1]))
@@ -92,7 +92,7 @@ class _PooledPyramid(nn.Module):
 
 
 class Yolo8(nn.Module):
-    """Like YOLOv8 (Jocher et al. 2023); width 16 is its nano. Boxes from distributions of distances, decoded."""
+    """A detector like YOLOv8 (Jocher et al. 2023), boxes decoded from distance distributions; nano has width 16."""
 
     def __init__(self, size: int, width: int = 16, classes: int = 80) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Yolo8(nn.Module):
         self.register_buffer("distances", torch.arange(16.0).view(1, 1, 16, 1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [batch, 4 + classes, places]."""
+        """Returns a tensor of shape [batch, 4 + classes, places]."""
         shallow = self.shallow(x)
         middle = self.middle(shallow)
         deep = self.deep(middle)
@@ -152,7 +152,7 @@ def _stem() -> nn.Module:
 
 
 class RetinaNet(nn.Module):
-    """RetinaNet (Lin et al. 2017) on ResNet-18: a feature pyramid of `width` channels, heads shared by its maps."""
+    """RetinaNet (Lin et al. 2017) on ResNet-18: a feature pyramid of `width` channels, heads shared by all levels."""
 
     def __init__(self, width: int, depth: int, classes: int = 80, anchors: int = 9) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class RetinaNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores, [batch, boxes, classes], and offsets, [batch, boxes, 4]."""
+        """Returns class scores, [batch, boxes, classes], and box offsets, [batch, boxes, 4]."""
         fine = self.fine(x)
         middle = self.middle(fine)
         coarse = self.coarse(middle)
@@ -184,7 +184,7 @@ class RetinaNet(nn.Module):
 
 
 def centernet(classes: int) -> nn.Module:
-    """CenterNet (Zhou et al. 2019) on ResNet-18: three transposed convolutions, then heat, size and offset."""
+    """CenterNet (Zhou et al. 2019) on ResNet-18: three transposed convolutions; heat map, size and offset heads."""
     up: list[nn.Module] = []
     ins = 512
     for outs in (256, 128, 64):
@@ -196,19 +196,19 @@ def centernet(classes: int) -> nn.Module:
 
 
 class _Wider(nn.Module):
-    """Channels of zeros after those there are."""
+    """Appends channels of zeros."""
 
     def __init__(self, more: int) -> None:
         super().__init__()
         self.more = more
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the height and width of `x`."""
+        """Returns a tensor of the height and width of `x`."""
         return nn.functional.pad(x, (0, 0, 0, 0, 0, self.more))
 
 
 def _blaze(ins: int, outs: int, stride: int = 1) -> nn.Module:
-    """A depthwise and a pointwise convolution; the shortcut is pooled, and padded with empty channels."""
+    """BlazeFace block: a depthwise and a pointwise convolution, the shortcut pooled and padded with zero channels."""
     branch = nn.Sequential(conv(ins, ins, 5, stride, groups=ins, bias=True), conv(ins, outs, 1, bias=True))
     pooled = [nn.MaxPool2d(2)] if stride > 1 else []
     wider = [_Wider(outs - ins)] if outs > ins else []
@@ -216,7 +216,7 @@ def _blaze(ins: int, outs: int, stride: int = 1) -> nn.Module:
 
 
 class BlazeFace(nn.Module):
-    """BlazeFace for the front camera (Bazarevsky et al. 2019), 128 x 128."""
+    """BlazeFace for the front camera (Bazarevsky et al. 2019), images of 128 x 128."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,7 +229,7 @@ class BlazeFace(nn.Module):
         self.points = nn.ModuleList((conv(88, 32, 1, bias=True), conv(96, 96, 1, bias=True)))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores, [batch, 896, 1], and boxes with key points, [batch, 896, 16]."""
+        """Returns scores, [batch, 896, 1], and boxes with key points, [batch, 896, 16]."""
         fine = self.fine(x)
         maps = (fine, self.coarse(fine))
         scores = [_rows(head(m), 1) for head, m in zip(self.scores, maps, strict=True)]
@@ -238,7 +238,7 @@ class BlazeFace(nn.Module):
 
 
 def mobilefacenet(embedding: int) -> nn.Module:
-    """MobileFaceNet (Chen et al. 2018), 112 x 112: MobileNet V2 with PReLU and a depthwise convolution as the pool."""
+    """MobileFaceNet (Chen et al. 2018), 112 x 112: MobileNet V2 with PReLU, pooled by a depthwise convolution."""
 
     def prelu(ins: int, outs: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Module:
         return nn.Sequential(*conv_bn(ins, outs, kernel, stride, groups=groups), nn.PReLU(outs))
@@ -262,7 +262,7 @@ def mobilefacenet(embedding: int) -> nn.Module:
 
 
 class OpenPose(nn.Module):
-    """Like OpenPose for small machines (Osokin 2018): heat maps and affinity fields, refined once from both."""
+    """Lightweight OpenPose (Osokin 2018): heat maps and part affinity fields, with one refinement stage."""
 
     def __init__(self, width: int, points: int = 19, fields: int = 38) -> None:
         super().__init__()
@@ -281,7 +281,7 @@ class OpenPose(nn.Module):
         return nn.Sequential(*trunk, conv_relu(inner, 4 * inner, 1), conv(4 * inner, outs, 1, bias=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Heat maps and fields at an eighth of the size."""
+        """Returns heat maps and affinity fields at an eighth of the input's height and width."""
         features = self.features(x)
         refined: Tensor = self.second(torch.cat([features, self.first(features)], 1))
         return refined

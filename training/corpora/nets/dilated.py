@@ -7,12 +7,15 @@ from costmodel.training.corpora.nets.vgg import VGG16
 
 __all__ = ["dilated"]
 
-_CONTEXT = (1, 1, 2, 4, 8, 16, 1)  # dilations
-_MARGIN = 33  # what the unpadded convolutions of the context take from each side
+_CONTEXT = (1, 1, 2, 4, 8, 16, 1)  # dilations of the context module's convolutions
+_MARGIN = 33  # pixels that the unpadded convolutions of the context module remove on each side
 
 
 def dilated(classes: int) -> nn.Module:
-    """For images of 640 x 480 with a margin, 1100 x 900, to 728 x 528: no convolution of the front end pads."""
+    """Build the network for images of 640 x 480 with a margin, 1100 x 900; it returns 728 x 528.
+
+    The front end uses no padding.
+    """
     layers: list[nn.Module] = []
     ins = 3
     for stage, (channels, count) in enumerate(VGG16):

@@ -1,4 +1,4 @@
-"""The spaces of DynaBERT (Hou et al. 2020) and HAT (Wang et al. 2020): text encoders whose layers differ in width."""
+"""Search spaces of text encoders: DynaBERT (Hou et al. 2020) and HAT (Wang et al. 2020), with widths for each layer."""
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +12,13 @@ _EPSILON = 1e-12
 
 
 def elastic_bert(vocabulary: int, length: int, width: int, layers: tuple[tuple[int, int], ...]) -> nn.Module:
-    """A network of the space that tells two classes apart.
+    """Build a network of the space with two classes.
 
     Args:
-        vocabulary: How many tokens there are.
-        length: Of the text, in tokens.
-        width: Of the embedding.
-        layers: Heads and FFN ratio of each.
+        vocabulary: Number of tokens in the vocabulary.
+        length: Length of the text in tokens.
+        width: Width of the embedding.
+        layers: Heads and FFN ratio of each layer.
     """
     blocks: list[nn.Module] = []
     for heads, ratio in layers:
@@ -33,7 +33,7 @@ def _norm(width: int) -> nn.Module:
 
 
 class _Embedding(nn.Module):
-    """Of tokens and their positions."""
+    """The sum of token and position embeddings."""
 
     def __init__(self, vocabulary: int, length: int, width: int) -> None:
         super().__init__()
@@ -41,13 +41,13 @@ class _Embedding(nn.Module):
         self.positions = nn.Parameter(torch.zeros(1, length, width))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Has shape [batch, tokens, width]."""
+        """Returns a tensor of shape [batch, tokens, width]."""
         embedded: Tensor = self.tokens(ids) + self.positions
         return embedded
 
 
 class _Attention(nn.Module):
-    """Queries, keys and values of a projection each."""
+    """Self-attention with separate projections for queries, keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -55,15 +55,15 @@ class _Attention(nn.Module):
         self.join = nn.Linear(heads * HEAD, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`, [batch, tokens, width]."""
+        """Returns a tensor of the shape of `x`, [batch, tokens, width]."""
         query, key, value = (project(x).unflatten(-1, (-1, HEAD)).transpose(1, 2) for project in self.split)
         joined: Tensor = self.join(attend(query, key, value))
         return joined
 
 
 class _First(nn.Module):
-    """The first token, which stands for all."""
+    """Selects the first token, which represents the whole text."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [batch, width]."""
+        """Returns a tensor of shape [batch, width]."""
         return x[:, 0]

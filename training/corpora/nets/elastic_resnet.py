@@ -1,4 +1,4 @@
-"""The ResNet-50 space of Once-for-All (Cai et al. 2020)."""
+"""The ResNet-50 search space of Once-for-All (Cai et al. 2020)."""
 
 from torch import nn
 
@@ -11,12 +11,12 @@ _CHANNELS = (256, 512, 1024, 2048)
 
 
 def elastic_resnet(stem: float, deep_stem: bool, stages: tuple[tuple[float, tuple[float, ...]], ...]) -> nn.Module:
-    """A network of the space, for a thousand classes.
+    """Build a network of the space with 1000 classes.
 
     Args:
-        stem: What the channels before the stages are multiplied with.
-        deep_stem: Whether there is a residual block among them.
-        stages: Of each, what its channels are multiplied with, and the share of them inside each of its blocks.
+        stem: Width multiplier of the stem.
+        deep_stem: Whether the stem contains a residual block.
+        stages: Width multiplier of each stage, and the expansion ratio of each of its blocks.
     """
     thin, ins = divisible(32 * stem), divisible(64 * stem)
     layers: list[nn.Module] = [

@@ -1,6 +1,6 @@
-"""The space of AutoFormer (Chen et al. 2021): vision transformers each of whose layers has its own widths.
+"""The search space of AutoFormer (Chen et al. 2021): vision transformers with widths for each layer.
 
-Its relative positions are left out: they are absolute, as in any other vision transformer.
+Unlike AutoFormer's, the positions are absolute rather than relative, as in any other vision transformer.
 """
 
 import torch
@@ -15,12 +15,12 @@ _PATCH = 16
 
 
 def elastic_vit(size: int, width: int, layers: tuple[tuple[int, float], ...]) -> nn.Module:
-    """A network of the space, for a thousand classes.
+    """Build a network of the space with 1000 classes.
 
     Args:
-        size: Of the image, in pixels; a multiple of 16.
-        width: Of the embedding.
-        layers: Heads and MLP ratio of each.
+        size: Side of the image in pixels; a multiple of 16.
+        width: Width of the embedding.
+        layers: Heads and MLP ratio of each layer.
     """
     blocks: list[nn.Module] = []
     for heads, ratio in layers:
@@ -32,7 +32,7 @@ def elastic_vit(size: int, width: int, layers: tuple[tuple[int, float], ...]) ->
 
 
 class _Patches(nn.Module):
-    """An image as tokens, one more in front of them."""
+    """Splits an image into patch tokens, with a class token in front."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -41,13 +41,13 @@ class _Patches(nn.Module):
         self.positions = nn.Parameter(torch.zeros(1, 1 + (size // _PATCH) ** 2, width))
 
     def forward(self, image: Tensor) -> Tensor:
-        """Has shape [1, tokens, width]."""
+        """Returns a tensor of shape [1, tokens, width]."""
         patches = self.project(image).flatten(2).transpose(1, 2)
         return torch.cat([self.token, patches], 1) + self.positions
 
 
 class _Attention(nn.Module):
-    """Queries, keys and values of one projection."""
+    """Self-attention with one joint projection for queries, keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -55,15 +55,15 @@ class _Attention(nn.Module):
         self.join = nn.Linear(heads * HEAD, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`, [batch, tokens, width]."""
+        """Returns a tensor of the shape of `x`, [batch, tokens, width]."""
         query, key, value = self.split(x).unflatten(-1, (3, -1, HEAD)).permute(2, 0, 3, 1, 4).unbind()
         joined: Tensor = self.join(attend(query, key, value))
         return joined
 
 
 class _Mean(nn.Module):
-    """Of all tokens but the first."""
+    """The mean of all tokens but the first."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has shape [batch, width]."""
+        """Returns a tensor of shape [batch, width]."""
         return x[:, 1:].mean(1)

@@ -1,4 +1,4 @@
-"""Images out of less: super-resolution (EDSR, FSRCNN, ESPCN, SRGAN), denoising (DnCNN), DCGAN, decoders of VAEs."""
+"""Image generators: super-resolution (EDSR, FSRCNN, ESPCN, SRGAN), DnCNN, DCGAN, a VAE decoder, an autoencoder."""
 
 from torch import nn
 
@@ -9,7 +9,7 @@ __all__ = ["autoencoder", "dcgan", "dncnn", "edsr", "espcn", "fsrcnn", "srgan", 
 
 
 def edsr(blocks: int, width: int, factor: int) -> nn.Module:
-    """EDSR (Lim et al. 2017): residual blocks without normalisation; 16 of 64 channels are its baseline."""
+    """EDSR (Lim et al. 2017): residual blocks without normalisation; its baseline has 16 blocks of 64 channels."""
     body = [Residual(nn.Sequential(conv_relu(width, width), conv(width, width, bias=True))) for _ in range(blocks)]
     return nn.Sequential(
         conv(3, width, bias=True), Residual(nn.Sequential(*body, conv(width, width, bias=True))),
@@ -28,7 +28,7 @@ def fsrcnn(factor: int) -> nn.Module:
 
 
 def espcn(factor: int) -> nn.Module:
-    """ESPCN (Shi et al. 2016) on the luminance, the first to shuffle pixels."""
+    """ESPCN (Shi et al. 2016) on the luminance, with sub-pixel convolution (pixel shuffle)."""
     return nn.Sequential(
         conv(1, 64, 5, bias=True), nn.Tanh(), conv(64, 32, bias=True), nn.Tanh(), conv(32, factor**2, bias=True),
         nn.PixelShuffle(factor),
@@ -36,7 +36,7 @@ def espcn(factor: int) -> nn.Module:
 
 
 def srgan(blocks: int) -> nn.Module:
-    """The generator of SRGAN (Ledig et al. 2016), to four times the size."""
+    """The generator of SRGAN (Ledig et al. 2016), which enlarges four times."""
     body = [Residual(nn.Sequential(*conv_bn(64, 64), nn.PReLU(), *conv_bn(64, 64))) for _ in range(blocks)]
     larger = [layer for _ in range(2) for layer in (conv(64, 256, bias=True), nn.PixelShuffle(2), nn.PReLU())]
     return nn.Sequential(
@@ -46,13 +46,13 @@ def srgan(blocks: int) -> nn.Module:
 
 
 def dncnn(depth: int) -> nn.Module:
-    """DnCNN (Zhang et al. 2016): the noise of a grey image, taken off it."""
+    """DnCNN (Zhang et al. 2016): predicts the noise of a grey image and subtracts it."""
     inner = [conv_bn_relu(64, 64) for _ in range(depth - 2)]
     return Residual(nn.Sequential(conv_relu(1, 64), *inner, conv(64, 1)))
 
 
 def dcgan(width: int) -> nn.Module:
-    """The generator of DCGAN (Radford et al. 2015), 64 x 64."""
+    """The generator of DCGAN (Radford et al. 2015), images of 64 x 64."""
     layers: list[nn.Module] = [
         nn.ConvTranspose2d(100, 8 * width, 4, 1, 0, bias=False), nn.BatchNorm2d(8 * width), nn.ReLU()
     ]  # fmt: skip
@@ -70,11 +70,11 @@ def _normed(ins: int, outs: int) -> nn.Module:
 
 
 def vae_decoder(width: int, side: int) -> nn.Module:
-    """The decoder of a latent diffusion model (Rombach et al. 2021), thinner: attention in the middle, three resizes.
+    """The decoder of a latent diffusion model (Rombach et al. 2021), narrower: attention in the middle, three resizes.
 
     Args:
         width: Channels at the full size; 128 in the original.
-        side: Of the latent map, an eighth of the image's.
+        side: Side of the latent map, an eighth of the image's.
     """
     middle = 4 * width
     attend = Residual(
@@ -91,7 +91,7 @@ def vae_decoder(width: int, side: int) -> nn.Module:
 
 
 def autoencoder(side: int, width: int, code: int) -> nn.Module:
-    """A convolutional autoencoder, as it finds anomalies: strided down to a code, transposed up again."""
+    """A convolutional autoencoder for anomaly detection: strided convolutions to a code, transposed ones back."""
     corner = side // 16
     down: list[nn.Module] = []
     up: list[nn.Module] = []

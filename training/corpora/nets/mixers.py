@@ -1,4 +1,4 @@
-"""Classifiers of patches without attention: MLP-Mixer, ResMLP, gMLP, ConvMixer."""
+"""Image classifiers on patches without attention: MLP-Mixer, ResMLP, gMLP, ConvMixer."""
 
 import torch
 from torch import Tensor, nn
@@ -10,14 +10,14 @@ __all__ = ["convmixer", "gmlp", "mlp_mixer", "resmlp"]
 
 
 class _Mean(nn.Module):
-    """The mean of the tokens, and its classes."""
+    """Classifies the mean of the tokens."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
         self.classify = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the classes."""
+        """Returns the class scores."""
         scores: Tensor = self.classify(x.mean(1))
         return scores
 
@@ -33,7 +33,7 @@ def mlp_mixer(size: int, patch: int, width: int, depth: int, classes: int) -> nn
 
 
 class _Affine(nn.Module):
-    """A scale and a shift of each channel, in place of a normalisation."""
+    """A scale and a shift for each channel, used instead of a normalisation."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Affine(nn.Module):
         self.shift_bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         return x * self.scale + self.shift_bias
 
 
@@ -58,21 +58,21 @@ def resmlp(size: int, patch: int, width: int, depth: int, classes: int) -> nn.Mo
 
 
 class _SpatialGate(nn.Module):
-    """One half of the channels, times the other half mixed over the tokens (Liu et al. 2021)."""
+    """The spatial gating unit (Liu et al. 2021): half of the channels times the other half mixed over the tokens."""
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__()
         self.mix = nn.Sequential(nn.LayerNorm(width), Permuted(nn.Linear(count, count)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has half of the channels of `x`."""
+        """Returns a tensor with half of the channels of `x`."""
         kept, mixed = x.chunk(2, -1)
         gated: Tensor = kept * self.mix(mixed)
         return gated
 
 
 def gmlp(size: int, patch: int, width: int, depth: int, classes: int) -> nn.Module:
-    """The gMLP that looks at images (Liu et al. 2021)."""
+    """The gMLP for images (Liu et al. 2021)."""
     count = (size // patch) ** 2
     layers = [
         Residual(

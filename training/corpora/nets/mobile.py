@@ -1,4 +1,4 @@
-"""Nets for small machines: SqueezeNet 1.1 (Iandola et al. 2016) and MobileNet V2 (Sandler et al. 2018)."""
+"""Mobile classifiers: SqueezeNet 1.1 (Iandola et al. 2016) and MobileNet V2 (Sandler et al. 2018)."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from costmodel.training.corpora.nets.blocks import Concat, Residual, classifier,
 
 __all__ = ["mobilenet_v2", "squeezenet"]
 
-# Expansion, channels, blocks and first stride of each stage: table 2 of the paper.
+# (expansion, channels, blocks, first stride) of each stage: table 2 of the paper.
 _MOBILENET_V2 = (
     (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
 )  # fmt: skip
@@ -28,7 +28,7 @@ def _fire(ins: int, thin: int, wide: int) -> nn.Module:
 
 
 def mobilenet_v2(classes: int) -> nn.Module:
-    """Width 1, 224 x 224."""
+    """MobileNet V2 of width 1, 224 x 224."""
     layers: list[nn.Module] = [conv_bn(3, 32, 3, 2), nn.ReLU6()]
     ins = 32
     for expansion, outs, blocks, first in _MOBILENET_V2:

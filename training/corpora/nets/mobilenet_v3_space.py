@@ -1,4 +1,4 @@
-"""The MobileNetV3 space of Once-for-All (Cai et al. 2020)."""
+"""The MobileNetV3 search space of Once-for-All (Cai et al. 2020)."""
 
 from torch import Tensor, nn
 
@@ -6,7 +6,7 @@ from costmodel.training.corpora.nets.blocks import Residual, classifier, conv, c
 
 __all__ = ["divisible", "mobilenet_v3_space"]
 
-# Channels, first stride, activation, squeeze-and-excitation.
+# (channels, first stride, activation, squeeze-and-excitation) of each stage.
 _STAGES = (
     (24, 2, nn.ReLU, False), (40, 2, nn.ReLU, True), (80, 2, nn.Hardswish, False),
     (112, 1, nn.Hardswish, True), (160, 2, nn.Hardswish, True),
@@ -14,10 +14,10 @@ _STAGES = (
 
 
 def mobilenet_v3_space(width: float, stages: tuple[tuple[tuple[int, int], ...], ...]) -> nn.Module:
-    """A network of the space, for a thousand classes.
+    """Build a network of the space with 1000 classes.
 
     Args:
-        width: What all channels are multiplied with.
+        width: Width multiplier of all channels.
         stages: Kernel and expansion of each block of the five stages.
     """
     ins, wide, last = (divisible(width * channels) for channels in (16, 960, 1280))
@@ -50,7 +50,7 @@ def _bottleneck(
 
 
 class _SqueezeExcite(nn.Module):
-    """Channels weighed by what the whole image holds."""
+    """Squeeze-and-excitation: scales channels by weights computed from the whole image."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -61,12 +61,12 @@ class _SqueezeExcite(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         weighed: Tensor = x * self.weigh(x)
         return weighed
 
 
 def divisible(channels: float) -> int:
-    """The nearest multiple of eight that is not more than a tenth below."""
+    """Returns the nearest multiple of eight that is at most a tenth below `channels`."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8

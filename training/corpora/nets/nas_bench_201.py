@@ -10,15 +10,15 @@ from costmodel.training.corpora.nets.blocks import Residual, classifier, conv, c
 
 __all__ = ["nas_bench_201"]
 
-_CELLS = 5  # of each stage
+_CELLS = 5  # cells per stage
 _OUTPUT = 3
 
 
 def nas_bench_201(edges: Mapping[tuple[int, int], str]) -> nn.Module:
-    """The published skeleton around a cell, for ten classes.
+    """Build the benchmark's network around a cell, for ten classes.
 
     Args:
-        edges: The operation between two nodes of the cell, by their numbers; node 0 is the input, 3 the output.
+        edges: Operation between each connected pair of cell nodes; node 0 is the input, 3 the output.
     """
     layers: list[nn.Module] = [conv_bn(3, 16)]
     for channels in (16, 32, 64):
@@ -30,7 +30,7 @@ def nas_bench_201(edges: Mapping[tuple[int, int], str]) -> nn.Module:
 
 
 class _Cell(nn.Module):
-    """Nodes that each add up what the edges into it make of the nodes before."""
+    """A cell whose nodes add up the results of the operations on their incoming edges."""
 
     def __init__(self, edges: Mapping[tuple[int, int], str], channels: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _Cell(nn.Module):
         self.operations = nn.ModuleList(_operation(name, channels) for name in edges.values())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         nodes = {0: x}
         for node in sorted({into for _, into in self.edges}):
             given = [

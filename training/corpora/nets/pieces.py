@@ -1,4 +1,4 @@
-"""What sequences, volumes and tables are put together from, as `blocks` is for images; and random weights for it."""
+"""Building blocks for sequences, volumes and tables, as `blocks` has for images, and random weights for them."""
 
 import math
 from itertools import pairwise
@@ -29,7 +29,7 @@ _BATCH_NORMS = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 def initialise_any(net: nn.Module, seed: int) -> nn.Module:
-    """Fill `net` with random weights and return it: as `weights.initialise` does, for layers of any dimension."""
+    """Fill `net` with random weights and return it: like `weights.initialise`, but for layers of any dimension."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for layer in net.modules():
@@ -54,7 +54,7 @@ def _fill(layer: nn.Module, name: str, parameter: Tensor, generator: torch.Gener
 
 
 def _gain(layer: nn.Module) -> float:
-    # What follows a convolution or a fully connected layer is mostly a rectifier, which halves the power.
+    # A convolution or fully connected layer is mostly followed by a ReLU, which halves the mean square.
     return 2.0 if isinstance(layer, _CONVOLUTIONS | _TRANSPOSED | nn.Linear) else 1.0
 
 
@@ -71,7 +71,7 @@ def _weaken(branch: nn.Module) -> None:
 
 
 class Permuted(nn.Module):
-    """A module that sees its input with two dimensions exchanged, and whose output is exchanged back."""
+    """Applies a module with two dimensions of its input exchanged, and exchanges them back in its output."""
 
     def __init__(self, *inner: nn.Module, first: int = 1, second: int = 2) -> None:
         super().__init__()
@@ -79,43 +79,43 @@ class Permuted(nn.Module):
         self.first, self.second = first, second
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the module makes of `x`, exchanged."""
+        """Returns the module's output, with the two dimensions exchanged back."""
         made: Tensor = self.inner(x.transpose(self.first, self.second))
         return made.transpose(self.first, self.second)
 
 
 class Rearranged(nn.Module):
-    """The dimensions in another order, the last of them joined into one where asked."""
+    """Permutes the dimensions, and optionally flattens the last ones into one."""
 
     def __init__(self, *order: int, joined: int | None = None) -> None:
         super().__init__()
         self.order, self.joined = order, joined
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the elements of `x`."""
+        """Returns the elements of `x` in the new order."""
         x = x.permute(self.order)
         return x if self.joined is None else x.flatten(self.joined)
 
 
 class Gated(nn.Module):
-    """value * activation(gate), value and gate from one layer (Dauphin et al. 2016)."""
+    """Computes value * activation(gate), where one layer makes value and gate (Dauphin et al. 2016)."""
 
     def __init__(self, activation: nn.Module, dimension: int = -1) -> None:
         super().__init__()
         self.activation, self.dimension = activation, dimension
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has half of the channels of `x`."""
+        """Returns a tensor with half of the channels of `x`."""
         value, gate = x.chunk(2, self.dimension)
         gated: Tensor = value * self.activation(gate)
         return gated
 
 
 class Tokens(nn.Module):
-    """An image cut into square patches, each a vector.
+    """A patch embedding: cuts an image into square patches and projects each to a vector.
 
     Shapes:
-        [batch, 3, size, size] to [batch, (size / patch)^2, width].
+        input: [batch, 3, size, size]; result: [batch, (size / patch)^2, width].
     """
 
     def __init__(self, width: int, patch: int) -> None:
@@ -123,18 +123,18 @@ class Tokens(nn.Module):
         self.cut = nn.Conv2d(3, width, patch, patch)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The patches, row by row."""
+        """Returns the embedded patches in row-major order."""
         cut: Tensor = self.cut(x)
         return cut.flatten(2).transpose(1, 2)
 
 
 class Attention(nn.Module):
-    """Self-attention of several heads (Vaswani et al. 2017).
+    """Multi-head self-attention (Vaswani et al. 2017).
 
     Args:
-        width: Of a token.
-        heads: A divisor of the width.
-        causal: Whether a token sees those before it only.
+        width: Width of a token.
+        heads: Number of heads; a divisor of the width.
+        causal: Whether a token attends only to itself and earlier tokens.
     """
 
     def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
@@ -144,7 +144,7 @@ class Attention(nn.Module):
         self.join = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`, [batch, tokens, width]."""
+        """Returns a tensor of the shape of `x`, [batch, tokens, width]."""
         batch, length, width = x.shape
         projected = self.project(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         query, key, value = projected[0], projected[1], projected[2]
@@ -154,7 +154,7 @@ class Attention(nn.Module):
 
 
 def mlp(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
-    """Fully connected layers of these widths, activated but for the last."""
+    """Returns fully connected layers of these widths, with activations after all but the last."""
     layers: list[nn.Module] = []
     for ins, outs in pairwise(widths):
         layers += [nn.Linear(ins, outs), activation()]
@@ -162,12 +162,12 @@ def mlp(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
 
 
 def feed_forward(width: int, inner: int, activation: type[nn.Module] = nn.GELU) -> nn.Module:
-    """The pre-normalised half of a transformer's layer that looks at one token."""
+    """Returns the pre-normalised feed-forward half of a transformer layer."""
     return Residual(nn.Sequential(nn.LayerNorm(width), *mlp(width, inner, width, activation=activation)))
 
 
 def encoder_layer(width: int, heads: int, *, ratio: int = 4, causal: bool = False) -> nn.Module:
-    """A pre-normalised layer of a transformer."""
+    """Returns a pre-normalised transformer encoder layer."""
     attend = Residual(nn.Sequential(nn.LayerNorm(width), Attention(width, heads, causal=causal)))
     return nn.Sequential(attend, feed_forward(width, ratio * width))
 
@@ -175,7 +175,7 @@ def encoder_layer(width: int, heads: int, *, ratio: int = 4, causal: bool = Fals
 def conv1d_bn_relu(
     ins: int, outs: int, kernel: int, stride: int = 1, *, groups: int = 1, dilation: int = 1
 ) -> nn.Sequential:
-    """The triple along time, of the same length but for the stride."""
+    """Returns a 1-D convolution that keeps the length (but for the stride), a batch normalisation and a ReLU."""
     padding = dilation * (kernel - 1) // 2
     return nn.Sequential(
         nn.Conv1d(ins, outs, kernel, stride, padding, dilation, groups, bias=False), nn.BatchNorm1d(outs), nn.ReLU()

@@ -1,4 +1,4 @@
-"""Points, nodes and rays: PointNet, a graph convolutional network, NeRF."""
+"""Networks on points, graphs and rays: PointNet, a graph convolutional network, NeRF."""
 
 import math
 from itertools import pairwise
@@ -12,7 +12,7 @@ __all__ = ["Gcn", "Nerf", "PointNet"]
 
 
 class _Turn(nn.Module):
-    """A square matrix that points are turned by, told from the points themselves."""
+    """PointNet's T-Net: predicts a square matrix from the points and multiplies the points by it."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class _Turn(nn.Module):
         self.tell = mlp(1024, 512, 256, width * width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`, [batch, width, points]."""
+        """Returns a tensor of the shape of `x`, [batch, width, points]."""
         turn: Tensor = self.tell(self.look(x).amax(2)).view(-1, self.width, self.width) * 0.1
         return turn @ x + x
 
@@ -34,7 +34,7 @@ def _points(*widths: int) -> list[nn.Module]:
 
 
 class PointNet(nn.Module):
-    """PointNet (Qi et al. 2016): what a cloud of points is, whatever their order."""
+    """PointNet (Qi et al. 2016): classifies a point cloud independently of the order of its points."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -42,19 +42,19 @@ class PointNet(nn.Module):
         self.classify = mlp(1024, 512, 256, classes)
 
     def forward(self, points: Tensor) -> Tensor:
-        """From [batch, 3, points] to the logarithm of each class's chance."""
+        """Maps [batch, 3, points] to logarithms of the class probabilities."""
         return torch.log_softmax(self.classify(self.look(points).amax(2)), 1)
 
 
 class Gcn(nn.Module):
-    """A graph convolutional network (Kipf and Welling 2016), its edges as two rows of indices."""
+    """A graph convolutional network (Kipf and Welling 2016) that takes its edges as two rows of node indices."""
 
     def __init__(self, *widths: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(ins, outs) for ins, outs in pairwise(widths))
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """From [nodes, width] and [2, edges] to [nodes, last width]."""
+        """Maps [nodes, width] and [2, edges] to [nodes, last width]."""
         source, target = edges[0], edges[1]
         degree = torch.ones(nodes.shape[0]).index_add(0, target, torch.ones(edges.shape[1]))
         weight = (degree[source] * degree[target]).rsqrt().unsqueeze(1)
@@ -65,7 +65,7 @@ class Gcn(nn.Module):
 
 
 class Nerf(nn.Module):
-    """NeRF (Mildenhall et al. 2020): colour and density at points along rays, of sines of where they are."""
+    """NeRF (Mildenhall et al. 2020): colour and density of points along rays, from sines of their positions."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Nerf(nn.Module):
         )
 
     def forward(self, place: Tensor, direction: Tensor) -> Tensor:
-        """From [points, 3] each to [points, 4]."""
+        """Maps positions and directions, each [points, 3], to [points, 4]."""
         where, towards = self._sines(place, 10), self._sines(direction, 4)
         made = self.second(torch.cat([self.first(where), where], 1))
         colour = self.colour(torch.cat([made[:, 1:], towards], 1))

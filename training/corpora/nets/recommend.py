@@ -1,4 +1,4 @@
-"""Recommenders: DLRM, Wide & Deep, DeepFM, NeuMF, SASRec."""
+"""Recommendation models: DLRM, Wide & Deep, DeepFM, NeuMF, SASRec."""
 
 import torch
 from torch import Tensor, nn
@@ -9,19 +9,19 @@ __all__ = ["DeepFM", "Dlrm", "Ncf", "SasRec", "WideAndDeep"]
 
 
 class _Fields(nn.Module):
-    """One embedding for each categorical field, from a table of its own."""
+    """Embeddings of categorical fields, each field with its own table."""
 
     def __init__(self, fields: int, rows: int, width: int) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(fields))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """From [batch, fields] to [batch, fields, width]."""
+        """Maps [batch, fields] to [batch, fields, width]."""
         return torch.stack([table(ids[:, i]) for i, table in enumerate(self.tables)], 1)
 
 
 class Dlrm(nn.Module):
-    """DLRM (Naumov et al. 2019): the inner products of every two embedded fields, and the dense values."""
+    """DLRM (Naumov et al. 2019): inner products of all pairs of field embeddings, and dense features."""
 
     def __init__(self, dense: int, fields: int, rows: int, width: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Dlrm(nn.Module):
         self.top = mlp(width + pairs.shape[1], 1024, 512, 256, 1)
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
-        """From [batch, dense] and [batch, fields] to the chance of a click, [batch, 1]."""
+        """Maps [batch, dense] and [batch, fields] to click probabilities, [batch, 1]."""
         low = self.bottom(dense).relu()
         rows = torch.cat([low.unsqueeze(1), self.fields(ids)], 1)
         products = (rows @ rows.transpose(1, 2)).flatten(1)[:, self.get_buffer("pairs")]
@@ -40,7 +40,7 @@ class Dlrm(nn.Module):
 
 
 class WideAndDeep(nn.Module):
-    """Wide & Deep (Cheng et al. 2016): a weight for each value and a network beside it."""
+    """Wide & Deep (Cheng et al. 2016): a linear model and a neural network side by side."""
 
     def __init__(self, dense: int, fields: int, rows: int, width: int) -> None:
         super().__init__()
@@ -49,13 +49,13 @@ class WideAndDeep(nn.Module):
         self.deep = mlp(dense + fields * width, 1024, 512, 256, 1)
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
-        """From [batch, dense] and [batch, fields] to [batch, 1]."""
+        """Maps [batch, dense] and [batch, fields] to [batch, 1]."""
         wide = self.wide(dense) + self.weights(ids).sum(1)
         return torch.sigmoid(wide + self.deep(torch.cat([dense, self.fields(ids).flatten(1)], 1)))
 
 
 class DeepFM(nn.Module):
-    """DeepFM (Guo et al. 2017): a factorisation machine and a network on the same embeddings, from one large table."""
+    """DeepFM (Guo et al. 2017): a factorisation machine and a network that share the embeddings of one large table."""
 
     def __init__(self, fields: int, rows: int, width: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class DeepFM(nn.Module):
         )  # fmt: skip
 
     def forward(self, ids: Tensor) -> Tensor:
-        """From [batch, fields] to [batch, 1]."""
+        """Maps [batch, fields] to [batch, 1]."""
         ids = ids + self.get_buffer("offsets")
         embedded = self.table(ids)
         machine = (embedded.sum(1).square() - embedded.square().sum(1)).sum(1, keepdim=True) / 2
@@ -75,7 +75,7 @@ class DeepFM(nn.Module):
 
 
 class Ncf(nn.Module):
-    """NeuMF (He et al. 2017): users and items by their product, and by a network."""
+    """NeuMF (He et al. 2017): matches users and items by the product of their embeddings and by a network."""
 
     def __init__(self, users: int, items: int, width: int) -> None:
         super().__init__()
@@ -84,14 +84,14 @@ class Ncf(nn.Module):
         self.last = nn.Linear(width + width // 4, 1)
 
     def forward(self, user: Tensor, item: Tensor) -> Tensor:
-        """From ids, [batch] each, to [batch, 1]."""
+        """Maps user and item ids, [batch] each, to [batch, 1]."""
         (user_near, user_deep), (item_near, item_deep) = self.user(user).chunk(2, 1), self.item(item).chunk(2, 1)
         deep = self.deep(torch.cat([user_deep, item_deep], 1)).relu()
         return torch.sigmoid(self.last(torch.cat([user_near * item_near, deep], 1)))
 
 
 class SasRec(nn.Module):
-    """SASRec (Kang and McAuley 2018): the items to come, by causal attention over those before; the best 10 of all."""
+    """SASRec (Kang and McAuley 2018): ranks next items by causal attention over the previous ones; returns 10."""
 
     def __init__(self, items: int, width: int, length: int, depth: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class SasRec(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, history: Tensor) -> tuple[Tensor, Tensor]:
-        """From [batch, length] to the scores and ids of 10 items."""
+        """Maps [batch, length] to the scores and ids of 10 items."""
         x = self.norm(self.layers(self.items(history) + self.places)[:, -1])
         best = torch.topk(x @ self.items.weight.t(), 10)
         return best.values, best.indices

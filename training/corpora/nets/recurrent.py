@@ -1,4 +1,4 @@
-"""Networks with recurrent layers: language models, taggers, readers of lines, listeners, forecasters."""
+"""Recurrent networks: language models, taggers, text line recognition, speech recognition, forecasting."""
 
 from collections.abc import Callable
 
@@ -21,15 +21,15 @@ __all__ = [
 
 
 class Recurrent(nn.Module):
-    """Recurrent layers, of which only the outputs are wanted.
+    """A stack of recurrent layers that returns the outputs only, not the states.
 
     Args:
-        kind: nn.LSTM, nn.GRU or nn.RNN.
+        kind: Class of the layers: nn.LSTM, nn.GRU or nn.RNN.
         ins: Width of a step's input.
-        width: Of a direction's state.
-        layers: How many follow one another.
-        both: Whether there is a second direction, from the end.
-        last: Whether only the last step is given.
+        width: Width of the state of one direction.
+        layers: Number of stacked layers.
+        both: Whether the layers are bidirectional.
+        last: Whether only the last step is returned.
     """
 
     def __init__(
@@ -47,32 +47,32 @@ class Recurrent(nn.Module):
         self.last = last
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [batch, steps, ins] to [batch, steps, width of the directions], or without steps."""
+        """Maps [batch, steps, ins] to [batch, steps, width * directions], or without the steps if `last` is set."""
         made: Tensor = self.layers(x)[0]
         return made[:, -1] if self.last else made
 
 
 def lstm_language_model(vocabulary: int, width: int, layers: int) -> nn.Module:
-    """What the next token may be, at each token (Zaremba et al. 2014)."""
+    """An LSTM language model (Zaremba et al. 2014): scores of the next token at each position."""
     return nn.Sequential(
         nn.Embedding(vocabulary, width), Recurrent(nn.LSTM, width, width, layers), nn.Linear(width, vocabulary)
     )
 
 
 def lstm_forecaster(series: int, width: int, horizon: int) -> nn.Module:
-    """The next values of a series, from its past."""
+    """An LSTM that predicts the next values of a series from its past."""
     return nn.Sequential(Recurrent(nn.LSTM, series, width, 2, last=True), *mlp(width, width, horizon))
 
 
 def tagger(vocabulary: int, width: int, tags: int) -> nn.Module:
-    """A tag for each token, by gated units in both directions."""
+    """A bidirectional GRU that predicts a tag for each token."""
     return nn.Sequential(
         nn.Embedding(vocabulary, width), Recurrent(nn.GRU, width, width, 2, both=True), nn.Linear(2 * width, tags)
     )
 
 
 def crnn(characters: int, width: int) -> nn.Module:
-    """CRNN (Shi et al. 2015): the characters of a line, 32 pixels high, a step for every 4 of its width."""
+    """CRNN (Shi et al. 2015): recognises a text line 32 pixels high, one step for every 4 pixels of width."""
     columns = (
         conv_relu(1, 64), nn.MaxPool2d(2), conv_relu(64, 128), nn.MaxPool2d(2), conv_bn_relu(128, 256),
         conv_relu(256, 256), nn.MaxPool2d((2, 1)), conv_bn_relu(256, 512), conv_relu(512, 512), nn.MaxPool2d((2, 1)),
@@ -93,7 +93,7 @@ def deep_speech(bands: int, width: int, layers: int, characters: int) -> nn.Modu
 
 
 class KeywordSpotter(nn.Module):
-    """A word of a second of sound: convolutions, a GRU, and attention over its steps (de Andrade et al. 2018)."""
+    """A keyword spotter on a second of audio (de Andrade et al. 2018): convolutions, a GRU, attention over steps."""
 
     def __init__(self, bands: int, width: int, words: int) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class KeywordSpotter(nn.Module):
         self.classify = mlp(2 * width, 64, 32, words)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From frames, [batch, 1, frames, bands], to scores of the words."""
+        """Maps a spectrogram, [batch, 1, frames, bands], to keyword scores."""
         heard = self.listen(x)
         weights = torch.softmax(heard @ self.ask(heard[:, -1]).unsqueeze(2), 1)
         scores: Tensor = self.classify((weights.transpose(1, 2) @ heard).squeeze(1))
@@ -113,7 +113,7 @@ class KeywordSpotter(nn.Module):
 
 
 class Esim(nn.Module):
-    """ESIM (Chen et al. 2016): whether one sentence follows from another, by LSTMs that look across."""
+    """ESIM (Chen et al. 2016): textual entailment between two sentences by LSTMs and attention across them."""
 
     def __init__(self, vocabulary: int, width: int, classes: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Esim(nn.Module):
         self.classify = mlp(8 * width, width, classes, activation=nn.Tanh)
 
     def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
-        """From tokens, [batch, length] each, to scores of the classes."""
+        """Maps tokens of both sentences, [batch, length] each, to class scores."""
         first, second = self.read(self.embed(premise)), self.read(self.embed(hypothesis))
         alike = first @ second.transpose(1, 2)
         parts = (self._pooled(first, alike, second), self._pooled(second, alike.transpose(1, 2), first))

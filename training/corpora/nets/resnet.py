@@ -1,4 +1,4 @@
-"""ResNet (He et al. 2015) in its variants: wide, thin, pre-activated, squeeze-and-excitation."""
+"""ResNet (He et al. 2015) and its variants: wide, thin, pre-activated, squeeze-and-excitation."""
 
 from torch import Tensor, nn
 
@@ -12,12 +12,12 @@ DEPTH_50, DEPTH_101, DEPTH_152 = (3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3)
 def resnet(
     depth: tuple[int, ...], classes: int, *, width: int = 64, outs: int = 256, late_stride: bool = False
 ) -> nn.Module:
-    """For images of 224 x 224.
+    """ResNet, 224 x 224.
 
     Args:
-        depth: Blocks of each stage.
-        classes: Of the head.
-        width: Channels inside a block of the first stage; each stage doubles them. 128 makes it wide.
+        depth: Number of blocks of each stage.
+        classes: Number of classes.
+        width: Channels inside a block of the first stage; each stage doubles them. 128 gives a wide ResNet.
         outs: Channels after the first stage.
         late_stride: Whether a block strides in its 3 x 3 convolution (Torch) or in its first (Caffe, the original).
     """
@@ -39,7 +39,7 @@ def resnet(
 
 
 def resnet_v2(depth: tuple[int, ...], classes: int) -> nn.Module:
-    """MXNet's pre-activated ResNet (He et al. 2016), 224 x 224, which normalises its input as well."""
+    """MXNet's pre-activated ResNet (He et al. 2016), 224 x 224, which also normalises its input."""
     layers: list[nn.Module] = [nn.BatchNorm2d(3), conv_bn_relu(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
     ins = 64
     for stage, blocks in enumerate(depth):
@@ -55,7 +55,7 @@ def resnet_v2(depth: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class _SqueezeExcite(nn.Module):
-    """Channels weighed by what the whole image holds (Hu et al. 2017)."""
+    """Squeeze-and-excitation (Hu et al. 2017): scales channels by weights computed from the whole image."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -66,13 +66,13 @@ class _SqueezeExcite(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         weighed: Tensor = x * self.weigh(x)
         return weighed
 
 
 def senet154(classes: int) -> nn.Module:
-    """The net that won ILSVRC 2017: a ResNeXt-152 (64 groups) with squeeze-and-excitation, 224 x 224."""
+    """SENet-154, the winner of ILSVRC 2017: a ResNeXt-152 (64 groups) with squeeze-and-excitation, 224 x 224."""
     layers: list[nn.Module] = [
         conv_bn_relu(3, 64, 3, 2), conv_bn_relu(64, 64), conv_bn_relu(64, 128), nn.MaxPool2d(3, 2, ceil_mode=True)
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sound in, sound out, without recurrence for the most part: QuartzNet, Conformer, WaveNet, FastSpeech, Demucs."""
+"""Audio networks, mostly without recurrence: QuartzNet, Conformer, WaveNet, TCN, FastSpeech, Demucs."""
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ def _separable(ins: int, outs: int, kernel: int, dilation: int = 1, stride: int 
 
 
 def quartznet(bands: int, repeats: int, characters: int) -> nn.Module:
-    """QuartzNet (Kriman et al. 2019): blocks of convolutions along time, depthwise and pointwise; 5 repeats in 5x5."""
+    """QuartzNet (Kriman et al. 2019): blocks of separable 1-D convolutions; 5 repeats per block as in 5x5."""
     layers: list[nn.Module] = [*_separable(bands, 256, 33, stride=2), nn.ReLU()]
     ins = 256
     for outs, kernel in ((256, 33), (256, 39), (512, 51), (512, 63), (512, 75)):
@@ -52,14 +52,14 @@ def _conformer_block(width: int, heads: int, kernel: int) -> nn.Module:
 
 
 class Conformer(nn.Module):
-    """Conformer (Gulati et al. 2020): attention and convolution in turn, at a quarter of the rate of frames.
+    """Conformer (Gulati et al. 2020): alternating attention and convolution, at a quarter of the frame rate.
 
     Args:
-        bands: Of the spectrogram.
-        width: Of a step; 144 in the small one.
-        heads: 4 in the small one.
-        depth: Blocks; 16 in the small one.
-        characters: That it tells apart.
+        bands: Bands of the spectrogram.
+        width: Width of a step; 144 in Conformer-S.
+        heads: Number of attention heads; 4 in Conformer-S.
+        depth: Number of blocks; 16 in Conformer-S.
+        characters: Number of output characters.
     """
 
     def __init__(self, bands: int, width: int, heads: int, depth: int, characters: int) -> None:
@@ -72,14 +72,14 @@ class Conformer(nn.Module):
         self.classify = nn.Linear(width, characters)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [batch, 1, frames, bands] to [batch, frames / 4, characters]."""
+        """Maps [batch, 1, frames, bands] to [batch, frames / 4, characters]."""
         shrunk: Tensor = self.shrink(x)
         scores: Tensor = self.classify(self.blocks(self.enter(shrunk.transpose(1, 2).flatten(2))))
         return scores
 
 
 class _CausalGate(nn.Module):
-    """A dilated causal convolution through tanh and sigmoid, for the next layer and for the output."""
+    """WaveNet's layer: a dilated causal convolution, gated by tanh and sigmoid, with a residual and a skip output."""
 
     def __init__(self, width: int, skip: int, dilation: int) -> None:
         super().__init__()
@@ -88,14 +88,14 @@ class _CausalGate(nn.Module):
         self.keep, self.skip = nn.Conv1d(width, width, 1), nn.Conv1d(width, skip, 1)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What goes on, of the shape of `x`, and what is given out."""
+        """Returns the residual output, of the shape of `x`, and the skip output."""
         filtered, gate = self.look(nn.functional.pad(x, (self.dilation, 0))).chunk(2, 1)
         gated = torch.tanh(filtered) * torch.sigmoid(gate)
         return (x + self.keep(gated)) * 0.5**0.5, self.skip(gated)
 
 
 class WaveNet(nn.Module):
-    """WaveNet (van den Oord et al. 2016) over a whole wave of classes, as when it is scored."""
+    """WaveNet (van den Oord et al. 2016) evaluated on a whole quantised waveform at once, as for scoring."""
 
     def __init__(self, width: int, skip: int, dilations: tuple[int, ...], classes: int = 256) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class WaveNet(nn.Module):
         self.classify = nn.Sequential(nn.ReLU(), nn.Conv1d(skip, skip, 1), nn.ReLU(), nn.Conv1d(skip, classes, 1))
 
     def forward(self, wave: Tensor) -> Tensor:
-        """From [batch, samples] to [batch, classes, samples]."""
+        """Maps [batch, samples] to [batch, classes, samples]."""
         x = self.embed(wave).transpose(1, 2)
         total = None
         for layer in self.layers:
@@ -115,7 +115,7 @@ class WaveNet(nn.Module):
 
 
 class _Causal(nn.Module):
-    """A dilated causal convolution that only pads the past."""
+    """A dilated causal convolution, padded on the left only."""
 
     def __init__(self, ins: int, outs: int, kernel: int, dilation: int) -> None:
         super().__init__()
@@ -123,13 +123,13 @@ class _Causal(nn.Module):
         self.convolve = nn.Conv1d(ins, outs, kernel, dilation=dilation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As long as `x`."""
+        """Returns a tensor of the length of `x`."""
         made: Tensor = self.convolve(nn.functional.pad(x, (self.past, 0)))
         return made
 
 
 def tcn(series: int, width: int, levels: int, outs: int) -> nn.Module:
-    """The temporal convolutional network (Bai et al. 2018): causal, each level with twice the dilation."""
+    """A temporal convolutional network (Bai et al. 2018): causal convolutions, the dilation doubled at each level."""
     layers: list[nn.Module] = []
     ins = series
     for level in range(levels):
@@ -142,7 +142,7 @@ def tcn(series: int, width: int, levels: int, outs: int) -> nn.Module:
 
 
 class FastSpeech(nn.Module):
-    """Like FastSpeech (Ren et al. 2019): phonemes, each spread over the same number of frames, into a spectrogram."""
+    """Like FastSpeech (Ren et al. 2019): phonemes to a spectrogram, the same number of frames for each phoneme."""
 
     def __init__(self, phonemes: int, width: int, depth: int, frames: int, bands: int) -> None:
         super().__init__()
@@ -166,14 +166,14 @@ class FastSpeech(nn.Module):
         )
 
     def forward(self, phonemes: Tensor) -> Tensor:
-        """From [batch, phonemes] to [batch, frames, bands]."""
+        """Maps [batch, phonemes] to [batch, frames, bands]."""
         spoken = self.encode(self.embed(phonemes)).repeat_interleave(self.frames, 1)
         spectrogram: Tensor = self.refine(self.decode(spoken))
         return spectrogram
 
 
 class Demucs(nn.Module):
-    """Demucs in real time (Défossez et al. 2020): a U-Net along time with an LSTM in the middle takes off noise."""
+    """Real-time Demucs (Défossez et al. 2020): denoises speech with a 1-D U-Net and an LSTM at its bottom."""
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ class Demucs(nn.Module):
         self.middle = Permuted(Recurrent(nn.LSTM, ins, ins, 2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`, [batch, 1, samples]; the samples are divisible by 4 to the depth."""
+        """Returns a tensor of the shape of `x`, [batch, 1, samples]; samples must be divisible by 4 ** depth."""
         kept = []
         for layer in self.down:
             x = layer(x)

@@ -1,4 +1,4 @@
-"""SSD on VGG-16 (Liu et al. 2016): class scores and boxes, before the suppression of overlaps."""
+"""SSD on VGG-16 (Liu et al. 2016): class scores and boxes, without non-maximum suppression."""
 
 import math
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ __all__ = ["SSD", "SSD_300", "SSD_512", "Layout"]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where an SSD looks.
+    """The feature maps and default boxes of an SSD.
 
     Attributes:
-        size: Side of the image.
+        size: Side of the image in pixels.
         maps: Side of each feature map.
-        steps: Pixels of the image that a step on each map stands for.
-        scales: Side of the smallest box of each map, in pixels, and one more for the last map's largest.
-        shapes: Boxes at each place of each map.
-        extras: Channels inside and after, kernel, stride and padding of the pairs of convolutions after VGG.
+        steps: Pixels of the image per cell of each feature map.
+        scales: Side of the smallest box of each map in pixels, and one more value for the largest box of the last map.
+        shapes: Number of boxes per cell of each map.
+        extras: Inner and outer channels, kernel, stride and padding of the pairs of convolutions after VGG.
     """
 
     size: int
@@ -46,11 +46,11 @@ SSD_512 = Layout(
 
 
 class SSD(nn.Module):
-    """A detector.
+    """A single-shot detector.
 
     Args:
-        layout: For 300 x 300 or 512 x 512.
-        classes: The background included.
+        layout: Feature maps and boxes for 300 x 300 or 512 x 512.
+        classes: Number of classes, the background included.
     """
 
     def __init__(self, layout: Layout, classes: int) -> None:
@@ -70,7 +70,7 @@ class SSD(nn.Module):
         self.register_buffer("priors", torch.tensor([list(_priors(layout))]), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores, of shape [1, boxes, classes], and corners, of shape [1, boxes, 4]."""
+        """Returns class scores, [1, boxes, classes], and box corners, [1, boxes, 4]."""
         x = self.shallow(x)
         maps = [self.norm(x)]
         x = self.deep(x)
@@ -90,20 +90,20 @@ class SSD(nn.Module):
 
 
 class _L2Norm(nn.Module):
-    """Each place's channels to length 20 at first, as ParseNet has it."""
+    """ParseNet's L2 normalisation: scales the channel vector of each position to a learnt length, initially 20."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.full((channels,), 20.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Has the shape of `x`."""
+        """Returns a tensor of the shape of `x`."""
         length: Tensor = x.norm(dim=1, keepdim=True)
         return self.scale[None, :, None, None] * (x / (length + 1e-10))
 
 
 def _vgg() -> tuple[nn.Module, nn.Module]:
-    """VGG-16 up to conv4_3, and from there on, with its fully connected layers as convolutions."""
+    """Returns VGG-16 up to conv4_3 and the rest of it, with its fully connected layers as convolutions."""
     layers: list[nn.Module] = []
     ins = 3
     for stage, (channels, count) in enumerate(VGG16):
@@ -123,7 +123,7 @@ def _rows(x: Tensor, columns: int) -> Tensor:
 
 
 def _priors(layout: Layout) -> Iterator[tuple[float, float, float, float]]:
-    """Centre, width and height of each box that offsets are from, as shares of the image."""
+    """Returns centre, width and height of each default box as fractions of the image."""
     for i, side in enumerate(layout.maps):
         small, large = layout.scales[i] / layout.size, layout.scales[i + 1] / layout.size
         middle = math.sqrt(small * large)

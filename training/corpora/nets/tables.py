@@ -1,4 +1,4 @@
-"""Rows of numbers, past values of a series, words of a sentence: networks that are neither image nor sound."""
+"""Networks for tables, time series and sentences: MLP, FT-Transformer, N-BEATS, TextCNN."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ __all__ = ["FtTransformer", "NBeats", "TextCnn", "tabular_mlp"]
 
 
 def tabular_mlp(*widths: int) -> nn.Module:
-    """Fully connected layers with batch normalisation, as for tables of numbers."""
+    """Returns fully connected layers with batch normalisation, for tabular data."""
     layers: list[nn.Module] = []
     for ins, outs in pairwise(widths[:-1]):
         layers += [nn.Linear(ins, outs), nn.BatchNorm1d(outs), nn.SELU()]
@@ -19,7 +19,7 @@ def tabular_mlp(*widths: int) -> nn.Module:
 
 
 class FtTransformer(nn.Module):
-    """FT-Transformer (Gorishniy et al. 2021): each number of a row is a token."""
+    """FT-Transformer (Gorishniy et al. 2021): each numeric column becomes a token."""
 
     def __init__(self, columns: int, width: int, depth: int, outs: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class FtTransformer(nn.Module):
         self.last = nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, outs))
 
     def forward(self, row: Tensor) -> Tensor:
-        """From [batch, columns] to [batch, outs]."""
+        """Maps [batch, columns] to [batch, outs]."""
         tokens = row.unsqueeze(2) * self.scale + self.shift
         seen = self.layers(torch.cat([self.all.expand(row.shape[0], -1, -1), tokens], 1))
         made: Tensor = self.last(seen[:, 0])
@@ -38,7 +38,7 @@ class FtTransformer(nn.Module):
 
 
 class NBeats(nn.Module):
-    """N-BEATS (Oreshkin et al. 2019): each block explains a part of the past, and adds to the forecast."""
+    """N-BEATS (Oreshkin et al. 2019): each block subtracts its backcast from the past and adds to the forecast."""
 
     def __init__(self, past: int, horizon: int, width: int, blocks: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class NBeats(nn.Module):
         self.blocks = nn.ModuleList(mlp(past, width, width, width, width, past + horizon) for _ in range(blocks))
 
     def forward(self, series: Tensor) -> Tensor:
-        """From [batch, past] to [batch, horizon]."""
+        """Maps [batch, past] to [batch, horizon]."""
         left, forecast = series, None
         for block in self.blocks:
             made: Tensor = block(left) * 0.1
@@ -58,7 +58,7 @@ class NBeats(nn.Module):
 
 
 class TextCnn(nn.Module):
-    """The convolutional classifier of sentences (Kim 2014): filters of several widths, each one's maximum."""
+    """The convolutional sentence classifier (Kim 2014): filters of several widths, max-pooled over time."""
 
     def __init__(self, vocabulary: int, width: int, filters: int, classes: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class TextCnn(nn.Module):
         self.classify = nn.Linear(3 * filters, classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """From [batch, length] to scores of the classes."""
+        """Maps [batch, length] to class scores."""
         embedded = self.embed(tokens).transpose(1, 2)
         scores: Tensor = self.classify(torch.cat([torch.relu(f(embedded)).amax(2) for f in self.filters], 1))
         return scores

@@ -1,4 +1,4 @@
-"""Images into images: CycleGAN (Zhu 2017), pix2pix (Isola 2016), AdaIN (Huang and Belongie 2017), VDSR (Kim 2016)."""
+"""Image-to-image networks: CycleGAN (Zhu 2017), pix2pix (Isola 2016), AdaIN (Huang 2017), VDSR (Kim 2016)."""
 
 from torch import Tensor, nn
 
@@ -8,11 +8,11 @@ __all__ = ["AdaIN", "cyclegan", "pix2pix", "vdsr"]
 
 
 def cyclegan(*, padded: bool = False) -> nn.Module:
-    """The generator with 9 residual blocks, 256 x 256.
+    """The CycleGAN generator with 9 residual blocks, 256 x 256.
 
     Args:
-        padded: Whether the two transposed convolutions leave out the last row and column and a layer adds them after:
-            two layers more.
+        padded: Whether the two transposed convolutions omit the last row and column and a separate padding layer adds
+            them, which makes two layers more.
     """
     blocks = [Residual(nn.Sequential(*_reflected(256, 256, 3), nn.ReLU(), *_reflected(256, 256, 3))) for _ in range(9)]
     smaller = [
@@ -35,7 +35,7 @@ def _reflected(ins: int, outs: int, kernel: int) -> tuple[nn.Module, nn.Module]:
 
 
 def pix2pix() -> nn.Module:
-    """The U-Net of 8 levels, 256 x 256."""
+    """The pix2pix generator, a U-Net of 8 levels, 256 x 256."""
     inner: nn.Module = nn.Sequential(
         nn.LeakyReLU(0.2), conv(512, 512, 4, 2, padding=1), nn.ReLU(),
         nn.ConvTranspose2d(512, 512, 4, 2, 1, bias=False), nn.BatchNorm2d(512),
@@ -53,7 +53,10 @@ def pix2pix() -> nn.Module:
 
 
 class AdaIN(nn.Module):
-    """A content image in the style of another, 512 x 512: VGG-19 up to relu4_1 for both, and its mirror image back."""
+    """Style transfer by adaptive instance normalisation (Huang and Belongie 2017), 512 x 512.
+
+    The encoder is VGG-19 up to relu4_1, the decoder its mirror image.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +73,7 @@ class AdaIN(nn.Module):
         )  # fmt: skip
 
     def forward(self, content: Tensor, style: Tensor) -> Tensor:
-        """Has the shape of `content`."""
+        """Returns a tensor of the shape of `content`."""
         features, styled = self.encode(content), self.encode(style)
         mean, deviation = _moments(features)
         style_mean, style_deviation = _moments(styled)
@@ -89,5 +92,5 @@ def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def vdsr() -> nn.Module:
-    """Super-resolution of the luminance by 20 convolutions (Kim et al. 2016), 256 x 256."""
+    """VDSR (Kim et al. 2016), 256 x 256: super-resolution of the luminance by 20 convolutions."""
     return Residual(nn.Sequential(conv_relu(1, 64), *(conv_relu(64, 64) for _ in range(18)), conv(64, 1, bias=True)))

@@ -1,4 +1,4 @@
-"""VGG (Simonyan and Zisserman 2014), and what is built on its convolutions."""
+"""VGG (Simonyan and Zisserman 2014)."""
 
 from torch import nn
 
@@ -11,11 +11,11 @@ VGG19 = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 
 
 def vgg(stages: tuple[tuple[int, int], ...], classes: int) -> nn.Module:
-    """For images of 224 x 224.
+    """VGG, 224 x 224.
 
     Args:
         stages: Channels and number of convolutions of each stage.
-        classes: Of the head: 1000 of ImageNet, 101 ages, 2 genders.
+        classes: Number of classes: 1000 for ImageNet, 101 for ages, 2 for genders.
     """
     layers: list[nn.Module] = []
     ins = 3

@@ -1,4 +1,4 @@
-"""Clips of video: C3D (Tran et al. 2014) and R(2+1)D's plain sibling R3D (Tran et al. 2017)."""
+"""Video classifiers: C3D (Tran et al. 2014) and R3D, the plain variant of R(2+1)D (Tran et al. 2017)."""
 
 from torch import nn
 
@@ -8,7 +8,7 @@ __all__ = ["c3d", "r3d"]
 
 
 def c3d(width: int, classes: int) -> nn.Module:
-    """Eight convolutions of 3 x 3 x 3, for 8 frames of 56 x 56; 64 is the width of the original."""
+    """C3D: eight 3 x 3 x 3 convolutions for 8 frames of 56 x 56; the original's width is 64."""
     w = width
     layers: list[nn.Module] = []
     for ins, outs, pool in (
@@ -28,7 +28,7 @@ def _conv_bn(ins: int, outs: int, kernel: int = 3, stride: int = 1) -> nn.Sequen
 
 
 def r3d(width: int, blocks: int, classes: int) -> nn.Module:
-    """A ResNet of 3 x 3 x 3 convolutions; 64 and 2 are the width and blocks of R3D-18."""
+    """R3D, a ResNet of 3 x 3 x 3 convolutions; R3D-18 has width 64 and 2 blocks per stage."""
     stem = nn.Conv3d(3, width, (3, 7, 7), (1, 2, 2), (1, 3, 3), bias=False)
     layers: list[nn.Module] = [stem, nn.BatchNorm3d(width), nn.ReLU()]
     ins = width

@@ -1,4 +1,4 @@
-"""Random weights under which activations keep their size through any depth, the same bits on every machine."""
+"""Random weights that keep the size of activations at any depth and are bit-identical on every machine."""
 
 import math
 
@@ -15,9 +15,10 @@ _BRANCH_SCALE = 0.1
 def initialise(net: nn.Module, seed: int) -> nn.Module:
     """Fill `net` with random weights and return it.
 
-    He's fan-in scaling (He et al. 2015), so that nothing overflows or becomes subnormal (which would be slow, and
-    no trained net is); uniform rather than normal, since a uniform number needs no logarithm or cosine, whose last
-    bit depends on the processor.
+    Weights follow He's fan-in scaling (He et al. 2015), so that nothing overflows or becomes subnormal: subnormal
+    numbers
+    would be slow, and no trained network has them. They are uniform rather than normal, because a normal number needs a
+    logarithm and a cosine, whose last bit depends on the processor.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -47,7 +48,7 @@ def _fan_in(layer: nn.Module, weight: Tensor) -> float:
 
 
 def _weaken(branch: nn.Module) -> None:
-    # Blocks that each double the variance make 2^50 of it in a ResNet-152: what a trained net's normalisation
-    # prevents, a weak last layer does here.
+    # Blocks that each double the variance would grow it 2^50 times in a ResNet-152. Normalisation prevents that in a
+    # trained network; here a weak last layer of each branch does.
     weighted = [layer for layer in branch.modules() if isinstance(layer, nn.Conv2d | nn.BatchNorm2d | nn.Linear)]
     weighted[-1].weight.mul_(_BRANCH_SCALE)

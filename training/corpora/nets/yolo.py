@@ -1,4 +1,4 @@
-"""YOLO V2 (Redmon and Farhadi 2016): class scores and boxes, before the suppression of overlaps."""
+"""YOLO V2 (Redmon and Farhadi 2016): class scores and boxes, without non-maximum suppression."""
 
 import torch
 from torch import Tensor, nn
@@ -7,16 +7,16 @@ from costmodel.training.corpora.nets.blocks import conv, conv_bn
 
 __all__ = ["YoloV2"]
 
-# Width and height of the five boxes at each place, in cells: those of MS-COCO.
+# Width and height in cells of the five anchor boxes of each cell, as for MS-COCO.
 _ANCHORS = ((0.57273, 0.677385), (1.87446, 2.06253), (3.33843, 5.47434), (7.88282, 3.52778), (9.77052, 9.16828))
-# Channels of Darknet-19's stages; a 1 x 1 convolution follows each but the last of a stage, to half of them.
+# Channels of Darknet-19's stages; each convolution but the last of a stage is followed by a 1 x 1 one to half of them.
 _FINE = ((32,), (64,), (128, 128), (256, 256), (512, 512, 512))
 _COARSE = (1024, 1024, 1024)
 _CELLS = 13
 
 
 class YoloV2(nn.Module):
-    """For images of 416 x 416 and 80 classes."""
+    """YOLO V2, 416 x 416, for 80 classes by default."""
 
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class YoloV2(nn.Module):
         self.register_buffer("anchors", torch.tensor(_ANCHORS).reshape(1, -1, 2, 1), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Boxes [1, 845, 4], probabilities of the classes [1, 845, 80], and that there is anything [1, 845, 1]."""
+        """Returns boxes [1, 845, 4], class probabilities [1, 845, 80] and objectness [1, 845, 1]."""
         fine = self.fine(x)
         found = self.detect(torch.cat([self.through(fine), self.coarse(fine)], 1))
         found = found.view(1, len(_ANCHORS), 5 + self.classes, _CELLS * _CELLS)

@@ -1,1 +1,1 @@
-"""A file for each kind of operator: how its instances are written, and at which sizes."""
+"""Operator instances of many sizes, in one module per kind of operator."""

@@ -1,4 +1,4 @@
-"""Attention and what stands around it: embeddings, rotations, caches."""
+"""Instances of attention operators, and of the embeddings, rotary embeddings and caches around them."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Sweep
@@ -46,7 +46,7 @@ def _rotary_of_three(d: Draw) -> str:
 
 
 def _joint(d: Draw) -> str:
-    """With the projection of queries, keys and values in it, as encoders have it."""
+    """Attention that includes the projection to queries, keys and values, as in encoders."""
     width = d.a * d.e
     _costs(d, d.s)
     d.flops(6 * d.n, d.s, width, width)

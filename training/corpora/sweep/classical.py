@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml: what scikit-learn's models become."""
+"""Instances of ai.onnx.ml operators, to which scikit-learn models are converted."""
 
 from collections.abc import Iterator
 
@@ -80,7 +80,7 @@ def _vectors(d: Draw, *, classes: bool) -> str:
 
 
 def _tree(depth: int) -> Iterator[tuple[int, bool]]:
-    """The nodes of a full binary tree, as in a heap, and which are leaves."""
+    """Yields the nodes of a full binary tree in heap order, each with whether it is a leaf."""
     count = 2 ** (depth + 1) - 1
     return ((node, node >= count // 2) for node in range(count))
 
@@ -107,7 +107,7 @@ def _forest(d: Draw, *, classes: bool) -> str:
 
 
 def _new_forest(d: Draw) -> str:
-    """Of stumps."""
+    """Draws a forest of trees with one split each."""
     count, trees = d.size(2, 32), d.size(1, 100)
     each = f"uint8[{trees}] {{{', '.join('0' * trees)}}}"
     splits = f"float[{trees}] {{{_floats(d, trees)[1:-1]}}}"

@@ -1,4 +1,4 @@
-"""Operators with bodies of their own."""
+"""Instances of control flow operators, which contain subgraphs."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Sweep

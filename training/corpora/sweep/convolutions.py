@@ -1,4 +1,4 @@
-"""Convolutions: in the runtime's blocks of channels, and those that it cannot keep in blocks."""
+"""Instances of convolutions: blocked by the runtime (NCHWc), and those that it cannot block."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep
@@ -20,7 +20,7 @@ def _conv(
     activation: str = "",
     fed: bool = False,
 ) -> str:
-    """A convolution of a square image, padded so that only the stride makes it smaller."""
+    """Draws a convolution of a square image, padded so that only the stride makes the image smaller."""
     side, rank = d.i, len(kernel)
     d.flops(2 * d.n * outputs * inputs / group, (side / stride) ** rank, *kernel)
     pads = [dilation * (extent - 1) // 2 for extent in kernel]
@@ -73,7 +73,7 @@ def _odd(d: Draw) -> int:
 
 
 def _not_blocked(d: Draw) -> int:
-    """Channels that fill no blocks, and are too many to be read without."""
+    """Draws an input channel count that fills no blocks and is too large for the kernel that reads unblocked images."""
     return 2 * d.size(9, 200) + 1
 
 
@@ -97,7 +97,7 @@ def _made_weights(d: Draw) -> str:
 
 
 def _sequence(d: Draw) -> str:
-    """One-dimensional: sound, text, and the depthwise ones of a Conformer."""
+    """Draws a 1-D convolution, as for audio and text, or a depthwise one as in Conformers."""
     depthwise = d.pick(True, False, False)
     length, k, stride = d.pick(d.s, d.size(16, 4000)), d.pick(1, 3, 3, 5, 7, 9, 31), d.pick(1, 1, 1, 2, 5)
     outputs = d.h if depthwise else d.k

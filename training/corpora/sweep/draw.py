@@ -1,4 +1,4 @@
-"""Sizes as they occur in models, drawn at random."""
+"""Random sizes with the distributions that they have in models."""
 
 import math
 import zlib
@@ -15,71 +15,71 @@ _MOST_FLOPS = 2.5e9
 
 
 class TooDearError(Exception):
-    """What was drawn takes too long to be worth it: another is drawn in its place."""
+    """The drawn instance would take too long to measure; another one is drawn instead."""
 
 
 class Draw:
-    """One draw of sizes; each property is drawn when it is first read, and the same from then on.
+    """One random draw of sizes; each property is drawn on first access and then stays the same.
 
     Attributes:
-        seed: The same seed, read in the same order, gives the same sizes.
+        seed: Seed of the draw; the same seed, with the same order of accesses, gives the same sizes.
     """
 
     def __init__(self, seed: str) -> None:
         self.seed = seed
-        self._random = Random(zlib.crc32(seed.encode()))  # noqa: S311  # no secret hangs on it
+        self._random = Random(zlib.crc32(seed.encode()))  # noqa: S311  # not used for security
 
     def pick(self, *options: _T) -> _T:
-        """One of the options; one that is named twice is twice as likely."""
-        # The one method of Random that is promised to give the same numbers in every version of Python.
+        """Returns one of the options at random; an option that is given twice is twice as likely."""
+        # `Random.random` is the only method documented to give the same numbers in every version of Python.
         return options[int(self._random.random() * len(options))]
 
     def size(self, low: int, high: int) -> int:
-        """Log-uniform between the two, both included."""
+        """Returns a log-uniform integer between `low` and `high`, both included."""
         return min(high, int(low * ((high + 1) / low) ** self._random.random()))
 
     def rounded(self, low: int, high: int) -> int:
-        """The same, and more often than not a multiple of 8 or 16, as widths are."""
+        """Returns a log-uniform integer between `low` and `high`, mostly a multiple of 8 or 16, as widths are."""
         size, unit = self.size(low, high), self.pick(1, 8, 16, 16)
         return max(low, round(size / unit) * unit) if size >= unit else size
 
     def flops(self, *factors: float) -> None:
-        """Give up this draw if that many operations, a product, are too many.
+        """Abandon this draw if the product of the factors, the number of operations, is too large.
 
         Raises:
-            TooDearError: They are.
+            TooDearError: The instance has more than 2.5e9 operations.
         """
         if math.prod(factors) > _MOST_FLOPS:
             raise TooDearError
 
     @cached_property
     def n(self) -> int:
-        """A batch, mostly 1."""
+        """Batch size, mostly 1."""
         return self.pick(1, 1, 1, 1, 1, 2, 4, 8)
 
     @cached_property
     def c(self) -> int:
-        """Channels."""
+        """Number of channels."""
         return self.pick(self.rounded(3, 64), self.rounded(16, 2048), self.rounded(16, 2048))
 
     @cached_property
     def k(self) -> int:
-        """Channels of something else: of what comes out, mostly."""
+        """Another number of channels, mostly that of the output."""
         return self.pick(self.rounded(3, 64), self.rounded(16, 2048), self.rounded(16, 2048))
 
     @cached_property
     def g(self) -> int:
-        """Channels that fill blocks of 16."""
+        """Number of channels that is a multiple of 16."""
         return 16 * self.size(1, 64)
 
     @cached_property
     def i(self) -> int:
-        """Height of an image, which mostly is its width."""
+        """Height of an image, and mostly also its width."""
         return self.pick(7, 14, 28, 56, 56, 112, self.size(7, 224), self.size(14, 224))
 
     @cached_property
     def s(self) -> int:
-        """Length of a sequence."""
+        """Sequence length."""
         return self.pick(1, 64, 128, 256, self.size(2, 512), self.size(16, 512), self.size(16, 512))
 
     @cached_property
@@ -89,50 +89,50 @@ class Draw:
 
     @cached_property
     def e(self) -> int:
-        """Elements in a head."""
+        """Width of an attention head."""
         return self.pick(32, 64, 64, 128)
 
     @cached_property
     def a(self) -> int:
-        """Heads."""
+        """Number of attention heads."""
         return self.pick(2, 4, 8, 12, 16)
 
     @cached_property
     def rows(self) -> int:
-        """Rows of a table."""
+        """Number of rows of a table."""
         return self.size(1, 1024)
 
     @cached_property
     def cols(self) -> int:
-        """Columns of a table."""
+        """Number of columns of a table."""
         return self.rounded(4, 1024)
 
     @cached_property
     def length(self) -> int:
-        """Of a vector."""
+        """Length of a vector."""
         return self.size(8, 1 << 18)
 
     @cached_property
     def image(self) -> str:
-        """Shape of a batch of feature maps."""
+        """Shape of a batch of feature maps: n, c, i, i."""
         return f"{self.n},{self.c},{self.i},{self.i}"
 
     @cached_property
     def tokens(self) -> str:
-        """Shape of a batch of sequences of vectors."""
+        """Shape of a batch of token sequences: n, s, h."""
         return f"{self.n},{self.s},{self.h}"
 
     @cached_property
     def scores(self) -> str:
-        """Shape of the attention of each token to each."""
+        """Shape of the attention scores: n, a, s, s."""
         return f"{self.n},{self.a},{self.s},{self.s}"
 
     @cached_property
     def table(self) -> str:
-        """Shape of rows and columns."""
+        """Shape of a table: rows, cols."""
         return f"{self.rows},{self.cols}"
 
     @cached_property
     def shape(self) -> str:
-        """Any of these shapes, or a vector's."""
+        """One of the shapes `image`, `tokens`, `scores` and `table`."""
         return self.pick(self.image, self.image, self.image, self.tokens, self.tokens, self.scores, self.table)

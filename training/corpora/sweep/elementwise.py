@@ -1,4 +1,4 @@
-"""Operators that treat every element alike."""
+"""Instances of elementwise operators."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep
@@ -17,7 +17,7 @@ _SELDOM = [
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cosh", "Shrink", "Sinh", "Tan", "ThresholdedRelu",
     "com.microsoft.SampleOp", "com.microsoft.ScaledSiLU",
 ]  # fmt: skip
-# Before ONNX settled: the runtime still runs them in models of old opsets.
+# Experimental operators of old opsets, which the runtime still executes.
 _OLD = {
     "Affine": "<alpha = 2.0, beta = 1.0>",
     "ParametricSoftplus": "<alpha = 2.0, beta = 1.0>",
@@ -34,7 +34,7 @@ def _unary(name: str, dtype: str = "float", made: str = "") -> Drawer:
 
 
 def _spread(d: Draw, dtype: str) -> str:
-    """Two inputs, in one of the ways in which one is spread over the other."""
+    """Draws the shapes of two inputs, one of which is broadcast to the other."""
     return d.pick(
         f"{dtype}[{d.image}] a | {dtype}[{d.c},1,1] b",
         f"{dtype}[{d.image}] a, {dtype}[{d.n},{d.c},1,1] b",
@@ -48,7 +48,7 @@ def _spread(d: Draw, dtype: str) -> str:
 
 
 def _binary(name: str, dtype: str = "float", made: str = "") -> tuple[Drawer, ...]:
-    """Of one shape, spread over another, and with a single number."""
+    """Returns drawers of a binary operator: on equal shapes, with broadcasting, and with a scalar."""
     call = f"=> ({made or dtype} y) {{ y = {name}(a, b) }}"
     return (
         lambda d: f"({dtype}[{d.shape}] a, {dtype}[{d.shape}] b) {call}",
@@ -59,12 +59,12 @@ def _binary(name: str, dtype: str = "float", made: str = "") -> tuple[Drawer, ..
 
 
 def _integers(name: str) -> Drawer:
-    # Positions, counts and shapes.
+    # Integer tensors: positions, counts and shapes.
     return lambda d: f"(int64[{d.pick(d.length, d.size(1, 8))}] a, int64[1] b) => (int64 y) {{ y = {name}(a, b) }}"
 
 
 def _alike(name: str, count: int) -> Drawer:
-    """Several inputs of one shape."""
+    """Returns a drawer of an operator with `count` inputs of one shape."""
     names = "abc"[:count]
     return lambda d: (
         f"""({", ".join(f"float[{d.shape}] {one}" for one in names)}) => (float y)

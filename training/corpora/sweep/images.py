@@ -1,4 +1,4 @@
-"""Pools, samplers and what else looks at images."""
+"""Instances of pools, resizes and other operators on images."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep
@@ -37,7 +37,7 @@ def _pool_3d(name: str) -> Drawer:
 
 
 def _in_blocks(call: str) -> Drawer:
-    """Behind a cheap convolution that is kept in blocks."""
+    """Returns a drawer that puts an operator behind a cheap convolution, so that its input is blocked (NCHWc)."""
 
     def draw(d: Draw) -> str:
         d.flops(64 * d.g, d.i * d.i)

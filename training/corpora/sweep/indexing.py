@@ -1,4 +1,4 @@
-"""Operators that pick, place, search and count."""
+"""Instances of operators that gather, scatter, search and count."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Sweep
@@ -14,7 +14,7 @@ def _embedding(d: Draw) -> str:
 
 
 def _picked(d: Draw) -> str:
-    """One or some along an axis: the first token, a part of what was made together."""
+    """Draws a Gather of one entry along an axis, such as the first token or a part of a joint projection."""
     shape, axis = d.pick((d.tokens, 1), (d.table, 0), (d.table, 1), (d.image, 1), (f"3,{d.n},{d.a},{d.s},{d.e}", 0))
     return f"(float[{shape}] x) => (float y) <int64 i = {{0}}> {{ y = Gather<axis = {axis}>(x, i) }}"
 
@@ -41,7 +41,7 @@ def _points(name: str) -> Sweep:
 
 
 def _quantised_table(d: Draw) -> str:
-    """Of four bits, two to a byte."""
+    """Draws a Gather from a table of 4-bit values, two to a byte."""
     rows, width = d.size(100, 8000), d.pick(256, 512, 768)
     return f"""(int64[{d.s}] i | uint8[{rows},{width // 2}] w, float[{rows},{width // 32}] s,
         uint8[{rows},{width // 64}] z) => (float y)

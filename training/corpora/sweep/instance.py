@@ -1,4 +1,4 @@
-"""Instances of an operator: texts with sizes in them, and how many of them become one model."""
+"""Instances of an operator as text with concrete sizes, and a model made of many instances."""
 
 import math
 import re
@@ -10,9 +10,9 @@ import onnx.parser
 import onnx.shape_inference
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
 
-from costmodel.constants import data_type_of, dtype_name
-from costmodel.graph import ITEM_BYTES, TensorType
-from costmodel.synthesis import synthetic_like
+from costmodel.ir.constants import data_type_of, dtype_name
+from costmodel.ir.graph import ITEM_BYTES, TensorType
+from costmodel.synthetic.values import synthetic_tensor
 from costmodel.training.corpora.sweep.draw import Draw, TooDearError
 
 __all__ = ["Drawer", "Sweep", "model_of"]
@@ -28,17 +28,17 @@ _VALUE = re.compile(r"[\w()]+(?:\[[^\]]*\])?\s+\w+")
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """An operator and how its instances are drawn.
+    """An operator and the functions that draw its instances.
 
     An instance is written as "(float[2,3] x | float[3,4] w) => (float y) { y = MatMul(x, w) }": a graph in ONNX's own
-    text form, but for the bar before the inputs that are weights.
+    text form, except that a bar separates inputs from weights.
 
     Attributes:
-        drawers: Each makes the text of an instance; they take turns.
-        count: Of instances.
-        opset: Of ONNX's own operators.
-        ml: Version of ai.onnx.ml.
-        most_bytes: What an instance may read and write.
+        drawers: Functions that return the text of an instance; they take turns.
+        count: Number of instances.
+        opset: Opset version of ONNX's own operators.
+        ml: Opset version of ai.onnx.ml.
+        most_bytes: Maximum number of bytes that an instance reads and writes.
     """
 
     drawers: Sequence[Drawer]
@@ -48,7 +48,7 @@ class Sweep:
     most_bytes: int = 64 << 20
 
     def texts(self, seed: str) -> list[str]:
-        """The instances; no two are the same."""
+        """Returns the texts of the instances, all different."""
         found: dict[str, None] = {}
         for index in range(self.count):
             drawer = self.drawers[index % len(self.drawers)]
@@ -56,7 +56,7 @@ class Sweep:
         return list(found)
 
     def _drawn(self, drawer: Drawer, seed: str) -> Iterator[str]:
-        """Texts that are not too large."""
+        """Yields texts of instances within the size limits."""
         for attempt in range(_ATTEMPTS):
             try:
                 text = drawer(Draw(f"{seed}/{attempt}"))
@@ -69,7 +69,7 @@ class Sweep:
                 yield text
 
     def parsed(self, text: str) -> tuple[ModelProto, list[ValueInfoProto]]:
-        """A model in which weights are inputs, and these inputs."""
+        """Returns the instance as a model with weights as inputs, and these inputs."""
         fed, bar, rest = text.partition("|")
         imports = {"": self.opset, "ai.onnx.ml": self.ml, **_OTHER_DOMAINS}
         listed = ", ".join(f'"{domain}" : {version}' for domain, version in imports.items())
@@ -81,11 +81,11 @@ class Sweep:
 
 
 def model_of(sweep: Sweep, seed: str) -> ModelProto:
-    """One model of all instances, which have nothing in common.
+    """Returns one model that contains all instances, unconnected to each other.
 
     Args:
-        sweep: The operator.
-        seed: The same seed gives the same model.
+        sweep: Operator and its instances.
+        seed: Seed of the instances; the same seed gives the same model.
     """
     whole: ModelProto | None = None
     for index, text in enumerate(sweep.texts(seed)):
@@ -113,22 +113,22 @@ def _add(to: GraphProto, graph: GraphProto) -> None:
 
 
 def _weight(value: ValueInfoProto) -> TensorProto:
-    """Values as large as in a trained network, and positive, because scales are."""
+    """Returns weights as large as in a trained network, and positive, because scales must be."""
     kind = value.type.tensor_type
     dtype, shape = dtype_name(kind.elem_type), tuple(dim.dim_value for dim in kind.shape.dim)
-    values = synthetic_like(TensorType(dtype, shape), positive=True)
+    values = synthetic_tensor(TensorType(dtype, shape), positive=True)
     if dtype in ("int4", "uint4"):
         packed = np.zeros(-(-values.size // 2), np.uint8).tobytes()
         return helper.make_tensor(value.name, data_type_of(dtype), shape, packed, raw=True)
     if dtype in ("int32", "int64"):
-        values = np.zeros(shape, dtype)  # an index into anything
+        values = np.zeros(shape, dtype)  # 0 is a valid index into any axis
     elif dtype == "float32" and len(shape) > 1:
         values = values * np.float32(math.prod(shape[1:]) ** -0.5)
     return numpy_helper.from_array(values, value.name)
 
 
 def _bytes_of(value: ValueInfoProto) -> int:
-    """Of a value whose shape is known; 0 otherwise."""
+    """Returns the size of a value in bytes; 0 if its shape is unknown."""
     kind = value.type.tensor_type
     if not kind.HasField("shape"):
         return 0

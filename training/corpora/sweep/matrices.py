@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Instances of matrix products."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Sweep
@@ -33,7 +33,7 @@ def _fed(d: Draw) -> str:
 
 
 def _heads(d: Draw) -> str:
-    """Of attention: each token with each, or the weighted sum of their values."""
+    """Draws a matrix product of attention: the scores, or the weighted sum of the values."""
     keys = d.pick(d.s, d.s, d.size(1, 512))
     left, right = d.pick((f"{d.s},{d.e}", f"{d.e},{keys}"), (f"{d.s},{keys}", f"{keys},{d.e}"))
     d.flops(2 * d.n * d.a, d.s, d.e, keys)

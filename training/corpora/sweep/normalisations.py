@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Instances of normalisations."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Sweep
@@ -34,7 +34,7 @@ def _layer(d: Draw) -> str:
 
 
 def _layer_last(d: Draw) -> str:
-    """Of channels that come last, as in ConvNeXt and Swin."""
+    """Draws a normalisation over channels in the last axis, as in ConvNeXt and Swin."""
     return f"""(float[{d.n},{d.i},{d.i},{d.c}] x | float[{d.c}] s, float[{d.c}] b) => (float y)
         {{ y = LayerNormalization<axis = -1, epsilon = 0.000001>(x, s, b) }}"""
 

@@ -1,4 +1,4 @@
-"""Operators on what is no tensor of numbers, between tensors that are."""
+"""Instances of operators on strings, sequences and optionals, between operators on tensors."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep
@@ -7,7 +7,7 @@ __all__ = ["SWEEPS"]
 
 _JOINED = "y = ConcatFromSequence<axis = 0>(s)"
 
-# X is a table of some size, N a number of words.
+# X stands for the shape of a table, N for a number of words.
 _TEXTS = {
     "SplitToSequence": f"(float[X] x) => (float y) {{ s = SplitToSequence<axis = 0>(x) {_JOINED} }}",
     "ConcatFromSequence": """(float[X] a, float[X] b) => (float y)

@@ -1,4 +1,4 @@
-"""Operators on quantised tensors."""
+"""Instances of operators on quantised tensors."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep
@@ -92,7 +92,7 @@ def _quantised_gemm(d: Draw) -> str:
 def _convolution(
     call: str, weight: str = "int8", made: str = "uint8", *, last: bool = False, fed: bool = False
 ) -> Drawer:
-    """Also depthwise and strided."""
+    """Draws a quantised convolution, also depthwise or strided."""
 
     def draw(d: Draw) -> str:
         k, stride, depthwise = d.pick(1, 1, 3, 3, 5), d.pick(1, 1, 2), d.pick(True, False, False)

@@ -1,4 +1,4 @@
-"""Recurrent layers."""
+"""Instances of recurrent layers."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep

@@ -1,4 +1,4 @@
-"""Sums, means and extremes over some of the axes, and what scales by them."""
+"""Instances of reductions, and of operators that normalise along an axis, such as Softmax."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep
@@ -11,7 +11,7 @@ _SLOW = 8 << 20
 
 
 def _over(d: Draw) -> tuple[str, str]:
-    """A shape, and the axes that go."""
+    """Draws a shape and the axes to reduce."""
     return d.pick(
         (d.image, "2,3"), (d.image, "1"), (d.image, "3"), (d.tokens, "-1"), (d.tokens, "1"), (d.scores, "-1"),
         (d.table, "0"), (d.table, "1"), (d.image, "0,1,2,3"),
@@ -36,7 +36,7 @@ def _extreme(name: str) -> Drawer:
 
 
 def _rows(name: str) -> Drawer:
-    """Along an axis, mostly the last."""
+    """Returns a drawer of an operator along one axis, mostly the last."""
 
     def draw(d: Draw) -> str:
         shape, axis = d.pick(

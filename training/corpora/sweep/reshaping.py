@@ -1,4 +1,4 @@
-"""Operators that move, repeat, cut and pad, and compute nothing."""
+"""Instances of operators that move, repeat, slice and pad data without computing."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Drawer, Sweep
@@ -22,9 +22,9 @@ def _transpose(d: Draw) -> str:
         (d.tokens, (1, 0, 2)),
         (d.table, (1, 0)),
         (f"{d.n},{d.s},3,{d.a},{d.e}", (2, 0, 3, 1, 4)),
-        (f"{d.n},4,{d.size(3, 64)},{d.i},{d.i}", (0, 2, 1, 3, 4)),  # of channels that are shuffled
-        (f"{d.n},8,7,8,7,{d.c}", (0, 1, 3, 2, 4, 5)),  # of windows
-        (f"1,{d.a},2,2,{d.i},{d.i}", (0, 1, 4, 2, 5, 3)),  # of pixels that are shuffled
+        (f"{d.n},4,{d.size(3, 64)},{d.i},{d.i}", (0, 2, 1, 3, 4)),  # channel shuffle
+        (f"{d.n},8,7,8,7,{d.c}", (0, 1, 3, 2, 4, 5)),  # window partition
+        (f"1,{d.a},2,2,{d.i},{d.i}", (0, 1, 4, 2, 5, 3)),  # pixel shuffle
     )
     return f"(float[{shape}] x) => (float y) {{ y = Transpose<perm = {list(order)}>(x) }}"
 
@@ -59,7 +59,7 @@ def _axis(name: str) -> Drawer:
 
 
 def _concat(d: Draw) -> str:
-    """Of branches, of a cache and what is new, of boxes."""
+    """Draws a Concat of branches, of a cache and new entries, of tokens, or of table columns."""
     form = d.pick("channels", "channels", "cache", "tokens", "columns")
     if form == "channels":
         widths = [d.c, *(d.rounded(3, 512) for _ in range(d.pick(1, 1, 2, 3)))]

@@ -1,4 +1,4 @@
-"""Operators on sound."""
+"""Instances of audio and signal processing operators."""
 
 from costmodel.training.corpora.sweep.draw import Draw
 from costmodel.training.corpora.sweep.instance import Sweep

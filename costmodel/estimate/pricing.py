@@ -1,0 +1,231 @@
+"""Composes the costs of layer sequences to the latencies of models, for a batch of models at once.
+
+A single estimate is a batch of one model. The same arrays serve the predictor, searches over architectures, latency
+tables, and the evaluation of regressors, so that the interval and the context correction have one formula each.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.estimate.context_correction import ContextCorrection
+from costmodel.estimate.cost import SOURCES, UNPRICED, Cost, Uncertainty
+
+__all__ = [
+    "Composed", "CostTable", "PricedBatch", "combined_half_widths", "compose", "half_width", "summed_by_correlation",
+]  # fmt: skip
+
+_MEASURED, _UNPRICED = SOURCES.index("measured"), SOURCES.index("unpriced")
+
+
+@dataclass(frozen=True, slots=True)
+class CostTable:
+    """Costs of layer sequences in isolation, as arrays.
+
+    Attributes:
+        latency_us: Latency of each cost in microseconds, shape [num_costs].
+        half_width: Half-width of each cost's interval in log latency, shape [num_costs].
+        source: Index of each cost's source in `SOURCES`, shape [num_costs].
+        kinds: Operator types of each cost's sequence.
+        single: Whether each cost is that of a single layer, shape [num_costs].
+        costs: The costs themselves.
+    """
+
+    latency_us: np.ndarray
+    half_width: np.ndarray
+    source: np.ndarray
+    kinds: tuple[str, ...]
+    single: np.ndarray
+    costs: tuple[Cost, ...]
+
+    @classmethod
+    def of(cls, costs: Sequence[Cost]) -> "CostTable":
+        """Returns the table of some costs, in their order."""
+        latency_us = np.array([cost.latency_us for cost in costs], dtype=np.float64)
+        highs_us = np.array([cost.interval_us[1] for cost in costs], dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half_width = np.where(latency_us > 0, np.log(highs_us / latency_us), 0.0)
+        source = np.array([SOURCES.index(cost.source) for cost in costs], dtype=np.int64)
+        kinds = tuple(cost.kind for cost in costs)
+        single = np.array(["+" not in kind for kind in kinds], dtype=bool)
+        return cls(latency_us, half_width, source, kinds, single, tuple(costs))
+
+
+class Composed(NamedTuple):
+    """Composed latencies of a batch of models.
+
+    Attributes:
+        latency_us: Latency of each model in microseconds, shape [num_models].
+        half_width: Half-width of each model's interval in log latency, shape [num_models].
+        coverage: Share of the latency by source, each of shape [num_models]; the shares of a model add up to 1.
+    """
+
+    latency_us: np.ndarray
+    half_width: np.ndarray
+    coverage: dict[str, np.ndarray]
+
+    @property
+    def interval_us(self) -> np.ndarray:
+        """Interval of each model's latency in microseconds, shape [num_models, 2]."""
+        factors = np.exp(np.stack([-self.half_width, self.half_width], axis=-1))
+        return np.asarray(self.latency_us[:, None] * factors)
+
+
+@dataclass(frozen=True)
+class PricedBatch:
+    """The layer sequences of a batch of models, one after another, with their costs.
+
+    Attributes:
+        table: The different costs.
+        cost: Position in the table of each sequence's cost, shape [num_sequences].
+        model: Number of the model that each sequence belongs to, shape [num_sequences].
+        num_models: Number of models.
+        factor: What each sequence's cost is multiplied by inside its model, shape [num_sequences].
+    """
+
+    table: CostTable
+    cost: np.ndarray
+    model: np.ndarray
+    num_models: int
+    factor: np.ndarray
+
+    @classmethod
+    def of(cls, models: Iterable[Sequence[Cost | None]]) -> "PricedBatch":
+        """Returns the batch of models that are given as the costs of their sequences; None is a missing cost."""
+        positions: dict[Cost, int] = {}
+        cost, lengths = [], []
+        for costs in models:
+            cost += [positions.setdefault(UNPRICED if one is None else one, len(positions)) for one in costs]
+            lengths.append(len(costs))
+        model = np.repeat(np.arange(len(lengths)), lengths)
+        positions_of = np.array(cost, dtype=np.int64)
+        return cls(CostTable.of(list(positions)), positions_of, model, len(lengths), np.ones(len(cost)))
+
+    @property
+    def latency_us(self) -> np.ndarray:
+        """Latency of each sequence inside its model in microseconds, shape [num_sequences]."""
+        return np.asarray(self.table.latency_us[self.cost] * self.factor)
+
+    @property
+    def unpriced(self) -> np.ndarray:
+        """Positions of the sequences that have no cost."""
+        return np.flatnonzero(self.table.source[self.cost] == _UNPRICED)
+
+    def costs_in_context(self) -> list[Cost]:
+        """Returns the cost of each sequence inside its model."""
+        costs = self.table.costs
+        return [
+            costs[position].scaled(factor)
+            for position, factor in zip(self.cost.tolist(), self.factor.tolist(), strict=True)
+        ]
+
+    def in_context(
+        self, measured: ContextCorrection, predicted: ContextCorrection, cache_pressures: np.ndarray
+    ) -> "PricedBatch":
+        """Returns the batch with the context correction of single layers.
+
+        A sequence of several layers keeps its cost, because the correction is learnt from single ones.
+
+        Args:
+            measured: Correction of measured costs.
+            predicted: Correction of predicted costs.
+            cache_pressures: Cache pressure of each model, shape [num_models].
+        """
+        is_measured = self.table.source[self.cost] == _MEASURED
+
+        def factors(correction: ContextCorrection) -> np.ndarray:
+            of_cost = correction.factors(self.table.latency_us, self.table.kinds, 0.0)
+            return np.asarray(of_cost[self.cost] * np.exp(correction.footprint * cache_pressures)[self.model])
+
+        corrected = np.where(is_measured, factors(measured), factors(predicted))
+        return replace(self, factor=np.where(self.table.single[self.cost], corrected, 1.0))
+
+    def compose(self, uncertainty: Uncertainty, included: np.ndarray | None = None) -> Composed:
+        """Composes the latency of each model and its interval.
+
+        The interval is a factor, so that it never crosses zero. Each cost widens it by its share of the latency. Equal
+        predictions inside a model are those of one layer that repeats: its error repeats too. Errors of different
+        predictions are correlated, because a regressor that is wrong about one convolution is wrong about similar ones
+        in the same direction. The noise of measurements is independent.
+
+        Args:
+            uncertainty: Correlation of predictions, and the error of composition itself.
+            included: Share of each sequence's latency that the model's latency includes, shape [num_sequences]; by
+                default all of it.
+        """
+        latency_us = self.latency_us if included is None else self.latency_us * included
+        totals_us = np.bincount(self.model, weights=latency_us, minlength=self.num_models)
+        share = latency_us / np.maximum(totals_us, np.finfo(float).tiny)[self.model]
+        source = self.table.source[self.cost]
+        coverage = {
+            name: np.bincount(self.model, weights=share * (source == place), minlength=self.num_models)
+            for place, name in enumerate(SOURCES)
+            if place != _UNPRICED
+        }
+        widened = share * self.table.half_width[self.cost]
+        is_measured = source == _MEASURED
+        measured = np.bincount(self.model, weights=np.where(is_measured, widened**2, 0.0), minlength=self.num_models)
+        repeats, cell = np.unique(
+            (self.model * max(1, len(self.table.kinds)) + self.cost)[~is_measured], return_inverse=True
+        )
+        owner = repeats // max(1, len(self.table.kinds))
+        correlated, independent = summed_by_correlation(widened[~is_measured], cell.reshape(-1), owner, self.num_models)
+        width = combined_half_widths(measured, correlated, independent, uncertainty)
+        return Composed(totals_us, np.where(totals_us > 0, width, 0.0), coverage)
+
+
+def summed_by_correlation(
+    widths: np.ndarray, cell: np.ndarray, owner: np.ndarray, num_models: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns squared half-widths of models if the errors of different layers are fully correlated, and if independent.
+
+    Args:
+        widths: Contribution of each predicted sequence to the half-width of its model, shape [num_sequences].
+        cell: Number that a sequence shares with its repetitions in the same model, shape [num_sequences].
+        owner: Model that each of these numbers belongs to, shape [num_cells].
+        num_models: Number of models.
+    """
+    of_cell = np.bincount(cell, weights=widths, minlength=len(owner))
+    correlated = np.bincount(owner, weights=of_cell, minlength=num_models) ** 2
+    return correlated, np.bincount(owner, weights=of_cell**2, minlength=num_models)
+
+
+def combined_half_widths(
+    measured: np.ndarray, correlated: np.ndarray, independent: np.ndarray, uncertainty: Uncertainty
+) -> np.ndarray:
+    """Returns the half-width of each model in log latency.
+
+    Args:
+        measured: Squared half-widths from measured costs, shape [num_models].
+        correlated: Squared half-widths from predicted costs if their errors are fully correlated, shape [num_models].
+        independent: The same if their errors are independent, shape [num_models].
+        uncertainty: The actual correlation, and the error of composition itself.
+    """
+    rho = uncertainty.correlation
+    # Rounding must not make the sum negative where all of a model is one repeated layer.
+    predicted = np.maximum(0.0, rho * correlated + (1 - rho) * independent)
+    return np.asarray(np.sqrt(measured + predicted + uncertainty.construction**2))
+
+
+def compose(
+    costs: Sequence[Cost], included: Sequence[float] | None = None, uncertainty: Uncertainty | None = None
+) -> tuple[float, tuple[float, float]]:
+    """Returns the latency of one model and its interval, in microseconds.
+
+    Args:
+        costs: Cost of each layer sequence of the model.
+        included: Share of each cost that the latency includes, as `costmodel.estimate.rules.shares` gives them; by
+            default all of it.
+        uncertainty: Errors beyond those of the costs.
+    """
+    shares = None if included is None else np.asarray(included, dtype=np.float64)
+    found = PricedBatch.of([costs]).compose(uncertainty or Uncertainty(), shares)
+    low_us, high_us = found.interval_us[0].tolist()
+    return float(found.latency_us[0]), (low_us, high_us)
+
+
+def half_width(costs: Sequence[Cost], uncertainty: Uncertainty) -> float:
+    """Returns the half-width of the interval of one model in log latency, from the costs of its layer sequences."""
+    return float(PricedBatch.of([costs]).compose(uncertainty).half_width[0])

@@ -1,0 +1,162 @@
+"""Conversion of canonical sequences from and to blocked (NCHWc) layouts.
+
+ONNX Runtime keeps image tensors in blocks of 8 channels on AVX2 and 16 on AVX-512. The canonical form is independent of
+the block size: shapes are logical and tensors are marked blocked. `materialise` pads a sequence for the block size of
+the host that will run it; `portable` converts it to plain ONNX, which runs on any host.
+"""
+
+from dataclasses import replace
+
+from costmodel.ir.graph import TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+
+__all__ = [
+    "BLOCKED_DOMAIN",
+    "NotMaterialisableError",
+    "is_blocked",
+    "materialise",
+    "padded",
+    "portable",
+    "reorder_axes",
+]
+
+BLOCKED_DOMAIN = "com.microsoft.nchwc"
+_CHANNELS = 1
+
+# Oldest versions of the plain operators that support every attribute of the blocked operators.
+_PLAIN_VERSIONS = {"MaxPool": 12, "AveragePool": 11, "Resize": 13}
+
+
+class NotMaterialisableError(ValueError):
+    """The sequence cannot occur on a host with the given block size."""
+
+
+def padded(channels: int, block: int) -> int:
+    """Returns `channels` rounded up to a multiple of `block`."""
+    return -(-channels // block) * block
+
+
+def reorder_axes(op_type: str, rank: int, *, channels_last: bool) -> list[int]:
+    """Returns, for each axis of the output of a reorder, the logical axis of its input.
+
+    Args:
+        op_type: "ReorderInput" (plain to blocked) or "ReorderOutput" (blocked to plain).
+        rank: Number of dimensions of the tensor.
+        channels_last: Whether the plain tensor has the channels last; blocked tensors have them second.
+    """
+    if not channels_last:
+        return list(range(rank))
+    return [0, rank - 1, *range(1, rank - 1)] if op_type == "ReorderInput" else [0, *range(2, rank), 1]
+
+
+def is_blocked(sequence: LayerSequence) -> bool:
+    """Returns whether a sequence has a blocked layer or tensor, and so depends on the block size of the host."""
+    return any(layer.domain == BLOCKED_DOMAIN for layer in sequence.layers) or any(
+        value.type.blocked for value in sequence.values
+    )
+
+
+def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
+    """Returns the sequence with channels padded for a host whose blocks hold `block` channels.
+
+    Raises:
+        NotMaterialisableError: The sequence is blocked and the host has no blocked layout (`block` is 1), or the
+            runtime would never form this sequence on such a host.
+    """
+    if not is_blocked(sequence):
+        return sequence
+    if block <= 1:
+        raise NotMaterialisableError("this host has no blocked layout")
+    values = [_pad_value(value, block) for value in sequence.values]
+    layers = []
+    for layer in sequence.layers:
+        if layer.domain == BLOCKED_DOMAIN and layer.op_type == "Conv":
+            layer = _pad_convolution(sequence, layer, values, block)
+        elif layer.op_type == "Concat":
+            joined = sum(values[i].type.shape[_CHANNELS] for i in layer.inputs)
+            if layer.attributes["axis"]["i"] == _CHANNELS and joined != values[layer.outputs[0]].type.shape[_CHANNELS]:
+                raise NotMaterialisableError(f"its channels are not whole blocks of {block}")
+        layers.append(layer)
+    return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
+
+
+def _pad_value(value: Value, block: int) -> Value:
+    if not value.type.blocked:
+        return value
+    shape = list(value.type.shape)
+    shape[_CHANNELS] = padded(shape[_CHANNELS], block)
+    return replace(value, type=TensorType(value.type.dtype, tuple(shape), blocked=True))
+
+
+def _pad_convolution(sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int) -> SequenceLayer:
+    """Pads the filter and bias in `values`, in place; returns the layer with the group count of the padded filter."""
+    data, weight = layer.inputs[:2]
+    logical = sequence.values[weight].type.shape
+    group = layer.attributes.get("group", {"i": 1})["i"]
+    outputs = padded(logical[0], block)
+    depthwise = group > 1 and logical[1] == 1
+    if depthwise:
+        shape = (outputs, 1, *logical[2:])
+        layer = replace(layer, attributes={**layer.attributes, "group": {"i": outputs}})
+    else:
+        channels = values[data].type.shape[_CHANNELS] // group if values[data].type.blocked else logical[1]
+        shape = (outputs, channels, *logical[2:])
+    dtype = sequence.values[weight].type.dtype
+    values[weight] = replace(values[weight], type=TensorType(dtype, shape))
+    if len(layer.inputs) > 2 and layer.inputs[2] >= 0:
+        values[layer.inputs[2]] = replace(values[layer.inputs[2]], type=TensorType(dtype, (outputs,)))
+    return layer
+
+
+def portable(sequence: LayerSequence) -> LayerSequence:
+    """Returns an equivalent sequence in plain layout, which runs on any host.
+
+    Blocked layers become plain layers; reorders become Identity, or Transpose if they move the channels.
+    """
+    if not is_blocked(sequence):
+        return sequence
+    values = [
+        replace(value, type=replace(value.type, blocked=False)) if value.type.blocked else value
+        for value in sequence.values
+    ]
+    # A network has one opset, so rewritten layers must have a version that is compatible with its plain layers.
+    newest = max((layer.since for layer in sequence.layers if layer.domain == ""), default=1)
+    layers = [_plain_layer(layer, values, newest) for layer in sequence.layers]
+    return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
+
+
+def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceLayer:
+    """Returns one layer in plain ONNX; constants that the plain layer needs are appended to `values`."""
+    if layer.domain != BLOCKED_DOMAIN:
+        return layer
+    if layer.op_type in ("ReorderInput", "ReorderOutput"):
+        channels_last = layer.attributes.get("channels_last", {"i": 0})["i"] == 1
+        axes = reorder_axes(layer.op_type, len(values[layer.inputs[0]].type.shape), channels_last=channels_last)
+        if axes == sorted(axes):
+            return replace(layer, op_type="Identity", domain="", since=1, attributes={})
+        return replace(layer, op_type="Transpose", domain="", since=1, attributes={"perm": {"ints": axes}})
+    if layer.op_type == "Conv":
+        fused = "activation" in layer.attributes or len(layer.inputs) > 3
+        op_type, domain = ("FusedConv", "com.microsoft") if fused else ("Conv", "")
+        return replace(layer, op_type=op_type, domain=domain)
+    if layer.op_type == "Upsample":
+        return _resize(layer, values, newest)
+    return replace(layer, domain="", since=max(newest, _PLAIN_VERSIONS.get(layer.op_type, 1)))
+
+
+def _resize(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceLayer:
+    """Returns the Resize that is equivalent to a blocked Upsample; appends its scales to `values`."""
+    scales = [float(scale) for scale in layer.attributes["scales"]["ints"]]
+    values.append(Value(TensorType("float32", (len(scales),)), "constant", tuple(scales)))
+    return replace(
+        layer,
+        op_type="Resize",
+        domain="",
+        since=max(newest, _PLAIN_VERSIONS["Resize"]),
+        inputs=(layer.inputs[0], -1, len(values) - 1),
+        attributes={
+            "coordinate_transformation_mode": {"s": "asymmetric"},
+            "nearest_mode": {"s": "floor"},
+            **{name: value for name, value in layer.attributes.items() if name != "scales"},
+        },
+    )

@@ -1,0 +1,17 @@
+from .adaptation import Point as Point
+from .adaptation import adapt as adapt
+from .bench import bench_target as bench_target
+from .bench import measure_models as measure_models
+from .bench import runnable_on as runnable_on
+from .benchmark_session import BenchReport as BenchReport
+from .budget import Plan as Plan
+from .budget import bench_plan as bench_plan
+from .budget import plan_bench as plan_bench
+from .decomposed_models import decompose_models as decompose_models
+from .decomposed_models import put_models as put_models
+from .latency_import import import_latencies as import_latencies
+from .latency_import import system_observed as system_observed
+from .rechecking import recheck as recheck
+from .remote_prediction import ask as ask
+from .suggestion import Suggestion as Suggestion
+from .suggestion import suggest as suggest

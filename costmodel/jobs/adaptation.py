@@ -1,0 +1,313 @@
+"""The job of `costmodel adapt`: adapts the cost model of a measured system to a new one within minutes."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.decomposed_models import decompose_models, put_models
+from costmodel.measure.groups import Group
+from costmodel.measure.measurement import Protocol
+from costmodel.progress import Progress, Stages, no_progress
+from costmodel.runtimes.base import Runtime, lowering_key
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+
+if TYPE_CHECKING:
+    from costmodel.training.adaptation import Adaptation, AdaptationState
+    from costmodel.training.dataset import Dataset
+    from costmodel.training.suggestion import MeasurementBatch
+
+__all__ = ["AdaptReport", "Point", "adapt"]
+
+# Regressor to train at the end; it trains in seconds on single layers.
+_LEARNER = "lightgbm"
+
+# Seconds of the first round. Later rounds take a share of the time so far, since the curve bends less and less.
+_FIRST_ROUND_S = 10.0
+_SHARE_OF_PAST = 0.25
+# Share of each round for measuring whole models, whose latencies show the error of estimates.
+_SHARE_OF_CHECKS = 0.15
+# The curve is flat if the last _FLAT_ROUNDS rounds reduced the expected error by less than _FLAT_SHARE of it.
+_FLAT_ROUNDS = 5
+_FLAT_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the curve of expected error over time.
+
+    Attributes:
+        seconds: Seconds since measuring began.
+        measured: Number of sequences that are measured on the new system.
+        share: Share of the measured sequences in the latency of a model, averaged over the models.
+        expected_error: Expected mean relative error of the models' estimates; None while it is unknown.
+        expected_within_10pct: Expected share of the models whose estimate is within 10%; None while it is unknown.
+        round_error: Relative error, weighted by latency, of the predictions for the sequences measured in the last
+            round; None before the first round.
+    """
+
+    seconds: float
+    measured: int
+    share: float
+    expected_error: float | None
+    expected_within_10pct: float | None
+    round_error: float | None
+
+
+@dataclass
+class AdaptReport:
+    """The result of adapting a cost model to a new system.
+
+    Attributes:
+        system: Name of the new system.
+        base: Name of the system that adaptation started from.
+        curve: Expected error over time.
+        reason: Why measuring ended: "budget", "flat", "complete" or "interrupted".
+        bench: Report of the measurements.
+        version: Version of the new champion.
+        path: Folder of the new champion's bundle.
+        evaluation: Accuracy of the new champion on held-out families, where measured.
+        run_id: Identifier of the MLflow run; None if it was not recorded.
+        warnings: Sentences about limits of the new champion.
+    """
+
+    system: str
+    base: str
+    curve: list[Point] = field(default_factory=list)
+    reason: str = ""
+    bench: BenchReport = field(default_factory=BenchReport)
+    version: str = ""
+    path: Path = Path()
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    run_id: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the JSON document that `costmodel adapt --json` prints."""
+        return {
+            "system": self.system,
+            "base": self.base,
+            "curve": [asdict(point) for point in self.curve],
+            "ended": self.reason,
+            "measured": self.bench.measured,
+            "failed": self.bench.failed,
+            "predictor": {"name": _LEARNER, "version": self.version},
+            "path": str(self.path),
+            "evaluation": self.evaluation,
+            "run_id": self.run_id,
+            "warnings": list(self.warnings),
+        }
+
+
+def adapt(
+    store: Store,
+    system: System,
+    runtime: Runtime,
+    base: str,
+    bundles: Path,
+    *,
+    budget_s: float,
+    tracking: Path | None = None,
+    target: str | None = None,
+    cache: Path | None = None,
+    protocol: Protocol | None = None,
+    seed: int = 0,
+    on_point: Callable[[Point], None] = lambda point: None,
+    progress: Stages | None = None,
+    clock_s: Callable[[], float] = time.monotonic,
+    bench: Callable[..., BenchmarkSession] = BenchmarkSession,
+) -> AdaptReport:
+    """Measures in rounds what improves estimates most, then trains a regressor and makes it the champion.
+
+    Args:
+        store: Store that has the base system and the models, and receives the results.
+        system: This host as a system under its name.
+        runtime: Runtime that runs the networks.
+        base: Name of the system to start from.
+        bundles: Folder of trained regressors.
+        budget_s: Seconds for choosing and measuring; training comes on top.
+        tracking: Folder of MLflow's default store; None for no tracking.
+        target: Name of a corpus, or path, of the models to be accurate for; by default the models measured on the base.
+        cache: Folder of lowered graphs; required with a target.
+        protocol: Measurement protocol; by default the usual one. With half the laps, measuring takes half the time and
+            errors grow.
+        seed: Seed of the regressor.
+        on_point: Called with each new point of the curve.
+        progress: Function that returns the progress callback of a named stage.
+        clock_s: Monotonic clock, in seconds.
+        bench: Constructor of the benchmark session.
+
+    Raises:
+        UnknownSystemError: The store does not know the base.
+        TrainingError: There is too little data to learn from.
+        ModelError: The target has no models, or none that can be used.
+        HostBusyError: Another process is measuring.
+        SystemMismatchError: The name of the system belongs to another machine, runtime or setting.
+    """
+    from costmodel.training.adaptation import load_adaptation
+
+    stage = progress or no_progress
+    report = AdaptReport(system.name, base)
+    base_system = store.system(base)
+    protocol = protocol or Protocol()
+    lowering = lowering_key(runtime, system.settings.level)
+    names = None
+    if target is not None:
+        assert cache is not None
+        names = _put_target(store, target, runtime, system, cache, report, stage("lowering models"))
+    elif base_system.settings.level == system.settings.level:
+        # Any lowering: layers are assumed equal on hosts with other vector units and with other runtime releases.
+        lowering = ""
+    with bench(store, system, runtime, protocol=protocol) as open_bench:
+        adaptation = load_adaptation(store, base, open_bench.system, lowering=lowering, names=names)
+        rounds = _Rounds(store, adaptation, open_bench, protocol, clock_s, budget_s, report)
+        with suppress(KeyboardInterrupt):
+            report.reason = "interrupted"
+            report.reason = rounds.run(on_point, stage("measuring"))
+    if not report.curve:  # interrupted before the first point: there is nothing to train on
+        raise KeyboardInterrupt
+    state = adaptation.learn(store.latencies_us(system.name))
+    _train_champion(report, adaptation.adapted(state), bundles, tracking, seed, stage("training"))
+    return report
+
+
+def _put_target(
+    store: Store, target: str, runtime: Runtime, system: System, cache: Path, report: AdaptReport, progress: Progress
+) -> set[str]:
+    """Stores the layer sequences of a target's models; returns the names of the models."""
+    from costmodel.training.corpus import corpus_models
+
+    level = system.settings.level
+    models = decompose_models(
+        corpus_models(target), runtime, level, cache, refused=report.bench.failed, progress=progress
+    )
+    put_models(store, models, lowering_key(runtime, level))
+    return {item.model.name for item in models}
+
+
+def _train_champion(
+    report: AdaptReport, dataset: "Dataset", bundles: Path, tracking: Path | None, seed: int, progress: Progress
+) -> None:
+    from costmodel.training.regressors.registry import LEARNERS
+    from costmodel.training.train import train_on
+
+    trained = train_on(
+        dataset,
+        bundles,
+        tracking=tracking,
+        seeds=(seed,),
+        learners={_LEARNER: LEARNERS[_LEARNER]},
+        baselines={},
+        facts={"base": report.base, "measured": report.curve[-1].measured},
+        progress=progress,
+    )
+    report.version, report.path, report.evaluation = trained.champion.version, trained.champion.path, trained.evaluation
+    report.run_id, report.warnings = trained.run_id, trained.warnings
+
+
+@dataclass
+class _Rounds:
+    """The loop of choosing, measuring and learning, until the budget is spent or the curve is flat."""
+
+    store: Store
+    adaptation: "Adaptation"
+    bench: BenchmarkSession
+    protocol: Protocol
+    clock_s: Callable[[], float]
+    budget_s: float
+    report: AdaptReport
+
+    def run(self, on_point: Callable[[Point], None], progress: Progress) -> str:
+        """Repeats rounds until there is a reason to stop; returns the reason, a value of `AdaptReport.reason`."""
+        begin_s = self.clock_s()
+        round_error: float | None = None
+        while True:
+            state = self.adaptation.learn(self.store.latencies_us(self.bench.system.name))
+            point = self._point(self.clock_s() - begin_s, state, round_error)
+            self.report.curve.append(point)
+            on_point(point)
+            left_s = self.budget_s - point.seconds
+            if left_s <= 0:
+                return "budget"
+            if _is_flat(self.report.curve):
+                return "flat"
+            round_s = min(left_s, max(_FIRST_ROUND_S, _SHARE_OF_PAST * point.seconds))
+            batches = self._chosen(state, (1 - _SHARE_OF_CHECKS) * round_s)
+            if not batches:
+                return "complete"
+            # Checks come first, so that they are measured even if the budget ends within the round.
+            groups = [*self._checks(state, _SHARE_OF_CHECKS * round_s), *map(self._group, batches)]
+            self.report.bench += self.bench.run(groups, budget_s=left_s, progress=progress)
+            round_error = self._prediction_error(state, batches)
+
+    def _point(self, seconds: float, state: "AdaptationState", round_error: float | None) -> Point:
+        expected = self.adaptation.expected(state)
+        shares = self.adaptation.shares(state)
+        measured = state.measured & self.adaptation.open
+        return Point(
+            seconds=seconds,
+            measured=int(measured.sum()),
+            share=float(shares[measured].sum()),
+            expected_error=_none_if_nan(expected.error),
+            expected_within_10pct=_none_if_nan(expected.within_10pct),
+            round_error=round_error,
+        )
+
+    def _chosen(self, state: "AdaptationState", seconds: float) -> "list[MeasurementBatch]":
+        from costmodel.training.suggestion import choose, worth
+
+        left = self.adaptation.open & ~state.measured
+        for row in map(self.adaptation.row_of.get, self.report.bench.failed):
+            if row is not None:
+                left[row] = False
+        values = worth(self.adaptation.shares(state), state.spread)
+        return choose(self.adaptation.usages, left, values, self.adaptation.prices(state, self.protocol), seconds)
+
+    def _checks(self, state: "AdaptationState", seconds: float) -> list[Group]:
+        """Chooses whole models to measure end to end, each as one sequence, in about the given time."""
+        usages = {
+            self.adaptation.dataset.signatures[row]: usage
+            for row, usage in self.adaptation.to_check(state, self.protocol, seconds)
+        }
+        wholes = self.store.sequences(usages.keys() - self.report.bench.failed.keys())
+        return [
+            Group(label=usages[s].name, sequences=(), whole=whole, footprint_bytes=usages[s].footprint_bytes)
+            for s, whole in wholes.items()
+        ]
+
+    def _group(self, batch: "MeasurementBatch") -> Group:
+        signatures = [self.adaptation.dataset.signatures[row] for row in batch.usage.unique]
+        wanted = {self.adaptation.dataset.signatures[row] for row in batch.rows}
+        return Group(
+            label=batch.usage.name,
+            sequences=tuple(self.adaptation.sequences[signature] for signature in signatures),
+            footprint_bytes=batch.usage.footprint_bytes,
+            context_only=set(signatures) - wanted,
+        )
+
+    def _prediction_error(self, before: "AdaptationState", batches: "Iterable[MeasurementBatch]") -> float | None:
+        """Relative error, weighted by latency, of the predictions made before the batches were measured."""
+        signatures = self.adaptation.dataset.signatures
+        rows = {row for batch in batches for row in batch.rows.tolist()}
+        known = self.store.latencies_us(self.bench.system.name, [signatures[row] for row in rows])
+        pairs = [(before.costs_us[row], known[signatures[row]]) for row in rows if signatures[row] in known]
+        if not pairs:
+            return None
+        return float(sum(abs(predicted - measured) for predicted, measured in pairs) / sum(us for _, us in pairs))
+
+
+def _none_if_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _is_flat(curve: "list[Point]") -> bool:
+    """Whether the last rounds hardly reduced the expected error."""
+    errors = [point.expected_error for point in curve if point.expected_error is not None]
+    if len(errors) <= _FLAT_ROUNDS:
+        return False
+    return min(errors[-_FLAT_ROUNDS:]) > (1 - _FLAT_SHARE) * min(errors[:-_FLAT_ROUNDS])

@@ -1,0 +1,155 @@
+"""The job of `costmodel bench -G auto`: chooses granularities by expected error and measures within a budget."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from costmodel.errors import SuiteError
+from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, put_models
+from costmodel.measure.groups import Group
+from costmodel.partition.granularity import Option, choose_granularities
+from costmodel.partition.suite import is_suite
+from costmodel.progress import Stages, no_progress
+from costmodel.runtimes.base import Runtime, lowering_key
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+
+__all__ = ["Plan", "PlannedModel", "bench_plan", "plan_bench"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """The planned measurements of one model.
+
+    Attributes:
+        model: Name of the model.
+        option: Chosen way to estimate the latency; None if every way needs measurements that do not fit the budget.
+        whole: Whether the whole model is to be measured as one sequence.
+        least_s: Seconds of the quickest option with measurements; 0 if one of them is measured already.
+        group: Sequences to measure; None if there is nothing to measure.
+    """
+
+    model: str
+    option: Option | None
+    whole: bool
+    least_s: float
+    group: Group | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The planned measurements of several models within a budget.
+
+    Attributes:
+        models: Plans of the models, in the order of their corpus.
+        budget_s: Seconds for all models together.
+        refused: Reason for each model that cannot be used, by name.
+    """
+
+    models: tuple[PlannedModel, ...]
+    budget_s: float
+    refused: Mapping[str, str]
+
+
+def plan_bench(
+    store: Store,
+    system: System,
+    runtime: Runtime,
+    target: str,
+    cache: Path,
+    bundles: Path,
+    *,
+    budget_s: float,
+    progress: Stages | None = None,
+) -> Plan:
+    """Chooses the granularity at which each model of a target is to be measured; stores the models' sequences.
+
+    Args:
+        store: Store with the measurements so far.
+        system: This host as a system under its name.
+        runtime: Runtime that runs the networks.
+        target: Name of a corpus, or path of a model or of a folder of models.
+        cache: Folder of lowered graphs.
+        bundles: Folder of trained regressors.
+        budget_s: Seconds to share among the models.
+        progress: Function that returns the progress callback of a named stage.
+
+    Raises:
+        SuiteError: The target is a benchmark suite.
+        ArtefactError: The regressor of the system cannot be loaded.
+    """
+    from costmodel.serving.planner import Planner
+    from costmodel.serving.predictor import Predictor
+    from costmodel.training.corpus import corpus_models
+
+    if is_suite(Path(target)):
+        raise SuiteError(f"{target} is a benchmark suite, which is cut already: bench it without --granularity auto")
+    stage = progress or no_progress
+    refused: dict[str, str] = {}
+    level = system.settings.level
+    items = decompose_models(
+        corpus_models(target), runtime, level, cache, refused=refused, progress=stage("lowering models")
+    )
+    with BenchmarkSession(
+        store, system, runtime
+    ):  # entering measures the capabilities of a system that the store does not know
+        planner = Planner(Predictor.load(store, bundles, system.name))
+    planning = stage("planning")
+    options: dict[str, list[Option]] = {}
+    for done, item in enumerate(items):
+        planning(done, len(items), item.model.name)
+        options[item.model.name] = planner.options(item.model.name, item.graph)
+    planning(len(items), len(items), "")
+    chosen = choose_granularities(options, budget_s)
+    planned = [_planned(item, options[item.model.name], chosen[item.model.name]) for item in items]
+    for item, plan in zip(items, planned, strict=True):
+        granularity = 1 if plan.option is None or plan.whole else plan.option.granularity
+        put_models(store, [item], lowering_key(runtime, level), [granularity])
+    return Plan(tuple(planned), budget_s, refused)
+
+
+def _planned(item: DecomposedModel, options: list[Option], option: Option | None) -> PlannedModel:
+    least_s = min(o.seconds for o in options if o.measured)
+    whole = option is not None and option.measured and option.granularity == len(item.graph.layers)
+    group = None
+    if option is not None and option.seconds > 0:
+        group = Group(
+            label=item.model.name,
+            sequences=() if whole else tuple(item.cut(option.granularity).unique.values()),
+            whole=item.whole if whole else None,
+            model=item.model,
+            footprint_bytes=item.footprint_bytes,
+        )
+    return PlannedModel(item.model.name, option, whole, least_s, group)
+
+
+def bench_plan(
+    store: Store, system: System, runtime: Runtime, plan: Plan, progress: Stages | None = None
+) -> BenchReport:
+    """Measures what is planned, and nothing else.
+
+    Each model gets its planned time plus the time that earlier models left over. If its times are slow to agree, its
+    laps end when that time is spent, so that later models keep theirs.
+
+    Args:
+        store: Store that receives the results.
+        system: This host as a system under its name.
+        runtime: Runtime that runs the networks.
+        plan: Result of `plan_bench`.
+        progress: Function that returns the progress callback of a named stage.
+    """
+    measuring = (progress or no_progress)("measuring")
+    groups = [(m.group, m.option.seconds) for m in plan.models if m.group is not None and m.option is not None]
+    spare_s = plan.budget_s - math.fsum(seconds for _, seconds in groups)
+    report = BenchReport()
+    with BenchmarkSession(store, system, runtime) as bench:
+        for done, (group, seconds) in enumerate(groups):
+            measuring(done, len(groups), group.label)
+            group_report = bench.run([group], budget_s=max(0.0, seconds + spare_s))
+            spare_s += seconds - group_report.seconds
+            report += group_report
+    measuring(len(groups), len(groups), "")
+    report.failed = {**plan.refused, **report.failed}
+    return report

@@ -1,0 +1,80 @@
+"""The job of `costmodel bench --recheck`: measures suspect sequences again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from costmodel.ir.sequence import LayerSequence
+from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.decomposed_models import decompose_models, measurement_groups
+from costmodel.measure.groups import Group, groups_of_samples
+from costmodel.progress import Stages, no_progress
+from costmodel.runtimes.base import Runtime
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+
+__all__ = ["recheck"]
+
+
+def recheck(
+    store: Store,
+    system: System,
+    runtime: Runtime,
+    target: str,
+    cache: Path,
+    *,
+    budget_s: float | None = None,
+    progress: Stages | None = None,
+) -> tuple[dict[str, frozenset[str]], BenchReport]:
+    """Measures the sequences of a corpus whose measurements look wrong again, among the other layers of their models.
+
+    Args:
+        store: Store that has the measurements and receives the new ones.
+        system: This host as a system under its name.
+        runtime: Runtime that runs the networks.
+        target: Name of a corpus, or path of a model or of a folder of models.
+        cache: Folder of lowered graphs.
+        budget_s: Seconds after which no measurement starts; None for no limit.
+        progress: Function that returns the progress callback of a named stage.
+
+    Returns:
+        The reasons why each suspect signature looks wrong, those of other models included, and the report of the
+        measurements.
+
+    Raises:
+        TrainingError: There are too few measurements to tell which of them look wrong.
+    """
+    from costmodel.training.corpus import corpus_models
+    from costmodel.training.dataset import load_dataset
+    from costmodel.training.labels import suspects
+    from costmodel.training.regressors.registry import LEARNERS
+
+    stage = progress or no_progress
+    dataset = load_dataset(store, system.name)
+    sequences = store.sequences(dataset.signatures)
+    reasons = suspects(dataset, sequences, store.measurements(system.name, dataset.signatures), LEARNERS["lightgbm"])
+    models = decompose_models(
+        corpus_models(target), runtime, system.settings.level, cache, progress=stage("lowering models")
+    )
+    whole_models = [group for item in models for group in measurement_groups(item, (1,))]
+    groups = _groups(whole_models, {signature: sequences[signature] for signature in reasons}, store.samples())
+    with BenchmarkSession(store, system, runtime) as bench:
+        return reasons, bench.run(groups, budget_s=budget_s, progress=stage("measuring again"), again=True)
+
+
+def _groups(models: Sequence[Group], wanted: Mapping[str, LayerSequence], origin_of: Mapping[str, str]) -> list[Group]:
+    """Groups that measure the wanted sequences: among the layers of a model, or, for samples, beside their origin."""
+    groups: list[Group] = []
+    layers = {sequence.signature: sequence for group in models for sequence in group.sequences}
+    left = wanted.keys() & layers.keys()
+    for group in models:
+        own = {sequence.signature for sequence in group.sequences}
+        if mine := left & own:
+            left -= mine
+            groups.append(replace(group, whole=None, context_only=own - mine))
+    samples = {
+        signature: (sequence, layers[origin_of[signature]])
+        for signature, sequence in wanted.items()
+        if signature not in layers and origin_of.get(signature) in layers
+    }
+    return groups + groups_of_samples(samples, models)

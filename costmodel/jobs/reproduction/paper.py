@@ -1,0 +1,24 @@
+"""Numbers of the paper: batch 1, MXNet 1.5.1 with MKL 2019.3, four EC2 systems, 100 runs, 20% trimmed mean."""
+
+__all__ = [
+    "GEOMETRIC_MEAN",
+    "GRANULARITIES",
+    "LAYERS",
+    "MOST_UNIQUE_LAYERS",
+    "RANGE",
+    "SPEEDUP",
+    "UNIQUE_LAYERS",
+]
+
+# Figure 3, c5.2xlarge: sum of layers divided by end-to-end latency, 50 models.
+GEOMETRIC_MEAN = 0.918
+# Figure 10, c5.2xlarge, G = 1: the worst and the best model.
+RANGE = (0.829, 0.981)
+# Figure 12, c5.xlarge, G = 1.
+SPEEDUP = 4.4
+# Section 4: number of layers in all models, and of unique layers among them.
+LAYERS = 10_815
+UNIQUE_LAYERS = 1_529
+MOST_UNIQUE_LAYERS = 0.039  # figure 5: the share of the model with the most repetition
+# Figures 11 and 12.
+GRANULARITIES = tuple(range(1, 11))

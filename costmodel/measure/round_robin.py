@@ -1,0 +1,265 @@
+"""Round-robin timing: all networks of a group run one after the other, again and again, until their times are known.
+
+Inside a model a layer follows other layers: its weights have left the caches since its last run, its input has just
+been written, and the memory system is busy with other data. A network that is timed back to back meets none of these
+conditions; a network that takes turns with others meets all of them, at no extra cost, because every run is timed
+(docs/adr/0005).
+
+A lap runs a list of networks once, one after the other: all layers of a group, or one whole model. A pass gives each
+lap one turn, in which a short lap is run several times.
+"""
+
+import gc
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from costmodel.errors import MeasurementError
+from costmodel.measure.measurement import Protocol, timed_us
+from costmodel.measure.thread_sync import ThreadSyncMonitor
+from costmodel.runtimes.base import Runner
+
+__all__ = ["CacheEvictor", "TimedNetwork", "is_precise", "relative_error", "take_turns", "try_out"]
+
+_PAGE_BYTES = 1 << 20
+# Times agree if they differ by less than this, however large that difference is relative to them.
+_CLOCK_US = 0.25
+
+
+@dataclass(eq=False)
+class TimedNetwork:
+    """A loaded network with the times of its runs.
+
+    Attributes:
+        runner: Runner of the network, loaded and fed.
+        whole: Whether the network is a whole model, which is timed back to back, as its user runs it.
+        pass_times_us: Times of the runs in microseconds, a tuple for each pass.
+        reference_us: For each pass, the latest time of the reference kernel before the network's last run in that pass.
+        error: Error that ended the timing of this network; None if it did not fail.
+    """
+
+    runner: Runner
+    whole: bool = False
+    pass_times_us: list[tuple[float, ...]] = field(default_factory=list)
+    reference_us: list[float] = field(default_factory=list)
+    error: MeasurementError | None = None
+
+    @property
+    def times_us(self) -> list[float]:
+        """Times of all runs so far, in microseconds, in the order taken."""
+        return [time for times in self.pass_times_us for time in times]
+
+
+class CacheEvictor:
+    """A `Runner` that reads its own memory, which evicts other data from the caches.
+
+    It takes the place of layers that are in the model but not in the group.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        """Allocates `nbytes` of memory; with 0 bytes a run does nothing."""
+        self._pages = [np.ones(_PAGE_BYTES // 8) for _ in range(math.ceil(nbytes / _PAGE_BYTES))]
+
+    def run(self) -> None:
+        """Reads all of the memory once."""
+        for page in self._pages:
+            page.sum()
+
+    def feed(self) -> None:
+        """Does nothing, because there are no inputs."""
+
+
+def take_turns(
+    networks: Sequence[TimedNetwork],
+    probes: Sequence[TimedNetwork],
+    reference: Runner,
+    evictor: Runner,
+    protocol: Protocol,
+    clock_ns: Callable[[], int],
+    deadline_ns: float = math.inf,
+    thread_sync: ThreadSyncMonitor | None = None,
+) -> int:
+    """Times all networks in passes, with the probes spread evenly between the layers.
+
+    A network that fails keeps its error and is not run again.
+
+    Args:
+        networks: The networks to time; the layers of a model in the order of the model.
+        probes: Networks that determine the call overhead; see `costmodel.measure.call_overhead`.
+        reference: The reference kernel, timed every `protocol.reference_every_us`.
+        evictor: Runner that evicts the caches at the beginning of each lap over the layers.
+        protocol: How many passes to make, and when the times are known well enough.
+        clock_ns: A monotonic clock, in nanoseconds.
+        deadline_ns: Clock value after which no pass begins, except the first one.
+        thread_sync: Monitor of thread synchronisation; runs that were timed while the threads were out of sync are
+            repeated. None if there is one thread.
+
+    Returns:
+        Number of passes that were made.
+
+    Raises:
+        MeasurementError: The reference kernel failed.
+    """
+    layers = [network for network in networks if not network.whole]
+    laps = [[network] for network in networks if network.whole]
+    if layers:
+        laps.append([TimedNetwork(evictor), *_interleaved(layers, probes)])
+    timer = _Timer(reference, protocol, clock_ns, thread_sync or ThreadSyncMonitor(None, protocol), deadline_ns)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        lap_us = [timer.run_untimed(lap) for lap in laps]  # the first runs lay out memory and wake the threads
+        passes, begin_ns = 0, clock_ns()
+        while not _enough(networks, passes, (clock_ns() - begin_ns) / 1000 - timer.thread_sync.lost_us, protocol):
+            if passes and clock_ns() >= deadline_ns:
+                break
+            for number, lap in enumerate(laps):
+                lap_us[number] = timer.turn(lap, lap_us[number])
+            passes += 1
+        return passes
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def try_out(network: TimedNetwork) -> None:
+    """Runs a network once; if it fails, it keeps the error."""
+    try:
+        network.runner.run()
+    except MeasurementError as error:
+        network.error = error
+
+
+def _interleaved(networks: Sequence[TimedNetwork], probes: Sequence[TimedNetwork]) -> list[TimedNetwork]:
+    order: list[TimedNetwork] = []
+    for position, network in enumerate(networks):
+        order.append(network)
+        first, last = (len(probes) * p // len(networks) for p in (position, position + 1))
+        order.extend(probes[first:last])
+    return order
+
+
+@dataclass
+class _Timer:
+    """Runs laps, with the reference kernel and checks of thread synchronisation between their networks.
+
+    Attributes:
+        reference: The reference kernel.
+        protocol: Time between runs of the reference kernel, and how long a turn takes.
+        clock_ns: A monotonic clock, in nanoseconds.
+        thread_sync: Monitor of thread synchronisation.
+        deadline_ns: Clock value at which all waiting for the threads ends.
+        reference_us: Latest time of the reference kernel, in microseconds.
+        due_ns: Clock value at which the reference kernel is to run again.
+    """
+
+    reference: Runner
+    protocol: Protocol
+    clock_ns: Callable[[], int]
+    thread_sync: ThreadSyncMonitor
+    deadline_ns: float
+    reference_us: float = math.nan
+    due_ns: float = -math.inf
+
+    def turn(self, lap: Sequence[TimedNetwork], lap_us: float) -> float:
+        """Runs a lap and keeps the times.
+
+        A lap shorter than `Protocol.short_lap_us` first runs once untimed, so that the timed runs find the caches as
+        the lap itself leaves them, and is then timed several times.
+
+        Args:
+            lap: Networks of the lap, in the order in which they run.
+            lap_us: Time that the lap took in its last turn, in microseconds.
+
+        Returns:
+            Time that the lap took on average in this turn, in microseconds, without the time lost to thread
+            synchronisation.
+        """
+        runs = 1
+        if lap_us < self.protocol.short_lap_us:
+            self.run_untimed(lap)
+            runs = max(1, min(self.protocol.max_runs, int(self.protocol.turn_us / max(lap_us, 1.0))))
+        begin_ns, lost_us = self.clock_ns(), self.thread_sync.lost_us
+        timed: list[tuple[TimedNetwork, float, float]] = []
+        confirmed = 0  # number of leading entries of `timed` that are known to have been timed in sync
+        order = [network for _ in range(runs) for network in lap]
+        while len(timed) < len(order):
+            network = order[len(timed)]
+            self._time_reference_if_due()
+            timed.append((network, self._run(network) if network.error is None else math.nan, self.reference_us))
+            if self.thread_sync.due or len(timed) == len(order):
+                if self.thread_sync.stayed_in_sync(self.deadline_ns):
+                    confirmed = len(timed)
+                else:
+                    del timed[confirmed:]
+                    if lap_us < self.protocol.short_lap_us:
+                        self.run_untimed(lap)
+        times: dict[TimedNetwork, list[float]] = {network: [] for network in lap}
+        references = {}
+        for network, time_us, reference_us in timed:
+            times[network].append(time_us)
+            references[network] = reference_us
+        for network in lap:
+            if network.error is None:
+                network.pass_times_us.append(tuple(times[network]))
+                network.reference_us.append(references[network])
+        return ((self.clock_ns() - begin_ns) / 1000 - (self.thread_sync.lost_us - lost_us)) / runs
+
+    def run_untimed(self, lap: Sequence[TimedNetwork]) -> float:
+        """Runs a lap without keeping the times; returns the time of the lap in microseconds."""
+        begin_ns = self.clock_ns()
+        for network in lap:
+            if network.error is None:
+                self._run(network)
+        return (self.clock_ns() - begin_ns) / 1000
+
+    def _run(self, network: TimedNetwork) -> float:
+        try:
+            if not network.whole:
+                network.runner.feed()
+            return timed_us(network.runner, self.clock_ns)
+        except MeasurementError as error:
+            network.error = error
+            return math.nan
+
+    def _time_reference_if_due(self) -> None:
+        if self.clock_ns() >= self.due_ns:
+            # The first run of the reference kernel brings it back into the caches.
+            timed_us(self.reference, self.clock_ns)
+            self.reference_us = timed_us(self.reference, self.clock_ns)
+            self.due_ns = self.clock_ns() + self.protocol.reference_every_us * 1000
+
+
+def relative_error(pass_times_us: Sequence[Sequence[float]]) -> float:
+    """Returns the standard error of the median over passes, relative to that median.
+
+    Args:
+        pass_times_us: Times of the runs in microseconds, a sequence for each pass. The error is estimated from the
+            median absolute deviation of the passes' medians, so that outliers do not count.
+    """
+    medians = np.array([np.median(times) for times in pass_times_us])
+    centre = float(np.median(medians))
+    spread = 1.4826 * float(np.median(np.abs(medians - centre)))
+    return 1.2533 * spread / math.sqrt(len(medians)) / centre
+
+
+def _enough(networks: Sequence[TimedNetwork], passes: int, took_us: float, protocol: Protocol) -> bool:
+    if passes < protocol.passes:
+        return passes >= protocol.min_passes and took_us >= protocol.max_group_us
+    if passes >= protocol.max_passes or took_us >= protocol.max_group_us:
+        return True
+    return all(network.error is not None or is_precise(network.pass_times_us, protocol) for network in networks)
+
+
+def is_precise(pass_times_us: Sequence[Sequence[float]], protocol: Protocol) -> bool:
+    """Returns whether there are enough passes and their standard error is small enough.
+
+    The error is small enough if it is at most `Protocol.agreement` relative to the median, or at most a quarter of a
+    microsecond, which is the noise of the clock.
+    """
+    if len(pass_times_us) < protocol.min_passes:
+        return False
+    error = relative_error(pass_times_us)
+    return error <= protocol.agreement or error * float(np.median([t for r in pass_times_us for t in r])) <= _CLOCK_US

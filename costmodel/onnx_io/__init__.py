@@ -1,0 +1,9 @@
+"""Reading, stripping and exporting of ONNX models.
+
+Files, bytes and torch modules become `Model`s without weights and with every input shape fixed. The package knows which
+values determine the shapes in a graph; it does not depend on runtimes or layers.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

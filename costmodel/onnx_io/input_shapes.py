@@ -1,0 +1,247 @@
+"""Fixes the input shapes of a model: gives a number to every dimension, or reports those without a size."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
+
+from costmodel.errors import ShapeError
+from costmodel.ir.constants import dtype_name
+from costmodel.ir.graph import ITEM_BYTES, TensorType
+
+__all__ = [
+    "BATCH_NAME",
+    "MAX_DIMENSION",
+    "MAX_RANK",
+    "MAX_TENSOR_BYTES",
+    "FixedInputs",
+    "check_shape",
+    "clear_inferred_shapes",
+    "fix_inputs",
+]  # fmt: skip
+
+# No tensor of a deployed model comes near these limits; a larger one is a mistake or an attack. The rank is limited
+# because a product of thousands of dimensions takes time quadratic in their number.
+MAX_RANK = 32
+MAX_DIMENSION = 2**31 - 1
+MAX_TENSOR_BYTES = 2**37
+
+BATCH_NAME = re.compile(r"^(n|b|bs|batch.*|.*batch|.*batch_size)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class FixedInputs:
+    """Input types and dimension sizes chosen for a model.
+
+    Attributes:
+        types: Type of every input that the caller feeds.
+        symbols: Size chosen for each symbolic dimension.
+        reshaped: Whether a dimension without a symbol got a size that the source does not declare, so that sizes for
+            the symbols alone do not turn the source into this model.
+        batch_symbols: Names of the batch dimensions that became 1 by default.
+    """
+
+    types: Mapping[str, TensorType]
+    symbols: Mapping[str, int]
+    reshaped: bool
+    batch_symbols: tuple[str, ...]
+
+
+def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, zero: bool) -> None:
+    """Raises ShapeError if a shape cannot be that of a tensor in a deployed model.
+
+    Args:
+        title: Name of the model, for error messages.
+        tensor: Description of the tensor, for error messages.
+        shape: Dimensions of the tensor.
+        dtype: NumPy name of the element type.
+        zero: Whether a dimension may be 0.
+
+    Raises:
+        ShapeError: A dimension is negative, 0 where `zero` is False, or more than `MAX_DIMENSION`; or the tensor has
+            more than `MAX_RANK` dimensions or `MAX_TENSOR_BYTES` bytes.
+    """
+    if len(shape) > MAX_RANK:
+        raise ShapeError(
+            f"{title}: {tensor} has {len(shape)} dimensions, and {MAX_RANK} are accepted: check the export"
+        )
+    for dimension in shape:
+        if dimension < 0 or (dimension == 0 and not zero):
+            raise ShapeError(f"{title}: {tensor} has the dimension {dimension} in {list(shape)}: give it with --shape")
+    if any(d > MAX_DIMENSION for d in shape) or math.prod(shape) * ITEM_BYTES.get(dtype, 8) > MAX_TENSOR_BYTES:
+        raise ShapeError(f"{title}: {tensor} has the absurd shape {list(shape)}: no machine holds it; check the export")
+
+
+def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping[str, tuple[int, ...]]) -> FixedInputs:
+    """Writes a size into every dimension of every input, in place, and removes all inferred shapes.
+
+    Args:
+        proto: The model.
+        title: Name of the model, for error messages.
+        batch: Batch size, as in `costmodel.onnx_io.model.read_model`; None for 1.
+        shapes: Full shape of inputs by name; takes precedence over `batch`.
+
+    Raises:
+        ShapeError: An input dimension has no size, is less than 1 or exceeds the limits of `check_shape`; an input is
+            not a tensor of numbers; or `shapes` contains a name that is not an input.
+    """
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    inputs = [port for port in proto.graph.input if port.name not in constants]
+    dtypes = {port.name: _dtype(title, port) for port in inputs}
+    declared = {port.name: _declared(port) for port in inputs}
+    _check_request(title, declared, batch, shapes)
+    sizes = _Sizes(title, declared, shapes, batch)
+    fixed = {name: sizes.of(name) for name in declared}
+    if sizes.missing:
+        raise ShapeError(
+            f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with --shape NAME=1,2,3"
+        )
+    if batch is not None and not sizes.batch_dimensions:
+        for name in fixed.keys() - shapes.keys():
+            if len(fixed[name]) > 1:
+                fixed[name] = (batch, *fixed[name][1:])
+
+    for port in inputs:
+        check_shape(title, f"input {port.name}", fixed[port.name], dtypes[port.name], zero=False)
+        _write_shape(port, fixed[port.name])
+    clear_inferred_shapes(proto.graph)
+    return FixedInputs(
+        types={name: TensorType(dtypes[name], shape) for name, shape in fixed.items()},
+        symbols={
+            dim: size
+            for name, shape in fixed.items()
+            for dim, size in zip(declared[name] or (), shape, strict=False)
+            if isinstance(dim, str)
+        },
+        reshaped=any(_differs(declared[name], shape) for name, shape in fixed.items()),
+        batch_symbols=tuple(dict.fromkeys(sizes.batch_dimensions)) if batch is None else (),
+    )
+
+
+# One dimension as declared in a file: its size, its symbol, or None if the file has neither.
+_Dim = int | str | None
+
+
+def _declared(port: ValueInfoProto) -> tuple[_Dim, ...] | None:
+    """Returns the dimensions of an input as declared in the file; None if the rank is unknown."""
+    tensor = port.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
+
+
+def _dtype(title: str, port: ValueInfoProto) -> str:
+    """Returns the element type of an input; raises ShapeError if the input is not a tensor of numbers."""
+    if not port.type.HasField("tensor_type"):
+        kind = (port.type.WhichOneof("value") or "unknown").removesuffix("_type")
+        raise ShapeError(f"{title}: input {port.name} is of the type {kind}: only tensors can be priced")
+    dtype = dtype_name(port.type.tensor_type.elem_type)
+    if dtype not in ITEM_BYTES:
+        raise ShapeError(f"{title}: input {port.name} has elements of {dtype}: costmodel cannot price those")
+    return dtype
+
+
+def _check_request(
+    title: str,
+    declared: Mapping[str, tuple[_Dim, ...] | None],
+    batch: int | None,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Raises ShapeError if the requested batch or shapes do not fit the declared inputs."""
+    unknown = sorted(set(shapes) - set(declared))
+    if unknown:
+        raise ShapeError(f"{title} has no input named {', '.join(unknown)}: its inputs are {', '.join(declared)}")
+    if batch is not None and not 1 <= batch <= MAX_DIMENSION:
+        raise ShapeError(f"{title}: the batch is {batch}: give 1 or more, as the machine can hold it")
+    for name, shape in shapes.items():
+        dims = declared[name]
+        if dims is not None and len(shape) != len(dims):
+            raise ShapeError(f"{title}: input {name} has {len(dims)} dimensions, --shape gives {len(shape)}")
+
+
+class _Sizes:
+    """Chooses the size of each input dimension.
+
+    Attributes:
+        batch_dimensions: Names of the dimensions that got the batch size.
+        missing: Descriptions of the dimensions for which no size was found.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        declared: Mapping[str, tuple[_Dim, ...] | None],
+        shapes: Mapping[str, tuple[int, ...]],
+        batch: int | None,
+    ) -> None:
+        self._declared = declared
+        self._shapes = shapes
+        self._batch = batch or 1
+        self._symbols: dict[str, int] = {}
+        for name, shape in shapes.items():
+            for dim, size in zip(declared[name] or (), shape, strict=False):
+                if isinstance(dim, str) and self._symbols.setdefault(dim, size) != size:
+                    raise ShapeError(f"{title}: dimension {dim!r} is given as {self._symbols[dim]} and as {size}")
+        self._batches = _batch_symbols(declared)
+        self.batch_dimensions: list[str] = []
+        self.missing: list[str] = []
+
+    def of(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of an input; a dimension without a size is 0 and added to `missing`."""
+        dims = self._declared[name]
+        if name in self._shapes:
+            return tuple(self._shapes[name])
+        if dims is None:
+            self.missing.append(f"{name} (rank unknown)")
+            return ()
+        return tuple(self._size(name, axis, dim, len(dims)) for axis, dim in enumerate(dims))
+
+    def _size(self, name: str, axis: int, dim: _Dim, rank: int) -> int:
+        if isinstance(dim, int) and dim >= 0:
+            return dim
+        if isinstance(dim, str) and dim in self._symbols:
+            return self._symbols[dim]
+        if dim in self._batches or (dim is None and axis == 0 and rank > 1):
+            self.batch_dimensions.append(str(dim or f"axis 0 of {name}"))
+            return self._batch
+        self.missing.append(f"{name} axis {axis}" + (f" ({dim})" if dim else ""))
+        return 0
+
+
+def _batch_symbols(declared: Mapping[str, tuple[_Dim, ...] | None]) -> set[str]:
+    """Returns the symbols of the batch: those with the name of a batch, else those that occur on first axes only."""
+    occurrences = [
+        (dim, axis, len(dims))
+        for dims in declared.values()
+        if dims is not None
+        for axis, dim in enumerate(dims)
+        if isinstance(dim, str)
+    ]
+    named = {dim for dim, _, _ in occurrences if BATCH_NAME.match(dim)}
+    if named:
+        return named
+    # Vectors are excluded because their only axis is as often a length as a batch.
+    first = {dim for dim, axis, rank in occurrences if axis == 0 and rank > 1}
+    return first - {dim for dim, axis, _ in occurrences if axis}
+
+
+def _differs(declared: tuple[_Dim, ...] | None, shape: Sequence[int]) -> bool:
+    """Returns whether the file declares another size, or neither size nor symbol, for a dimension of `shape`."""
+    if declared is None:
+        return True
+    return any(not isinstance(dim, str) and dim != size for dim, size in zip(declared, shape, strict=True))
+
+
+def _write_shape(port: ValueInfoProto, shape: Sequence[int]) -> None:
+    dims = [TensorShapeProto.Dimension(dim_value=size) for size in shape]
+    port.type.tensor_type.shape.CopyFrom(TensorShapeProto(dim=dims))
+
+
+def clear_inferred_shapes(graph: GraphProto) -> None:
+    """Removes the shapes of internal values and outputs, which may contain symbols that now have sizes."""
+    del graph.value_info[:]
+    for port in graph.output:
+        if port.type.HasField("tensor_type"):
+            port.type.tensor_type.ClearField("shape")

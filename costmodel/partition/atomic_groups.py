@@ -1,0 +1,100 @@
+"""Atomic groups: layers that can only run together, because a value between them cannot be fed to a network.
+
+Such a value (a sequence, an optional, a string) must be produced in the network that reads it. An atomic group contains
+the layers that produce and read it and every layer on a path between them: the smallest runnable network around each.
+"""
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+
+from costmodel.ir.graph import Layer, LayerGraph
+
+__all__ = ["find_atomic_groups"]
+
+_Edges = Mapping[int, set[int]]
+
+
+def find_atomic_groups(graph: LayerGraph) -> list[list[Layer]]:
+    """Returns the layers of `graph` as atomic groups, in execution order; most groups are single layers.
+
+    The order is that of the graph, except that a layer between two layers of a group to which it does not belong moves
+    before or after the group.
+    """
+    positions = range(len(graph.layers))
+    producer = {name: position for position, layer in enumerate(graph.layers) for name in layer.outputs if name}
+    forward: dict[int, set[int]] = {position: set() for position in positions}
+    backward: dict[int, set[int]] = {position: set() for position in positions}
+    has_opaque = False
+    for position, layer in enumerate(graph.layers):
+        for name in layer.inputs:
+            if name in producer:
+                made = producer[name]
+                forward[made].add(position)
+                backward[position].add(made)
+                if graph.types[name].opaque:
+                    # With an edge back, the layers of an atomic group are a strongly connected component.
+                    forward[position].add(made)
+                    backward[made].add(position)
+                    has_opaque = True
+    if not has_opaque:
+        return [[layer] for layer in graph.layers]
+    groups = _topological_order(_components(forward, backward), backward)
+    return [[graph.layers[position] for position in sorted(group)] for group in groups]
+
+
+def _components(forward: _Edges, backward: _Edges) -> list[set[int]]:
+    """Returns the strongly connected components, in time linear in the number of edges (Kosaraju's algorithm)."""
+    assigned: set[int] = set()
+    components = []
+    for start in reversed(_postorder(forward)):
+        if start not in assigned:
+            component, waiting = {start}, [start]
+            while waiting:
+                new = backward[waiting.pop()] - assigned - component
+                component |= new
+                waiting.extend(new)
+            assigned |= component
+            components.append(component)
+    return components
+
+
+def _postorder(edges: _Edges) -> list[int]:
+    """Returns every position in depth-first postorder."""
+    finished: list[int] = []
+    visited: set[int] = set()
+    for start in edges:
+        path = [] if start in visited else [(start, iter(edges[start]))]
+        visited.add(start)
+        while path:
+            position, following = path[-1]
+            new = next((other for other in following if other not in visited), None)
+            if new is None:
+                finished.append(position)
+                path.pop()
+            else:
+                visited.add(new)
+                path.append((new, iter(edges[new])))
+    return finished
+
+
+def _topological_order(groups: Sequence[set[int]], predecessors: _Edges) -> list[set[int]]:
+    """Returns the groups in topological order; among ready groups, the one with the earliest layer comes first."""
+    group_of = {position: index for index, group in enumerate(groups) for position in group}
+    pending = {
+        i: {group_of[p] for position in group for p in predecessors[position]} - {i} for i, group in enumerate(groups)
+    }
+    followers: dict[int, list[int]] = {index: [] for index in pending}
+    for index, before in pending.items():
+        for predecessor in before:
+            followers[predecessor].append(index)
+    ready = [(min(groups[index]), index) for index, before in pending.items() if not before]
+    heapify(ready)
+    order = []
+    while ready:
+        _, index = heappop(ready)
+        order.append(groups[index])
+        for follower in followers[index]:
+            pending[follower].discard(index)
+            if not pending[follower]:
+                heappush(ready, (min(groups[follower]), follower))
+    return order

@@ -1,0 +1,111 @@
+"""The interface between costmodel and the runtimes that execute models.
+
+Runtimes are found through the entry point group "costmodel.runtimes": adding one takes a class that implements
+`Runtime` and one line in the metadata of its package. The rest of costmodel uses only the protocols of this module.
+"""
+
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Protocol, runtime_checkable
+
+from costmodel.errors import CostModelError
+from costmodel.ir.graph import LayerGraph
+from costmodel.ir.sequence import LayerSequence
+from costmodel.onnx_io.model import Model
+
+__all__ = ["DEFAULT_RUNTIME", "LEVELS", "Runner", "Runtime", "RuntimeSettings", "get_runtime", "lowering_key"]
+
+DEFAULT_RUNTIME = "onnxruntime"
+LEVELS = ("none", "basic", "extended", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """The settings of a runtime, which are part of a system's identity.
+
+    Attributes:
+        threads: Number of threads that one layer may use.
+        level: Level to which the runtime optimises the graph, one of `LEVELS`.
+        spinning: Whether idle worker threads spin between layers.
+        inter_threads: Number of layers of a model that may run at the same time; has no effect on a layer in isolation.
+    """
+
+    threads: int = 1
+    level: str = "all"
+    spinning: bool = True
+    inter_threads: int = 1
+
+    @property
+    def cpus(self) -> int:
+        """Number of CPUs that the runtime can keep busy."""
+        return self.threads * self.inter_threads
+
+
+class Runner(Protocol):
+    """A loaded network with its inputs, ready to be timed."""
+
+    def run(self) -> None:
+        """Executes the network once, synchronously.
+
+        Raises:
+            MeasurementError: The runtime failed.
+        """
+
+    def feed(self) -> None:
+        """Writes the inputs again, so that they are in the caches where a layer that produces them would leave them."""
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """A runtime, as costmodel uses it.
+
+    Attributes:
+        name: Name of the runtime's entry point.
+        version: Version of the runtime on this host.
+    """
+
+    name: str
+    version: str
+
+    def lower(self, model: Model, level: str) -> LayerGraph:
+        """Returns the layers that the runtime executes for `model`, in canonical form.
+
+        Raises:
+            LoweringError: The runtime cannot build the model.
+        """
+
+    def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
+        """Loads `sequence` as a runnable network with synthetic weights and inputs, in the memory layout of this host.
+
+        Raises:
+            MeasurementError: The network cannot be built on this host.
+        """
+
+    def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
+        """Loads the whole model with synthetic inputs, and with its own weights unless they are missing.
+
+        Raises:
+            LoweringError: The runtime cannot load the model.
+        """
+
+    def fingerprint(self) -> str:
+        """Returns what `lower` depends on besides model, level and version, such as the vector width of the host."""
+
+
+def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
+    """Returns the runtime that is registered under `name`.
+
+    Raises:
+        CostModelError: No such runtime is installed.
+    """
+    installed = {point.name: point for point in entry_points(group="costmodel.runtimes")}
+    if name not in installed:
+        raise CostModelError(f"no runtime {name!r} is installed: choose one of {', '.join(sorted(installed))}")
+    runtime = installed[name].load()()
+    assert isinstance(runtime, Runtime)
+    return runtime
+
+
+def lowering_key(runtime: Runtime, level: str) -> str:
+    """Returns a key of what a lowered graph depends on besides the model: runtime, version, level, vector width."""
+    return f"{runtime.name}-{runtime.version}-{level}-{runtime.fingerprint()}"

@@ -1,0 +1,277 @@
+"""The ONNX Runtime adapter: lowers models and opens layer sequences and whole models on the CPU."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from costmodel.errors import LoweringError, MeasurementError
+from costmodel.ir.constants import dtype_name
+from costmodel.ir.graph import LayerGraph, TensorType
+from costmodel.ir.nchwc import NotMaterialisableError, materialise
+from costmodel.ir.sequence import LayerSequence
+from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
+from costmodel.onnx_io.input_shapes import clear_inferred_shapes
+from costmodel.onnx_io.model import Model
+from costmodel.onnx_io.shape_inference import output_types
+from costmodel.runtimes.base import Runner, RuntimeSettings
+from costmodel.runtimes.ort.graph import canonical_graph
+from costmodel.runtimes.ort.isolated_layers import open_isolated
+from costmodel.runtimes.ort.session import (
+    LEVELS,
+    SessionRunner,
+    first_line,
+    new_session,
+    open_session,
+    ort_value,
+    session_options,
+    watched,
+)
+from costmodel.runtimes.ort.subgraphs import has_blocked_body, has_body, with_bodies_of
+from costmodel.synthetic.values import model_inputs, synthetic_tensor
+
+__all__ = ["OnnxRuntime"]
+
+_WEIGHTS = "weights.bin"
+# Lowered models carry values up to this size; larger ones are weights.
+_EMBEDDED_BYTES = 1024
+
+
+class OnnxRuntime:
+    """ONNX Runtime's CPU execution provider."""
+
+    name = "onnxruntime"
+    version: str = ort.__version__
+
+    def lower(self, model: Model, level: str) -> LayerGraph:
+        """Returns the layers that ONNX Runtime executes at `level`; the weights are never read (docs/adr/0002)."""
+        with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
+            source, path = _written_without_weights(model, Path(folder))
+            lowered = _compile(path, level, model.name)
+            if has_blocked_body(lowered):
+                with_bodies_of(lowered, _compile(path, "extended", model.name))
+            # The ways to find shapes, cheapest first; each is used only if the previous one left a shape unknown.
+            return canonical_graph(
+                model.name,
+                source,
+                lowered,
+                declared=lambda names: _declared(source, path, names, model.name),
+                observe_source=lambda names: _observe(source, names, model),
+                observe_lowered=lambda names: _observe(lowered, names, model),
+                block=self.block,
+            )
+
+    def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
+        """Opens `sequence` in this host's blocked layout; see `costmodel.runtimes.ort.isolated_layers`."""
+        try:
+            local = materialise(sequence, self.block)
+        except NotMaterialisableError as error:
+            raise MeasurementError(f"{sequence.kind} cannot run on this host: {error}") from error
+        try:
+            return open_isolated(local, settings)
+        except Exception as error:
+            raise MeasurementError(f"{sequence.kind} does not load: {first_line(error)}") from error
+
+    def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
+        """Opens the model as a user would load it, with symbolic dimensions replaced by numbers."""
+        try:
+            session, weights = self._model_session(model, settings)
+            runner = SessionRunner(session, model_inputs(model.inputs), weights)
+            if has_body(model.proto):
+                runner.check_end()
+            return runner
+        except Exception as error:
+            raise _refusal(model.name, error) from error
+
+    def _model_session(self, model: Model, settings: RuntimeSettings) -> tuple[Any, object]:
+        """Returns a session and the object that must be kept alive as long as the session."""
+        options = session_options(settings, timed=True, concurrent=True)
+        if model.weights_missing:
+            proto, weights = _with_values(model.proto)
+            return open_session(proto.SerializeToString(), settings, weights, timed=True, concurrent=True), weights
+        if model.reshaped:
+            declared = ModelProto()
+            declared.CopyFrom(model.original or onnx.load(str(model.path)))
+            _rewrite_inputs(declared, model)
+            return open_session(declared.SerializeToString(), settings, timed=True, concurrent=True), None
+        for symbol, size in model.symbols.items():
+            options.add_free_dimension_override_by_name(symbol, size)
+        content = str(model.path) if model.original is None else model.original.SerializeToString()
+        return new_session(content, options), None
+
+    def fingerprint(self) -> str:
+        """Returns the block size of this host, on which ONNX Runtime's choice of layers depends."""
+        return f"block{self.block}"
+
+    @cached_property
+    def block(self) -> int:
+        """Number of channels in a block of this host's NCHWc layout; 1 if the host has no such layout."""
+        sample = helper.make_model(
+            helper.make_graph(
+                [helper.make_node("Conv", ["x", "w"], ["y"])],
+                "probe",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8))],
+                [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                [helper.make_tensor("w", TensorProto.FLOAT, (1, 3, 1, 1), [1.0, 1.0, 1.0])],
+            ),
+            ir_version=9,
+            opset_imports=[helper.make_opsetid("", 17)],
+        )
+        lowered = onnx.load_from_string(
+            ort.ModelCompiler(
+                session_options(RuntimeSettings()),
+                sample.SerializeToString(),
+                graph_optimization_level=LEVELS["all"],
+            ).compile_to_bytes()
+        )
+        # A filter with one output channel is padded to one block.
+        return max(int(tensor.dims[0]) for tensor in lowered.graph.initializer)
+
+
+def _dtype(tensor: TensorProto) -> str:
+    return str(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+
+
+def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
+    """Sets the input shapes of `declared`, which is the model as its author wrote it, to those of `model`."""
+    fixed = {port.name: port for port in model.proto.graph.input}
+    for port in declared.graph.input:
+        if port.name in model.inputs:
+            port.CopyFrom(fixed[port.name])
+    clear_inferred_shapes(declared.graph)
+
+
+def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """Returns a copy of a model with synthetic values for omitted weights, and the weights to supply to its session."""
+    proto = ModelProto()
+    proto.CopyFrom(model)
+    weights = {}
+    supplied = len(proto.graph.initializer)  # all_tensors begins with the initialisers of the main graph
+    for position, tensor in enumerate(all_tensors(proto)):
+        if not omitted_bytes(tensor):
+            continue
+        values = _weight_values(TensorType(_dtype(tensor), tuple(tensor.dims)))
+        if position < supplied:
+            set_location(tensor, _WEIGHTS)
+            weights[tensor.name] = values
+        else:  # onnxruntime accepts external weights for the main graph only
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    return proto, weights
+
+
+def _weight_values(kind: TensorType) -> np.ndarray:
+    """Returns synthetic weights: positive, for roots and logarithms; small, so that no chain of products overflows."""
+    values = synthetic_tensor(kind, positive=True)
+    if values.dtype.kind in "iub":
+        return values
+    return np.asarray(values * values.dtype.type(max(1, kind.elements) ** -0.5), dtype=values.dtype)
+
+
+def _written_without_weights(model: Model, folder: Path) -> tuple[ModelProto, Path]:
+    """Writes the model to `folder`, with all weights in one sparse file of zeros; returns the model and its path."""
+    proto = ModelProto()
+    proto.CopyFrom(model.proto)
+    largest = 0
+    for tensor in all_tensors(proto):
+        size = omitted_bytes(tensor)
+        if size:
+            set_location(tensor, _WEIGHTS)
+            largest = max(largest, size)
+    with (folder / _WEIGHTS).open("wb") as file:
+        file.truncate(largest)
+    names: set[str] = set()
+    for node in proto.graph.node:  # the nodes of the lowered graph are traced to the source by name
+        if not node.name or node.name in names:
+            node.name = next((name for name in node.output if name), "")
+        names.add(node.name)
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return proto, path
+
+
+def _compile(path: Path, level: str, name: str) -> ModelProto:
+    """Returns ONNX Runtime's optimised graph, without the values of its weights."""
+
+    def keep_outside(_: str, value: Any, known: Any) -> Any:
+        if known is not None:
+            return known
+        size = value.tensor_size_in_bytes()
+        return ort.OrtExternalInitializerInfo(_WEIGHTS, 0, size) if size > _EMBEDDED_BYTES else None
+
+    try:
+        compiler = ort.ModelCompiler(
+            session_options(RuntimeSettings()),
+            str(path),
+            graph_optimization_level=LEVELS[level],
+            get_initializer_location_func=keep_outside,
+        )
+        return onnx.load_from_string(compiler.compile_to_bytes())
+    except Exception as error:
+        raise _refusal(name, error) from error
+
+
+def _declared(source: ModelProto, path: Path, names: Sequence[str], name: str) -> dict[str, TensorType]:
+    """Returns the static types that ONNX Runtime's shape inference finds for named values of the source.
+
+    It finds more types than ONNX's shape inference: those of its own operators and, because it folds constants, shapes
+    that a model computes. It reports the types of outputs only, so the values are made outputs of a copy.
+    """
+    proto = ModelProto()
+    proto.CopyFrom(source)
+    _add_outputs(proto, names)
+    beside = path.with_name("outputs.onnx")
+    beside.write_bytes(proto.SerializeToString())
+    return output_types(_compile(beside, "basic", name))
+
+
+def _add_outputs(proto: ModelProto, names: Sequence[str]) -> None:
+    known = {port.name for port in proto.graph.output}
+    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
+
+
+def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str, TensorType]:
+    """Returns the types of named values by running the graph once on synthetic inputs.
+
+    Raises:
+        LoweringError: The graph fails to run, or does not end in time.
+    """
+    proto, weights = _with_values(graph)
+    _add_outputs(proto, names)
+    try:
+        session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
+        kinds = {port.name: port.type for port in session.get_outputs()}
+        feeds = {name: ort_value(array) for name, array in model_inputs(model.inputs).items()}
+        with watched() if has_body(proto) else nullcontext() as options:
+            values = session.run_with_ort_values(list(names), feeds, options)
+    except Exception as error:
+        raise LoweringError(
+            f"{model.name}: the shapes of {', '.join(names)} depend on data, and running the model to see them "
+            f"failed ({first_line(error)}): give fixed shapes with --shape"
+        ) from error
+    return {name: _type_of(kinds[name], value) for name, value in zip(names, values, strict=True)}
+
+
+# Types without a shape, by onnxruntime's name for them.
+_SHAPELESS = {"seq": "sequence", "optional": "optional", "map": "map"}
+
+
+def _type_of(kind: str, value: Any) -> TensorType:
+    """Returns the type of a value; `kind` is onnxruntime's name for it: "tensor(float)", "seq(tensor(float))"."""
+    outermost = kind.partition("(")[0]
+    if outermost != "tensor":
+        return TensorType(_SHAPELESS.get(outermost, outermost), ())
+    return TensorType(dtype_name(value.element_type()), tuple(value.shape()))
+
+
+def _refusal(name: str, error: Exception) -> LoweringError:
+    return LoweringError(
+        f"{name} is refused by onnxruntime {ort.__version__} ({first_line(error)}): "
+        "export it with operators and an opset that this version runs"
+    )

@@ -1,0 +1,85 @@
+"""Opens layer sequences in isolation so that they run as they would inside a model (docs/adr/0005).
+
+Inside a model, a layer writes into memory that another layer has just freed, its weights have not been read since the
+last run, and a Reshape copies nothing. Therefore results are allocated in an arena that all sequences share, are freed
+with the layer that produced them, and never become outputs of the network. Weights are in pages of their own, as ONNX
+Runtime allocates them.
+"""
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from onnx import numpy_helper
+
+from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
+from costmodel.runtimes.base import RuntimeSettings
+from costmodel.runtimes.ort.session import SessionRunner, new_session, ort_value, session_options, shared_arena
+from costmodel.synthetic.network import build_network, external_tensor, value_name
+from costmodel.synthetic.values import synthetic_value
+
+__all__ = ["open_isolated"]
+
+_WEIGHTS = "weights.bin"
+# Smaller weights are embedded in the network, where shape inference finds them: the scales of Resize determine a shape.
+_EMBEDDED_BYTES = 1024
+_ALIGNMENT = 64
+# In a model with results larger than this, their memory is no longer in the caches when it is used again. Sequences
+# with such results therefore do not use the shared arena.
+_SOON_REUSED_BYTES = 2 << 20
+
+
+def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> SessionRunner:
+    """Opens a session for `sequence`, which must be in the memory layout of this host.
+
+    Optimisation is off, because the layers are optimised already. A sequence with an If, Loop or Scan is an exception:
+    the bodies are stored in plain layout, so the sequence is optimised as the model was, and for that its network must
+    have outputs.
+
+    Raises:
+        Exception: onnxruntime cannot load the network; the exception is onnxruntime's own.
+    """
+    indices = weight_indices(sequence)
+    large = [i for i in indices if sequence.values[i].type.nbytes > _EMBEDDED_BYTES]
+    weights = [external_tensor(value_name(i), sequence.values[i], _WEIGHTS) for i in large]
+    weights += [
+        numpy_helper.from_array(synthetic_value(sequence, i), value_name(i)) for i in indices if i not in set(large)
+    ]
+    body = _has_body(sequence)
+    network = build_network(sequence, weights=weights, discard_outputs=not body)
+    options = session_options(settings if body else replace(settings, level="none"), timed=True)
+    if max((v.type.nbytes for v in sequence.values if v.role == "internal"), default=0) <= _SOON_REUSED_BYTES:
+        options.add_session_config_entry("session.use_env_allocators", "1")
+    options.enable_mem_pattern = False  # a memory plan would not use the memory that was just freed
+    shared_arena()
+    arrays = _in_ordinary_pages([synthetic_value(sequence, i) for i in large])
+    values = [ort_value(array) for array in arrays]
+    if values:
+        options.add_external_initializers([value_name(i) for i in large], values)
+    session = new_session(network.SerializeToString(), options)
+    runner = SessionRunner(
+        session, {value_name(i): synthetic_value(sequence, i) for i in input_indices(sequence)}, values
+    )
+    if body:
+        runner.check_end()
+    return runner
+
+
+def _in_ordinary_pages(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Copies arrays into one block of ordinary pages.
+
+    ONNX Runtime's weights are in ordinary pages, whereas numpy allocates large arrays in huge pages.
+    """
+    starts = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]).tolist()
+    block = np.frombuffer(mmap.mmap(-1, max(1, starts[-1])), np.uint8)
+    copies = []
+    for start, array in zip(starts, arrays, strict=False):
+        copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        copy[...] = array
+        copies.append(copy)
+    return copies
+
+
+def _has_body(sequence: LayerSequence) -> bool:
+    return any("g" in value for layer in sequence.layers for value in layer.attributes.values())

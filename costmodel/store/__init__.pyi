@@ -1,0 +1,11 @@
+from .database import WAIT_S as WAIT_S
+from .database import Database as Database
+from .database import add_if_new as add_if_new
+from .latency_csv import ObservedLatency as ObservedLatency
+from .latency_csv import read_latencies as read_latencies
+from .results import ImportSummary as ImportSummary
+from .results import Results as Results
+from .results import StoredModel as StoredModel
+from .results import StoredSegment as StoredSegment
+from .store import Store as Store
+from .tables import observations as observations

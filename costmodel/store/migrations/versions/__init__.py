@@ -1,0 +1,1 @@
+"""The migrations of the schema, one file each; a released migration never changes."""

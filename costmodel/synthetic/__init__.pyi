@@ -1,0 +1,11 @@
+from .argument_constraints import is_constrained as is_constrained
+from .described_layers import LayerSpec as LayerSpec
+from .described_layers import block_model as block_model
+from .described_layers import is_block_layer as is_block_layer
+from .network import build_network as build_network
+from .network import external_tensor as external_tensor
+from .network import value_name as value_name
+from .sampling import sample_around as sample_around
+from .values import model_inputs as model_inputs
+from .values import synthetic_tensor as synthetic_tensor
+from .values import synthetic_value as synthetic_value

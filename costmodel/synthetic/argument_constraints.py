@@ -1,0 +1,33 @@
+"""Argument constraints: arguments of layers that need particular values.
+
+For example, indices must lie within the tensor that they index, and shape arguments must give the recorded shapes.
+"""
+
+import numpy as np
+
+from costmodel.ir.layer_view import LayerView
+from costmodel.synthetic import contrib_args, index_args, shape_args
+
+__all__ = ["is_constrained", "required_values"]
+
+# Rules, by operator and position, for required values: with any others the layer fails or does different work.
+_REQUIRED = {**index_args.REQUIRED, **shape_args.REQUIRED, **contrib_args.REQUIRED}
+# Rules for preferred values: any others work too, but these are more realistic.
+_PREFERRED = {**index_args.PREFERRED, **shape_args.PREFERRED, **contrib_args.PREFERRED}
+
+
+def required_values(view: LayerView, slot: int) -> np.ndarray | None:
+    """Returns values for one argument of a layer, or None if it may have any values.
+
+    The shape of the values broadcasts to the shape of the argument.
+    """
+    rule = _REQUIRED.get((view.op_type, slot)) or _PREFERRED.get((view.op_type, slot))
+    return rule(view) if rule is not None else None
+
+
+def is_constrained(op_type: str, slot: int) -> bool:
+    """Returns whether an argument needs particular values, so that it must be an input of a runnable network.
+
+    If a layer of the same network computed the argument from synthetic inputs, its values would be arbitrary.
+    """
+    return (op_type, slot) in _REQUIRED

@@ -1,0 +1,163 @@
+"""Synthetic weights and inputs, which every operator accepts and whose execution time matches that of real data.
+
+Floats are finite and have a magnitude in [0.1, 1], far from subnormal numbers, which would slow a kernel down. Their
+sign is random unless they must be positive (the argument of a root, a divisor, a quantisation scale). Arguments that
+need particular values, such as indices and shapes, fit the recorded shapes; see
+`costmodel.synthetic.argument_constraints`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+
+from costmodel.ir.graph import TensorType
+from costmodel.ir.layer_view import LayerView
+from costmodel.ir.sequence import LayerSequence
+from costmodel.synthetic.argument_constraints import required_values
+
+__all__ = ["model_inputs", "synthetic_tensor", "synthetic_value"]
+
+_POOL_BYTES = 1 << 24
+_MASK_RUN_LENGTH = 1 << 16  # consecutive equal elements in a synthetic mask
+_SEED = 2019  # the year of DLBricks; fixed so that runs are reproducible
+_SMALL_INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
+
+
+@cache
+def _pool(dtype: str, positive: bool) -> np.ndarray:
+    """Returns the random values from which tensors are sliced.
+
+    The values are cached because drawing them anew for each tensor takes longer than timing the tensor's layer.
+    """
+    rng = np.random.default_rng(_SEED)
+    kind = _numpy_type(dtype)
+    if dtype == "bool":
+        # Long runs of equal values, as in real masks: random ones would defeat the branch prediction of a kernel.
+        return np.asarray(np.arange(_POOL_BYTES) // _MASK_RUN_LENGTH % 2 == 0)
+    if dtype in _SMALL_INTEGERS:
+        bits = int(dtype.strip("uint"))
+        low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        low = 1 if positive else max(low, -100)
+        return rng.integers(low, min(high, 101), _POOL_BYTES, dtype=np.int16).astype(kind)
+    if kind.kind in "iu":
+        # Zeros and ones are valid indices nearly everywhere. Positive ones start at 1: a division by zero would crash.
+        return rng.integers(int(positive), 2 + int(positive), _POOL_BYTES // 8).astype(kind)
+    values = rng.uniform(0.1, 1.0, _POOL_BYTES // 4).astype(np.float32)
+    if not positive:
+        values *= rng.choice(np.array([-1, 1], dtype=np.float32), len(values))
+    return values.astype(kind)
+
+
+def _numpy_type(dtype: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, dtype)) if hasattr(ml_dtypes, dtype) else np.dtype(dtype)
+
+
+def synthetic_tensor(kind: TensorType, *, positive: bool = False, start: int = 0) -> np.ndarray:
+    """Returns values of a given type; the same arguments give the same values.
+
+    Args:
+        kind: Type of the tensor.
+        positive: Whether all values must be greater than zero.
+        start: Position of the first value in the common pool of values. Tensors from disjoint ranges share no memory.
+    """
+    if kind.elements == 1 and kind.dtype in ("int32", "int64"):
+        return np.ones(kind.shape, kind.dtype)  # often a count, and a count of 0 would mean no work
+    pool = _pool(kind.dtype, positive)
+    if start + kind.elements > pool.size:
+        return np.resize(pool, kind.shape)
+    return pool[start : start + kind.elements].reshape(kind.shape)
+
+
+def model_inputs(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
+    """Returns values for the inputs of a whole model, by name, given their types.
+
+    An input of one element is positive, because it is more often a count or a threshold than an index.
+    """
+    return {name: synthetic_tensor(kind, positive=kind.elements == 1) for name, kind in types.items()}
+
+
+def synthetic_value(sequence: LayerSequence, index: int) -> np.ndarray:
+    """Returns values for an input or a weight of `sequence` that the layers which read it accept.
+
+    Args:
+        sequence: Sequence in the layout in which it will run.
+        index: Index of an input, or of a constant without data.
+
+    Returns:
+        Array with the type and shape of the value.
+    """
+    value = sequence.values[index]
+    dtype = _numpy_type(value.type.dtype)
+    if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
+        return np.full(value.type.shape, _zero_point(dtype), dtype)
+    readers = [layer for layer in sequence.layers if index in layer.inputs]
+    for layer in readers:
+        view = LayerView.of(sequence, layer)
+        for slot, read in enumerate(layer.inputs):
+            made = required_values(view, slot) if read == index else None
+            if made is not None:
+                return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
+    positive = any(_needs_positive(layer.op_type) for layer in readers)
+    # Scalars get different values because kernels take a short cut if the scales of two operands are equal.
+    start = index if value.role == "constant" and value.type.elements == 1 else _pool_offset(sequence, index)
+    values = synthetic_tensor(value.type, positive=positive, start=start)
+    fan_in = _fan_in(sequence, index)
+    if fan_in > 1 and value.type.dtype.startswith(("float", "bfloat")):
+        return np.asarray(values * values.dtype.type(fan_in**-0.5), dtype=dtype)
+    return values
+
+
+def _zero_point(dtype: np.dtype) -> int:
+    """Returns the zero point that quantisers choose for symmetric weights.
+
+    All zero points are equal because kernels are slow if the zero points of channels differ.
+    """
+    return 1 << (int(dtype.name.strip("uint")) - 1) if dtype.name.startswith("u") else 0
+
+
+def _pool_offset(sequence: LayerSequence, index: int) -> int:
+    """Returns a position in the pool after the inputs that a layer reads together with this one.
+
+    Inputs of one layer then share no memory: a layer that adds two tensors reads two.
+    """
+    values = sequence.values
+    read_together = [{i for i in layer.inputs if i >= 0 and values[i].role == "input"} for layer in sequence.layers]
+    ends: dict[int, int] = {}
+    for i in sorted(set().union(*read_together)):
+        earlier = {other for together in read_together if i in together for other in together if other < i}
+        start = max((ends[other] for other in earlier), default=0)
+        if i == index:
+            return start
+        ends[i] = start + values[i].type.elements
+    return 0
+
+
+# Operators with an argument that must be positive or must not be close to zero.
+_POSITIVE = {"Sqrt", "Log", "Div", "Pow", "Reciprocal", "BatchNormalization", "Acosh", "Mod", "NonMaxSuppression"}
+
+
+def _needs_positive(op_type: str) -> bool:
+    # Quantised operators, recognised by their names, have scales, which must be positive.
+    return op_type in _POSITIVE or op_type.startswith("Q") or "quantize" in op_type.lower() or "Integer" in op_type
+
+
+_CONTRACTIONS = {
+    "Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "ConvTranspose", "LSTM", "GRU", "RNN",
+}  # fmt: skip
+
+
+def _fan_in(sequence: LayerSequence, index: int) -> int:
+    """Returns the number of products that are summed per output of a layer with this weight; 1 for other values.
+
+    Weights are scaled by it so that the outputs of chains of layers stay of order one.
+    """
+    value = sequence.values[index]
+    shape = value.type.shape
+    for layer in sequence.layers:
+        if layer.op_type in _CONTRACTIONS and index in layer.inputs[1:2] and value.role == "constant" and shape:
+            if "Conv" in layer.op_type:
+                return int(np.prod(shape[1:]))
+            return shape[-2] if len(shape) > 1 else shape[0]
+    return 1

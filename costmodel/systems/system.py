@@ -1,0 +1,319 @@
+"""Systems: host, runtime and settings under one name, and the checks before a name may be used."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from costmodel.errors import SystemMismatchError, SystemNameError
+from costmodel.runtimes.base import Runtime, RuntimeSettings
+from costmodel.systems.host import Host, probe_host
+from costmodel.unknown_fields import known_fields, unknown_fields
+
+__all__ = [
+    "MachineType",
+    "System",
+    "catalogue",
+    "check_same_system",
+    "default_name",
+    "this_system",
+    "validate_name",
+]
+
+MAX_NAME_CHARACTERS = 64
+
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
+# Windows treats these names as devices, with any extension.
+_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+_RECORD = frozenset(("name", "host", "runtime", "runtime_version", "settings", "capabilities", "asserted"))
+
+_VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "HygonGenuine": "hygon"}
+_RUNTIMES = {"onnxruntime": "ort"}
+# Parts of a brand string that carry no information or repeat the name of the vendor.
+_NOISE = re.compile(
+    r"\([^)]*\)|@.*|\bwith .*|\b\d+th gen\b|\b\S+-core\b|\b(amd|intel|arm|cpu|processor|virtual)\b",
+    re.IGNORECASE,
+)
+
+# The part of every default name that follows the hardware: runtime, version, threads.
+_DEFAULT_NAME = re.compile(r"-ort\d+\.\d+-\d+t(-|$)")
+
+# Accepted ratios to the catalogue. Kernel and firmware reserve some memory; the next instance size differs by a factor
+# of two.
+_MEMORY_RATIO = (0.8, 1.05)
+_CLOCK_RATIO = (0.95, 1.05)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A system on which layers are measured: host, runtime and settings under one name.
+
+    Attributes:
+        name: Name of the system, valid as `validate_name` checks it.
+        host: Hardware of the system; None if the system is only known from the catalogue and was never measured.
+        runtime: Name of the runtime.
+        runtime_version: Full version of the runtime.
+        settings: Settings of the runtime.
+        capabilities: Measured capabilities of the host, with the unit in each name: "gemm_gflops", "memory_gbps",
+            "scalar_ns", "layer_us", "reference_us" and, with several threads, "handover_us". Empty until measured.
+        asserted: Whether the user vouched for the name with `--assert-system`, so that it was not checked.
+        unknown: Entries of the record that only a newer costmodel knows, those of the settings under "settings" and
+            those of the host under "host"; they are written back unchanged.
+    """
+
+    name: str
+    host: Host | None
+    runtime: str
+    runtime_version: str
+    settings: RuntimeSettings
+    capabilities: Mapping[str, float] = field(default_factory=dict)
+    asserted: bool = False
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns a JSON-able form of the system, which `from_dict` reads."""
+        return {
+            **self.unknown,
+            "name": self.name,
+            "host": None if self.host is None else {**self.unknown.get("host", {}), **self.host.facts()},
+            "runtime": self.runtime,
+            "runtime_version": self.runtime_version,
+            "settings": {**self.unknown.get("settings", {}), **asdict(self.settings)},
+            "capabilities": dict(self.capabilities),
+            "asserted": self.asserted,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "System":
+        """Returns the system from the output of `to_dict`, of this or a newer costmodel."""
+        host, settings = data["host"], data["settings"]
+        unknown = {name: value for name, value in data.items() if name not in _RECORD}
+        if more := unknown_fields(RuntimeSettings, settings):
+            unknown["settings"] = more
+        if host is not None and (more := unknown_fields(Host, host)):
+            unknown["host"] = more
+        return cls(
+            name=data["name"],
+            host=None if host is None else Host.from_facts(host),
+            runtime=data["runtime"],
+            runtime_version=data["runtime_version"],
+            settings=RuntimeSettings(**known_fields(RuntimeSettings, settings)),
+            capabilities=dict(data["capabilities"]),
+            asserted=data["asserted"],
+            unknown=unknown,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    """A machine type of a cloud provider, as the catalogue lists it.
+
+    Attributes:
+        name: The provider's name of the machine type.
+        provider: Name of the cloud provider.
+        vcpus: Number of hardware threads.
+        vendor: CPUID vendor of the processor.
+        processor: Name of the processor for display.
+        processor_pattern: Regular expression that matches a part of the processor's brand string.
+        clock_ghz: Nominal clock.
+        memory_gib: Advertised memory.
+        usd_per_hour: On-demand price.
+    """
+
+    name: str
+    provider: str
+    vcpus: int
+    vendor: str
+    processor: str
+    processor_pattern: str
+    clock_ghz: float
+    memory_gib: float
+    usd_per_hour: float
+
+    def differences(self, host: Host) -> list[str]:
+        """Returns the differences of `host` from this entry as phrases; none if they match. Unreadable facts match."""
+        differences = []
+        if host.logical_cpus_total != self.vcpus:
+            differences.append(f"{self.vcpus} vCPUs expected, {host.logical_cpus_total} here")
+        elif host.cpu_quota is not None and host.cpu_quota < self.vcpus:
+            differences.append(f"{self.vcpus} vCPUs expected, this container may use {host.cpu_quota:g} of them")
+        if host.vendor != self.vendor or not re.search(self.processor_pattern, host.model_name):
+            here = host.model_name or host.vendor or "an unknown one"
+            differences.append(f"processor {self.processor} expected, {here} here")
+        if host.memory_bytes and not _within(gib := host.memory_bytes / 2**30, self.memory_gib, _MEMORY_RATIO):
+            differences.append(f"{self.memory_gib:g} GiB of memory expected, {gib:.1f} here")
+        if host.base_clock_mhz and not _within(ghz := host.base_clock_mhz / 1000, self.clock_ghz, _CLOCK_RATIO):
+            differences.append(f"{self.clock_ghz:g} GHz expected, {ghz:.2g} here")
+        return differences
+
+
+def catalogue() -> dict[str, MachineType]:
+    """Returns the entries of `catalogue.toml` by name."""
+    text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
+    return {name: MachineType(name=name, **entry) for name, entry in tomllib.loads(text).items()}
+
+
+def validate_name(name: str) -> str:
+    """Returns `name` if it is a valid system name, which can be used in command lines, URLs and file names.
+
+    Raises:
+        SystemNameError: The name has characters other than ASCII letters, digits, '.', '_' and '-', does not start
+            with a letter or digit, ends with '.', is longer than 64 characters, or is a device name on Windows.
+    """
+    if _NAME.fullmatch(name) and not name.endswith(".") and not _DEVICES.fullmatch(name):
+        return name
+    shown = ascii(name if len(name) <= MAX_NAME_CHARACTERS else name[:MAX_NAME_CHARACTERS] + "...")
+    raise SystemNameError(
+        f"{shown} cannot name a system: use at most {MAX_NAME_CHARACTERS} letters, digits, '.', '_' and '-', "
+        "starting with a letter or digit, not ending with '.', and no device name such as 'con'"
+    )
+
+
+def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettings) -> str:
+    """Returns the default name of a system, such as "amd-epyc-zen5-2c-ort1.31-1t".
+
+    The name consists of processor, microarchitecture, number of usable CPUs, runtime and threads, and of those other
+    settings that are not at their defaults. It is the same on every call.
+    """
+    vendor = _slug(_VENDORS.get(host.vendor, host.vendor)) or _slug(host.architecture) or "host"
+    design = host.microarchitecture or (f"f{host.family}m{host.model}" if host.family else "")
+    engine = _slug(_RUNTIMES.get(runtime, runtime))[:12] + _major_minor(version)
+    parts = [_slug(design), f"{host.effective_cpus}c", engine, f"{settings.threads}t"]
+    if settings.inter_threads > 1:
+        parts.append(f"{settings.inter_threads}inter")
+    if settings.level != "all":
+        parts.append(_slug(settings.level))
+    if not settings.spinning:
+        parts.append("nospin")
+    # A name that is too long loses the end of the brand, because the other parts distinguish the systems of one host.
+    end = "-".join(["", *filter(None, parts)])[8 - MAX_NAME_CHARACTERS :].lstrip(".")
+    brand = _slug(f"{vendor}-{_slug(_NOISE.sub(' ', host.model_name))}")
+    return validate_name(brand[: MAX_NAME_CHARACTERS - len(end)].rstrip(".-_") + end)
+
+
+def this_system(
+    runtime: Runtime,
+    settings: RuntimeSettings,
+    name: str | None = None,
+    host: Host | None = None,
+    asserted: bool = False,
+) -> System:
+    """Returns the system that consists of this host, `runtime` and `settings`.
+
+    Args:
+        runtime: Runtime of the system.
+        settings: Settings of the runtime.
+        name: Name of the system; by default `default_name`. Any valid name may be chosen that is neither in the
+            catalogue nor the default name of another system.
+        host: The host, if it was probed already.
+        asserted: Whether the user vouches for the name: the name is then not checked, and the system is marked.
+
+    Raises:
+        SystemNameError: `name` is not valid.
+        SystemMismatchError: `asserted` is false and `name` is a catalogue entry that this host does not match, or has
+            the form of a default name but is not the one of this system.
+    """
+    host = probe_host() if host is None else host
+    if name is None:
+        name = default_name(host, runtime.name, runtime.version, settings)
+    elif (
+        not asserted
+        and _DEFAULT_NAME.search(name)
+        and name != (own := default_name(host, runtime.name, runtime.version, settings))
+    ):
+        raise SystemMismatchError(
+            f"{name} is what a host of other hardware or settings is called, and this one is {own}: leave out --system "
+            "and set --threads, --inter-threads and --level instead"
+        )
+    entry = catalogue().get(validate_name(name))
+    if entry is not None and not asserted and (differences := entry.differences(host)):
+        raise SystemMismatchError(
+            f"this host is not a {name}: {'; '.join(differences)}; leave out --system, choose another name, or "
+            "pass --assert-system, which overrules this and marks the records"
+        )
+    return System(name, host, runtime.name, runtime.version, settings, asserted=asserted)
+
+
+def check_same_system(stored: System, here: System) -> None:
+    """Checks that measurements of `here` may be added to those of `stored`, which requires the same system.
+
+    Facts that vary on one machine, such as clock, memory and governor, are not compared. Host and runtime are not
+    compared if the user vouches for `here` or if `stored` was never measured. Settings are always compared, including
+    those that only a newer costmodel knows.
+
+    Raises:
+        SystemMismatchError: The host, the runtime, its major.minor version or its settings differ.
+    """
+    theirs, ours = stored.unknown.get("settings", {}), here.unknown.get("settings", {})
+    if theirs != ours:
+        raise SystemMismatchError(
+            f"the records of {stored.name} have settings that this costmodel does not know "
+            f"({', '.join(sorted({*theirs, *ours}))}), so measurements cannot be added: upgrade costmodel, or choose "
+            "another --system name"
+        )
+    differences = []
+    if not here.asserted and stored.host is not None and here.host is not None:
+        differences += _differences(_identity(stored, stored.host), _identity(here, here.host))
+        if gone := sorted(set(stored.host.isa) - set(here.host.isa)):
+            differences.append(f"without {', '.join(gone)} here")
+        if more := sorted(set(here.host.isa) - set(stored.host.isa)):
+            differences.append(f"with {', '.join(more)} only here")
+    settings = _differences(_settings(stored.settings), _settings(here.settings))
+    if differences or settings:
+        vouched = " (under --assert-system)" if stored.asserted else ""
+        advice = (
+            "set them alike, or choose another --system name"
+            if settings
+            else ("choose another --system name, or pass --assert-system, which overrules it and marks the records")
+        )
+        raise SystemMismatchError(
+            f"the records of {stored.name} were measured{vouched} on another system: "
+            f"{'; '.join([*differences, *settings])}; {advice}"
+        )
+
+
+def _differences(there: Mapping[str, object], here: Mapping[str, object]) -> list[str]:
+    return [f"{what} {there[what]} there, {here[what]} here" for what in there if there[what] != here[what]]
+
+
+def _settings(settings: RuntimeSettings) -> dict[str, object]:
+    """Returns the settings by their names in messages."""
+    return {
+        "threads": settings.threads,
+        "threads between layers": settings.inter_threads,
+        "optimisation level": settings.level,
+        "spinning": "on" if settings.spinning else "off",
+    }
+
+
+def _identity(system: System, host: Host) -> dict[str, object]:
+    """Returns the facts that identify a system besides its settings, by their names in messages."""
+    return {
+        "vendor": host.vendor or "unknown",
+        "processor": host.model_name or "unknown",
+        "family": host.family,
+        "model": host.model,
+        "cores": host.physical_cores,
+        "logical CPUs": host.logical_cpus_total,
+        "usable CPUs": host.effective_cpus,
+        "L3 KiB": host.l3_bytes // 1024,
+        "runtime": system.runtime,
+        "runtime version": _major_minor(system.runtime_version),
+    }
+
+
+def _major_minor(version: str) -> str:
+    match = re.match(r"[0-9]+(\.[0-9]+)?", version)
+    return match[0] if match else _slug(version)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+
+
+def _within(value: float, expected: float, ratio: tuple[float, float]) -> bool:
+    low, high = ratio
+    return low * expected <= value <= high * expected

@@ -1,0 +1,113 @@
+"""Memory access pattern of a layer: the axes it works along, the length of its runs, and its broadcast operands."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from costmodel.ir.graph import TensorType
+from costmodel.ir.operators import attribute_of
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
+
+__all__ = ["AccessPattern", "access_pattern_of"]
+
+_INTERPOLATIONS = {"nearest": 0.0, "linear": 1.0, "bilinear": 1.0, "cubic": 2.0, "bicubic": 2.0}
+# Operator set version from which softmax works along one axis; before, it flattened all axes from that one on.
+_ONE_AXIS_SINCE = 13
+_FLATTENING = ("Softmax", "LogSoftmax", "Hardmax")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPattern:
+    """The order in which a layer accesses the elements of its tensors.
+
+    Attributes:
+        last_axis_kept: Whether elements adjacent in memory are processed alike: the layer does not work along the last
+            axis, or, for a transposition, the last axis stays the last.
+        inner_run: Number of consecutive elements that stay together.
+        axis_size: Number of elements along the axes that the layer works along, 1 if there are none.
+        other_operand: Elements of the smallest operand after the first, divided by those of the output: 1 if no
+            operand is broadcast.
+        other_operand_inner: Whether the last axis of that smallest operand has the size of the output's last axis.
+        interpolation: Interpolation mode: 0 for nearest or none, 1 for linear, 2 for cubic.
+    """
+
+    last_axis_kept: bool
+    inner_run: int
+    axis_size: int
+    other_operand: float
+    other_operand_inner: bool
+    interpolation: float
+
+
+def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPattern:
+    """Returns the access pattern of one layer of a sequence."""
+    inputs = [i for i in layer.inputs if i >= 0]
+    data = sequence.values[inputs[0]].type if inputs else TensorType("float32", (1,))
+    output = sequence.values[next(i for i in layer.outputs if i >= 0)].type
+    # Each operand counts once, even if the layer lists it several times.
+    operand, inner = _other_operand([sequence.values[i].type for i in dict.fromkeys(inputs[1:])], output)
+    mode = attribute_of(layer.op_type, layer.domain, layer.since, layer.attributes, "mode") or {}
+    interpolation = _INTERPOLATIONS.get(mode.get("s", ""), 0.0)
+    if layer.op_type == "Transpose":
+        order = layer.attributes.get("perm", {}).get("ints", list(range(len(data.shape)))[::-1])
+        kept, run = _kept_in_place(order, data.shape)
+        return AccessPattern(kept, run, 1, operand, inner, interpolation)
+    axes = _axes(sequence, layer, data)
+    inner_run = math.prod(data.shape[max(axes) + 1 :]) if axes else _common_run(data.shape, output.shape)
+    return AccessPattern(
+        last_axis_kept=len(data.shape) - 1 not in axes,
+        inner_run=inner_run,
+        axis_size=math.prod(data.shape[axis] for axis in axes),
+        other_operand=operand,
+        other_operand_inner=inner,
+        interpolation=interpolation,
+    )
+
+
+def _axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> list[int]:
+    """Returns the axes that a layer works along: those it names, or the default of its operator."""
+    rank = len(data.shape)
+    if not rank:
+        return []
+    if layer.op_type.startswith("Reduce"):
+        axes = layer.attributes.get("axes", {}).get("ints")
+        if axes is None and len(layer.inputs) > 1 and layer.inputs[1] >= 0:
+            axes = sequence.values[layer.inputs[1]].data
+        return sorted(axis % rank for axis in axes or range(rank))
+    attribute = attribute_of(layer.op_type, layer.domain, layer.since, layer.attributes, "axis")
+    if attribute is None or "i" not in attribute:
+        return []
+    axis = attribute["i"] % rank
+    if layer.op_type in _FLATTENING and layer.since < _ONE_AXIS_SINCE:
+        return list(range(axis, rank))
+    return [axis]
+
+
+def _kept_in_place(order: Sequence[int], shape: Sequence[int]) -> tuple[bool, int]:
+    """Returns whether a permutation keeps the last axis last, and the elements of the trailing axes that it keeps."""
+    kept = len(shape)
+    while kept and order[kept - 1] == kept - 1:
+        kept -= 1
+    return not shape or order[-1] == len(shape) - 1, math.prod(shape[kept:])
+
+
+def _common_run(first: Sequence[int], second: Sequence[int]) -> int:
+    """Returns the number of elements that can be copied at once: the longest run contiguous in both tensors."""
+    if len(first) != len(second):
+        return math.prod(second)
+    run = 1
+    for a, b in zip(reversed(first), reversed(second), strict=True):
+        run *= min(a, b)
+        if a != b:
+            break
+    return run
+
+
+def _other_operand(operands: Sequence[TensorType], output: TensorType) -> tuple[float, bool]:
+    """Returns `other_operand` and `other_operand_inner` of an access pattern."""
+    sizes = [t for t in operands if not t.opaque]
+    if not sizes or not output.elements:
+        return 1.0, True
+    smallest = min(sizes, key=lambda t: t.elements)
+    inner = bool(smallest.shape and output.shape and smallest.shape[-1] == output.shape[-1])
+    return smallest.elements / output.elements, inner

@@ -1,0 +1,30 @@
+"""Analytical lower bound of the cost of a sequence: the roofline model (Williams, Waterman, Patterson, 2009)."""
+
+from costmodel.features.work import Work, layer_work
+from costmodel.ir.sequence import LayerSequence
+from costmodel.systems.system import System
+
+__all__ = ["bound_us", "layer_bound_us"]
+
+# Simple operations run at a fraction of the rate of fused multiply-adds: one operation per instruction instead of two,
+# and no register blocking.
+_SIMPLE_RATE = 0.25
+_MIN_LAYER_US = 0.1
+
+
+def layer_bound_us(work: Work, system: System) -> float:
+    """Returns a lower bound on the cost of one layer on `system`, in microseconds.
+
+    The bound is the roofline of the layer's work plus the time that the runtime takes for any layer, even an empty one.
+    It is never 0, so that a ratio to it is finite.
+    """
+    rate = system.capabilities["gemm_gflops"] * 1e3  # operations per microsecond
+    scalar = work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / system.settings.threads
+    compute = work.multiply_flops / rate + work.other_flops / (rate * _SIMPLE_RATE) + scalar
+    memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
+    return max(compute, memory) + max(system.capabilities["layer_us"], _MIN_LAYER_US)
+
+
+def bound_us(sequence: LayerSequence, system: System) -> float:
+    """Returns a lower bound on the cost of a sequence, in microseconds: the sum of those of its layers."""
+    return sum(layer_bound_us(layer_work(sequence, layer), system) for layer in sequence.layers)

@@ -1,0 +1,306 @@
+"""A pool of reader processes, each of which performs one task at a time."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from queue import Empty, LifoQueue
+from stat import S_ISREG
+from types import TracebackType
+from typing import Any, Self
+
+from costmodel import errors
+from costmodel.errors import BusyError, ModelError, ModelReadError
+from costmodel.partition.decomposition import Decomposition
+from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError
+from costmodel.serving.isolation.digest import DIGEST
+from costmodel.serving.isolation.limits import Limits
+from costmodel.serving.isolation.wire import decomposition_from_dict
+
+__all__ = ["Pool", "Task"]
+
+_START_S = 60.0
+# In the folder of a reader: the folder that it may read, the one that it may write, and the file in which it leaves a
+# model without weights.
+_IN, _WORK, _KEPT = "in", "work", "kept.onnx"
+_HEADER_BYTES = 1 << 10
+# Environment variables that a reader gets: those needed to find programs and libraries, and no secrets of the service.
+_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "HOME")
+# Settings of glibc: keep up to 256 MiB of freed memory, and allocate blocks of up to 32 MiB (its maximum) from it.
+# Optimisers copy weights repeatedly, and half of the time of lowering ResNet-50 went into page faults of new memory.
+_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(256 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A model to be lowered and decomposed.
+
+    Attributes:
+        name: Name of the model.
+        path: File of the model; None if `graph` is given.
+        graph: Graph of the layers, as `LayerGraph.to_dict` returns it; None if `path` is given.
+        runtime: Name of the runtime that lowers the model.
+        level: Optimisation level of the runtime.
+        granularity: Maximum number of layers in a sequence.
+        batch: Batch size, as in `read_model`.
+        shapes: Input shapes by name, as in `read_model`.
+    """
+
+    name: str
+    path: Path | None = None
+    graph: Mapping[str, Any] | None = None
+    runtime: str = "onnxruntime"
+    level: str = "all"
+    granularity: int = 1
+    batch: int | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the task in the form in which it is sent to a reader; JSON-serialisable."""
+        document: dict[str, Any] = {
+            "name": self.name, "runtime": self.runtime, "level": self.level, "granularity": self.granularity,
+            "batch": self.batch, "shapes": dict(self.shapes),
+        }  # fmt: skip
+        if self.graph is not None:
+            document["graph"] = self.graph
+        else:
+            document["path"] = str(self.path)
+        return document
+
+
+class Pool:
+    """A pool of reader processes, started on demand and replaced when they die; threads may share it.
+
+    Attributes:
+        limits: Resource limits of one task.
+        size: Maximum number of readers that run at the same time.
+        busy_s: Total time of all tasks in seconds.
+        confinement: Confinement by the operating system, as the reader that was started last reported it.
+    """
+
+    def __init__(self, size: int, limits: Limits | None = None, scratch: Path | None = None) -> None:
+        """Prepares the pool without starting any reader.
+
+        Args:
+            size: Maximum number of readers that run at the same time.
+            limits: Resource limits of one task.
+            scratch: Folder for the folders of readers, preferably on the file system of the models; by default the
+                folder of temporary files.
+        """
+        self.limits = limits or Limits()
+        self._folder = Path(tempfile.mkdtemp(prefix="costmodel-readers-", dir=scratch))
+        # Last in, first out: the reader that worked last has warm caches, and the others may never be needed.
+        self._free: LifoQueue[Child | None] = LifoQueue()
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._alive: dict[Child, Path] = {}
+        self.busy_s = 0.0
+        self.confinement: Mapping[str, Any] = {}
+        self._started = 0
+        self.size = size
+        for _ in range(size):
+            self._free.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts one reader, so that the first task does not wait for it.
+
+        Raises:
+            BusyError: The reader does not start.
+        """
+        reader = self._free.get()
+        try:
+            reader = reader or self._start_reader()
+        finally:
+            self._free.put(reader)
+
+    def lower(self, task: Task) -> tuple[Decomposition, tuple[str, ...]]:
+        """Returns the decomposition of a model into layer sequences, and warnings about the model.
+
+        Waits for a free reader and then for its answer, each at most as long as the limits say.
+
+        Raises:
+            ModelError: The model cannot be read or lowered, or exceeds the limits.
+            BusyError: No reader was free in time, or none can be started.
+        """
+        answer, _ = self._ask(task.name, task.to_dict())
+        try:
+            return decomposition_from_dict(answer), tuple(map(str, answer.get("warnings", ())))
+        except ValueError as error:
+            raise ModelError(f"{task.name} cannot be read: its layers are not valid") from error
+
+    def read_without_weights(self, path: Path, name: str = "the model") -> tuple[bytes, str]:
+        """Returns the model in a file without its weights, and its digest.
+
+        The digest is a hash of all that determines the work of the model: it does not depend on the names of values,
+        nor on whether the file has weights and documentation.
+
+        Raises:
+            ModelError: The model cannot be read, or exceeds the limits.
+            BusyError: No reader was free in time, or none can be started.
+        """
+        answer, kept = self._ask(name, {"name": name, "path": str(path), "keep": _KEPT})
+        digest = f"sha256:{answer.get('digest')}"
+        if not DIGEST.fullmatch(digest):
+            raise ModelError(f"{name} cannot be read: it has no digest")
+        return kept, digest
+
+    def close(self) -> None:
+        """Ends all readers and deletes their folders."""
+        self._closed.set()
+        with self._lock:
+            for reader in list(self._alive):
+                reader.kill()
+            self._alive.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _take_kept_file(self, folder: Path) -> bytes:
+        """Returns the content of the file that a reader left in its folder, and deletes it; the file is not trusted.
+
+        Raises:
+            ChildError: It is not a regular file, or is too large.
+        """
+        path = folder / _WORK / _KEPT
+        try:
+            # Following a link would expose files that the reader itself cannot open.
+            number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(number, "rb") as file:
+                stat = os.fstat(number)
+                if not S_ISREG(stat.st_mode) or stat.st_nlink != 1 or stat.st_size > self.limits.stripped_bytes:
+                    raise ChildError("the answer is malformed")
+                return file.read(self.limits.stripped_bytes)
+        except OSError as error:
+            raise ChildError("the answer is malformed") from error
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
+    def _start_reader(self) -> Child:
+        if self._closed.is_set():
+            raise BusyError("the service is shutting down: ask again")
+        with self._lock:
+            self._started += 1
+            folder = self._folder / str(self._started)
+        for part in (_IN, _WORK):
+            (folder / part).mkdir(parents=True)
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        try:
+            reader = Child(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "costmodel.serving.isolation.worker",
+                    json.dumps(asdict(self.limits)),
+                    json.dumps({"read": [str(folder / _IN)], "write": [str(folder / _WORK)]}),
+                ],
+                folder=folder / _WORK,
+                environment=environment | _HEAP | {"TMPDIR": str(folder / _WORK), "OMP_NUM_THREADS": "1"},
+                start_s=_START_S,
+                answer_bytes=self.limits.answer_bytes + _HEADER_BYTES,
+            )
+        except ChildError as error:
+            raise BusyError(
+                "a reader process does not start: see the log of the service, and check the free memory"
+            ) from error
+        self.confinement = reader.greeting.get("confinement") or {}
+        with self._lock:
+            self._alive[reader] = folder
+        if self._closed.is_set():
+            reader.kill()
+            raise BusyError("the service is shutting down: ask again")
+        return reader
+
+    def _ask(self, name: str, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Returns the answer to a task, and the content of the file that the reader left.
+
+        A task whose reader dies is given to a second reader, because another process may have killed the first.
+        """
+        try:
+            answer, kept = self._answer(task)
+        except ChildDeathError as first:
+            if first.code == -signal.SIGXCPU:
+                raise self._refusal(name, first) from first
+            try:
+                answer, kept = self._answer(task)
+            except ChildError as error:
+                raise self._refusal(name, error) from error
+        except ChildError as error:
+            raise self._refusal(name, error) from error
+        if "error" in answer:
+            kind = getattr(errors, str(answer["error"]), ModelError)
+            raise (kind if isinstance(kind, type) and issubclass(kind, ModelError) else ModelError)(
+                str(answer.get("message"))
+            )
+        return answer, kept
+
+    def _refusal(self, name: str, error: ChildError) -> ModelError:
+        limits = self.limits
+        if isinstance(error, ChildDeathError):
+            if error.code == -signal.SIGXCPU:
+                return ModelError(f"{name} takes more than {limits.cpu_s} s of processor time to read")
+            return ModelError(
+                f"{name} crashes the reader process: it is damaged, or takes more memory than a model may"
+            )
+        return ModelError(f"{name} was not read: {error}; the limit is {limits.wall_s:g} s")
+
+    def _answer(self, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        try:
+            reader = self._free.get(timeout=self.limits.wait_s)
+        except Empty:
+            raise BusyError("all reader processes are busy: ask again") from None
+        began = time.monotonic()
+        alive = False
+        try:
+            reader = reader or self._start_reader()
+            with _prepared_task(task, self._alive[reader]) as prepared:
+                answer, _ = reader.ask(prepared, within_s=self.limits.wall_s)
+                kept = self._take_kept_file(self._alive[reader]) if "keep" in task and "error" not in answer else b""
+            alive = reader.asked < self.limits.tasks
+            return answer, kept
+        finally:
+            self.busy_s += time.monotonic() - began
+            if reader is not None and not alive:
+                reader.kill()
+                with self._lock:
+                    folder = self._alive.pop(reader, None)
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                reader = None
+            self._free.put(reader)
+
+
+@contextmanager
+def _prepared_task(task: Mapping[str, Any], folder: Path) -> Iterator[Mapping[str, Any]]:
+    """Gives the task with its file in the otherwise empty input folder of the reader, until the end of the block."""
+    if "path" not in task:
+        yield task
+        return
+    linked = folder / _IN / "model.onnx"
+    try:
+        try:
+            os.link(task["path"], linked)
+        except OSError:  # on another file system
+            shutil.copyfile(task["path"], linked)
+        prepared = {**task, "path": str(linked)}
+        if "keep" in task:
+            prepared["keep"] = str(folder / _WORK / _KEPT)
+        yield prepared
+    except FileNotFoundError as error:
+        raise ModelReadError(f"{task['name']} does not exist: send its file again") from error
+    finally:
+        with suppress(OSError):
+            linked.unlink()

@@ -1,0 +1,4 @@
+from .drift import Drift as Drift
+from .drift import Observation as Observation
+from .drift import StoredObservation as StoredObservation
+from .observations import Observations as Observations

@@ -1,0 +1,291 @@
+"""Checks the preconditions of the code that prices layers, operator by operator.
+
+Each rule in `features/work.py`, `features/access_pattern.py` and `costmodel/ir/footprint.py` that reads particular
+inputs or attributes has its preconditions here and may rely on them. As in those rules, operators are identified by
+their name alone, regardless of the domain.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from costmodel.ir.layer_view import LayerView
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+
+__all__ = ["fault_of_preconditions"]
+
+# A precondition returns what is wrong with a layer, as a predicate to follow its name, or None.
+Precondition = Callable[[LayerView], str | None]
+
+_MOST_STEPS = 2**96  # maximum number of multiply-adds of an Einsum: far beyond what any machine can compute
+_MOST_OPERANDS = 16  # maximum number of inputs of a matrix product, including scales and zero points
+_ELLIPSIS = "."
+
+
+def _tensor(slot: int, least: int = 0, most: int | None = None) -> Precondition:
+    """Requires that an input is present and has a rank from `least` to `most`."""
+
+    def fault(view: LayerView) -> str | None:
+        if not view.has_input(slot):
+            return f"lacks its input {slot}"
+        return _fault_of_rank(f"its input {slot}", len(view.input_shape(slot)), least, most)
+
+    return fault
+
+
+def _result_rank(least: int, most: int | None = None) -> Precondition:
+    """Requires that the first result has a rank from `least` to `most`."""
+    return lambda view: _fault_of_rank("its result", len(_result_shape(view)), least, most)
+
+
+def _fault_of_rank(what: str, rank: int, least: int, most: int | None) -> str | None:
+    if rank < least or (most is not None and rank > most):
+        wanted = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+        return f"must have {wanted} dimensions in {what}, not {rank}"
+    return None
+
+
+def _result_shape(view: LayerView) -> tuple[int, ...]:
+    """Returns the shape of the first result that is present."""
+    return next(value.type.shape for value in view.outputs if value is not None)
+
+
+def _first_input_shape(view: LayerView) -> tuple[int, ...] | None:
+    """Returns the shape of the first input that is present; None without inputs."""
+    return next((value.type.shape for value in view.inputs if value is not None), None)
+
+
+def _integer_attribute(name: str, least: int = 1) -> Precondition:
+    """Requires that an attribute is present and is an integer of at least `least`."""
+
+    def fault(view: LayerView) -> str | None:
+        given = view.attributes.get(name, {}).get("i")
+        return None if given is not None and given >= least else f"must have the attribute {name}, {least} or more"
+
+    return fault
+
+
+def _grouped(weight: int) -> Precondition:
+    """Requires that the number of groups divides the first dimension of the filter."""
+
+    def fault(view: LayerView) -> str | None:
+        group, channels = view.integer("group", 1), view.input_shape(weight)[0]
+        return f"has {group} groups, which do not divide its {channels} channels" if channels % group else None
+
+    return fault
+
+
+def _same_rank(slot: int) -> Precondition:
+    """Requires that the first result has the rank of an input."""
+
+    def fault(view: LayerView) -> str | None:
+        rank = len(view.input_shape(slot))
+        return _fault_of_rank("its result", len(_result_shape(view)), rank, rank)
+
+    return fault
+
+
+def _valid_window(view: LayerView) -> str | None:
+    """Requires that kernel, strides, dilations and pads have an entry for each spatial axis (pads two)."""
+    data = _first_input_shape(view)
+    spatial = 0 if data is None else len(data) - 2
+    for name, sides in (("kernel_shape", 1), ("strides", 1), ("dilations", 1), ("pads", 2)):
+        given = view.attributes.get(name, {}).get("ints")
+        if given is not None and len(given) != sides * spatial:
+            return f"must have {sides * spatial} integers as its attribute {name}, not {len(given)}"
+    return None
+
+
+def _kernel_within(view: LayerView) -> str | None:
+    """Requires that the kernel has no more axes than the input."""
+    kernel, axes = view.attributes["kernel_shape"].get("ints", ()), len(_first_input_shape(view) or ())
+    if len(kernel) > axes:
+        return f"must have at most {axes} integers as its attribute kernel_shape, not {len(kernel)}"
+    return None
+
+
+def _limited_inputs(view: LayerView) -> str | None:
+    """Requires a limited number of inputs, because the rule loops over them."""
+    return f"has more than {_MOST_OPERANDS} inputs" if len(view.inputs) > _MOST_OPERANDS else None
+
+
+def _valid_permutation(view: LayerView) -> str | None:
+    """Requires that the attribute perm, if present, is a permutation of the axes."""
+    rank, order = len(view.input_shape(0)), view.attributes.get("perm", {}).get("ints")
+    if order is not None and sorted(order) != list(range(rank)):
+        return f"must name each of {rank} axes once in its attribute perm"
+    return None
+
+
+def _valid_axis(beyond: int = 0) -> Precondition:
+    """Requires that the attribute axis is an axis of the first input, or at most `beyond` behind the last one."""
+
+    def fault(view: LayerView) -> str | None:
+        axis, data = view.attributes.get("axis", {}).get("i"), _first_input_shape(view)
+        if axis is None or not data or -len(data) <= axis < len(data) + beyond:
+            return None
+        return f"has the axis {axis}, and its input has {len(data)} dimensions"
+
+    return fault
+
+
+def _valid_axes(view: LayerView) -> str | None:
+    """Requires that the axes are axes of the first input without repetition."""
+    data = _first_input_shape(view)
+    axes = view.attributes.get("axes", {}).get("ints")
+    if axes is None:
+        axes = view.input_data(1)
+    if not axes or not data:
+        return None
+    rank = len(data)
+    if not all(type(axis) is int and -rank <= axis < rank for axis in axes):
+        return f"must have integers from {-rank} to {rank - 1} as its axes"
+    return "names one of its axes twice" if len({axis % rank for axis in axes}) < len(axes) else None
+
+
+def _valid_equation(view: LayerView) -> str | None:
+    """Requires that an Einsum equation fits the inputs: a letter per dimension, and one size, or 1, per letter."""
+    equation = view.attributes.get("equation", {}).get("s")
+    if equation is None:
+        return "lacks its attribute equation"
+    terms, arrow, result = equation.replace(" ", "").partition("->")
+    terms = terms.split(",")
+    if len(terms) != len(view.inputs):
+        return f"has an equation of {len(terms)} terms for {len(view.inputs)} inputs"
+    sizes: dict[str, int] = {}
+    for slot, (term, value) in enumerate(zip(terms, view.inputs, strict=True)):
+        fault = _fault_of_term(slot, term, value, sizes)
+        if fault is not None:
+            return fault
+    if arrow and _ELLIPSIS not in result and len(result) != len(_result_shape(view)):
+        return f"has an equation for a result of {len(result)} dimensions, not {len(_result_shape(view))}"
+    return "has an equation of absurdly many steps" if prod(sizes.values()) > _MOST_STEPS else None
+
+
+def _fault_of_term(slot: int, term: str, value: Value | None, sizes: dict[str, int]) -> str | None:
+    if value is None:
+        return f"lacks its input {slot}"
+    if _ELLIPSIS in term:
+        return None
+    if len(term) != len(value.type.shape) or not (term.isalpha() or not term):
+        return f"has an equation that does not fit the {len(value.type.shape)} dimensions of its input {slot}"
+    for letter, size in zip(term, value.type.shape, strict=True):
+        known = sizes.setdefault(letter, size)
+        if 1 not in (size, known) and size != known:
+            return f"has the sizes {known} and {size} for {letter} in its equation"
+        sizes[letter] = max(known, size)
+    return None
+
+
+def _valid_heads(view: LayerView) -> str | None:
+    """Requires that the number of heads divides the last dimension of a three-dimensional result."""
+    shape = _result_shape(view)
+    if len(shape) != 3:
+        return None
+    heads = view.integer("num_heads", view.integer("q_num_heads", 1))
+    if not heads or shape[-1] % heads:
+        return f"must have heads that divide the {shape[-1]} columns of its result"
+    return None
+
+
+def _valid_keys(past: int) -> Precondition:
+    """Requires that keys, and those of earlier calls, have a sequence length, unless input 1 is packed 2-D weights.
+
+    Args:
+        past: Index of the input with the keys of earlier calls.
+    """
+
+    def fault(view: LayerView) -> str | None:
+        if len(_result_shape(view)) not in (3, 4):
+            return None
+        if view.has_input(1):
+            lacking = _tensor(1, 2)(view)
+            if lacking is None and len(view.input_shape(1)) == 2:
+                lacking = _tensor(0, 1)(view)
+            if lacking is not None:
+                return lacking
+        return _tensor(past, 2)(view) if view.has_input(past) else None
+
+    return fault
+
+
+def _convolution(weight: int = 1) -> Sequence[Precondition]:
+    return (_tensor(weight, 3), _same_rank(weight), _grouped(weight), _valid_window)
+
+
+_PRODUCT = (_tensor(0, 1), _tensor(1), _limited_inputs)
+_GENERAL_PRODUCT = (_tensor(0, 2, 2), _result_rank(2, 2))
+_RECURRENT = (_tensor(0, 3, 3), _tensor(1, 3, 3), _tensor(2, 3, 3))
+_POOL = (_tensor(0, 3), _valid_window)
+_WITH_AXIS = (_tensor(0), _valid_axis())
+_GATHER = (_tensor(0), _tensor(1), _valid_axis())
+
+_PRECONDITIONS: Mapping[str, Sequence[Precondition]] = {
+    "Conv": _convolution(),
+    "FusedConv": _convolution(),
+    "NhwcFusedConv": _convolution(),
+    "ConvInteger": _convolution(),
+    "QLinearConv": _convolution(weight=3),
+    "ConvTranspose": (_tensor(0, 3), _tensor(1, 3), _grouped(1), _valid_window),
+    "Gemm": _GENERAL_PRODUCT,
+    "FusedGemm": _GENERAL_PRODUCT,
+    "QGemm": _GENERAL_PRODUCT,
+    "MatMul": _PRODUCT,
+    "FusedMatMul": _PRODUCT,
+    "MatMulInteger": _PRODUCT,
+    "MatMulIntegerToFloat": _PRODUCT,
+    "DynamicQuantizeMatMul": _PRODUCT,
+    "QLinearMatMul": (*_PRODUCT, _tensor(3)),
+    "MatMulNBits": (_tensor(0), _result_rank(1), _integer_attribute("N"), _integer_attribute("K")),
+    "LSTM": _RECURRENT,
+    "GRU": _RECURRENT,
+    "RNN": _RECURRENT,
+    "DynamicQuantizeLSTM": _RECURRENT,
+    "Einsum": (_valid_equation,),
+    "Attention": (_valid_heads, _valid_keys(past=4)),
+    "MultiHeadAttention": (_valid_heads, _valid_keys(past=6)),
+    "GroupQueryAttention": (_valid_heads, _valid_keys(past=3)),
+    "MaxPool": _POOL,
+    "AveragePool": _POOL,
+    "LpPool": _POOL,
+    "NhwcMaxPool": _POOL,
+    "QLinearAveragePool": _POOL,
+    "MaxUnpool": _POOL,
+    "LRN": (_tensor(0), _integer_attribute("size")),
+    "Pow": (_tensor(0), _tensor(1)),
+    "DFT": (_tensor(0),),
+    "Transpose": (_tensor(0), _valid_permutation),
+    "Softmax": _WITH_AXIS,
+    "LogSoftmax": _WITH_AXIS,
+    "Hardmax": _WITH_AXIS,
+    "Concat": _WITH_AXIS,
+    "Split": _WITH_AXIS,
+    "ArgMax": _WITH_AXIS,
+    "ArgMin": _WITH_AXIS,
+    "TopK": _WITH_AXIS,
+    "LayerNormalization": _WITH_AXIS,
+    "Flatten": (_tensor(0), _valid_axis(beyond=1)),
+    "Gather": _GATHER,
+    "GatherElements": _GATHER,
+    "GatherND": (_tensor(0), _tensor(1)),
+    "GatherBlockQuantized": (_tensor(0), _tensor(1)),
+    "EmbedLayerNormalization": tuple(_tensor(slot) for slot in (0, 2, 3, 5, 6)),  # embedding tables, scale and shift
+}
+_REDUCTION = "Reduce"  # prefix of the names of all reductions
+
+
+def fault_of_preconditions(sequence: LayerSequence, layer: SequenceLayer) -> str | None:
+    """Returns why a layer cannot be priced, as a predicate to follow its name; None if it can.
+
+    Args:
+        sequence: Layer sequence whose values are valid.
+        layer: Layer of the sequence that has a result and whose attributes are valid one by one.
+    """
+    preconditions = _PRECONDITIONS.get(layer.op_type, ())
+    if layer.op_type.startswith(_REDUCTION):
+        preconditions = (_valid_axes,)
+    if "kernel_shape" in layer.attributes:
+        preconditions = (*preconditions, _kernel_within)
+    if not preconditions:
+        return None
+    view = LayerView.of(sequence, layer)
+    return next((fault for precondition in preconditions if (fault := precondition(view)) is not None), None)

@@ -1,0 +1,551 @@
+"""Benchmark sessions in simulated time."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from onnx import ModelProto
+
+from costmodel.errors import HostBusyError, LoweringError, MeasurementError, SystemMismatchError
+from costmodel.ir.footprint import weight_bytes
+from costmodel.ir.sequence import LayerSequence
+from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.measure.groups import Group, grouped
+from costmodel.measure.measurement import Protocol, reference_sequence
+from costmodel.measure.thread_sync import thread_sync_sequence
+from costmodel.onnx_io.model import Model, read_model
+from costmodel.partition.decomposition import decompose, whole_model
+from costmodel.runtimes.base import Runtime, RuntimeSettings
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+from tests.fakes import HOST, QUICK, FakeRuntime, elementwise, fake_bench, fake_system
+
+SEQUENCES = [elementwise(1, size) for size in range(1, 6)]
+EXACT = {"rel": 1e-9, "abs": 1e-9}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    store = Store(f"sqlite:///{tmp_path / 'store.db'}")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def model(parse: Callable[..., ModelProto]) -> Model:
+    """A model of two layers."""
+    return read_model(parse("(float[2,3] x) => (float[2,3] y) { a = Relu(x) \n y = Tanh(a) }"), name="small")
+
+
+def whole(model: Model) -> LayerSequence:
+    """The model as one sequence."""
+    return whole_model(FakeRuntime().lower(model, "all"))
+
+
+def group_of(model: Model, *others: LayerSequence) -> Group:
+    """Returns a group with the layers of a model, the model itself, and other sequences."""
+    layers = decompose(model.name, FakeRuntime().lower(model, "all")).unique.values()
+    return Group(model.name, (*layers, *others), whole(model), model, footprint_bytes=0)
+
+
+def one_by_one(sequences: Sequence[LayerSequence]) -> list[Group]:
+    """Returns a separate group for each sequence."""
+    return [Group(sequence.kind, (sequence,)) for sequence in sequences]
+
+
+def test_the_fake_is_a_runtime() -> None:
+    """The fake runtime satisfies the protocol that a bench requires."""
+    assert isinstance(FakeRuntime(), Runtime)
+
+
+class TestMeasuring:
+    """Each unique signature is measured once per system."""
+
+    def test_each_signature_is_measured_once(self, store: Store) -> None:
+        """Repeated sequences, in one group or in several, give one measurement with the runtime's times."""
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime) as bench:
+            report = bench.run([Group("one", (*SEQUENCES[:3], *SEQUENCES[:3])), Group("other", tuple(SEQUENCES))])
+        assert (report.measured, report.reused, report.left, report.unstable, report.failed) == (5, 0, 0, 0, {})
+        expected = {s.signature: runtime.cost_us(s) for s in SEQUENCES}
+        assert store.latencies_us("fake-1") == pytest.approx(expected, **EXACT)
+        assert [runtime.opened.count(s.signature) for s in SEQUENCES] == [1] * 5
+
+    @pytest.mark.parametrize("count", [1, 5])
+    @pytest.mark.parametrize("overhead_us", [0.0, 0.5, 7.25, 40.0])
+    def test_what_a_call_costs_is_not_in_the_latency_of_a_layer(
+        self, store: Store, overhead_us: float, count: int
+    ) -> None:
+        """The call overhead is subtracted from a layer's latency; the raw times are stored unchanged."""
+        runtime, sequences = FakeRuntime(overhead_us=overhead_us), SEQUENCES[:count]
+        with fake_bench(store, runtime) as bench:
+            bench.run(grouped(sequences))
+        costs = {s.signature: runtime.cost_us(s) for s in sequences}
+        assert store.latencies_us("fake-1") == pytest.approx(costs, **EXACT)
+        for measurement in store.measurements("fake-1"):
+            assert measurement.overhead_us == pytest.approx(overhead_us, **EXACT)
+            assert set(measurement.times_us) == {round(overhead_us + costs[measurement.signature], 3)}
+
+    def test_the_order_given_is_the_order_measured(self, store: Store) -> None:
+        """Sequences are measured in the given order, so that a budget covers the most important ones."""
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime) as bench:
+            bench.run(one_by_one(SEQUENCES[::-1]))
+        asked = {s.signature for s in SEQUENCES}
+        assert [name for name in runtime.opened if name in asked] == [s.signature for s in SEQUENCES[::-1]]
+
+    def test_a_second_run_measures_only_what_is_missing(self, store: Store) -> None:
+        """Another process continues where the first one stopped, and measures nothing if all is done."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run(grouped(SEQUENCES[:2]))
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime) as bench:
+            runtime.opened.clear()
+            report = bench.run(grouped(SEQUENCES))
+            assert (report.measured, report.reused) == (3, 2)
+            assert not {s.signature for s in SEQUENCES[:2]} & set(runtime.opened)
+            runtime.opened.clear()
+            report = bench.run(grouped(SEQUENCES))
+        assert (report.measured, report.reused, runtime.opened) == (0, 5, [])
+
+    def test_another_system_is_measured_anew(self, store: Store) -> None:
+        """Another system is measured separately."""
+        for name in ("one", "other"):
+            with fake_bench(store, FakeRuntime(), fake_system(name)) as bench:
+                assert bench.run(grouped(SEQUENCES)).measured == 5
+
+    def test_again_adds_a_repeat(self, store: Store) -> None:
+        """Measuring again adds a repeat, and the median of all counts."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run(grouped(SEQUENCES))
+        slower = FakeRuntime(noise=lambda _: 2.0)
+        with fake_bench(store, slower) as bench:
+            report = bench.run(grouped(SEQUENCES[:2]), again=True)
+        assert (report.measured, report.reused) == (2, 0)
+        assert store.repeated("fake-1") == {s.signature for s in SEQUENCES[:2]}
+        first, second = store.measurements("fake-1", [SEQUENCES[0].signature])
+        assert second.latency_us == pytest.approx(2 * first.latency_us, **EXACT)
+        assert store.latencies_us("fake-1")[first.signature] == pytest.approx(1.5 * first.latency_us, **EXACT)
+
+    def test_what_never_agrees_is_stored_and_marked(self, store: Store) -> None:
+        """Unstable measurements are stored, marked and counted in the report."""
+        runtime = FakeRuntime(noise=lambda run: 1.2 ** (run % 7))
+        with fake_bench(store, runtime, protocol=replace(QUICK, max_runs=1, agreement=0.0)) as bench:
+            report = bench.run(grouped(SEQUENCES))
+        assert report.unstable == report.measured == len(SEQUENCES)
+        assert {m.stable for m in store.measurements("fake-1")} == {False}
+        assert {len(m.pass_times_us) for m in store.measurements("fake-1")} == {QUICK.max_passes}
+
+    def test_data_dependent_layers_are_marked(self, store: Store) -> None:
+        """Measurements of data-dependent operators, such as NonZero, are marked."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run(grouped([elementwise(8, op_type="NonZero"), elementwise(8)]))
+        marked = {s.kind: m.data_dependent for m in store.measurements("fake-1")
+                  for s in [store.sequences([m.signature])[m.signature]]}  # fmt: skip
+        assert marked == {"NonZero": True, "Relu": False}
+
+    def test_a_record_holds_its_circumstances(self, store: Store) -> None:
+        """A record has protocol, runtime, settings, CPUs, and load before and after."""
+        settings = RuntimeSettings(threads=1, level="basic", spinning=False)
+        with fake_bench(store, FakeRuntime(version="2.1"), fake_system(settings=settings)) as bench:
+            bench.run(grouped(SEQUENCES[:1]))
+        (found,) = store.measurements("fake-1")
+        expected = {"protocol": QUICK.version, "runtime": "fake 2.1", "level": "basic", "threads": 1,
+                    "spinning": False, "asserted": False}  # fmt: skip
+        assert {name: found.environment[name] for name in expected} == expected
+        assert len(found.environment["cpus"]) == 1
+        assert set(found.environment["before"]) == set(found.environment["after"])
+        assert len(found.pass_times_us) == len(found.reference_us) == QUICK.passes
+        assert found.measured_at
+
+    def test_the_protocol_for_data_sets_is_the_default(self, store: Store) -> None:
+        """The default protocol is `Protocol()`."""
+        with fake_bench(store, FakeRuntime(), protocol=None) as bench:
+            bench.run(grouped(SEQUENCES[:1]))
+        (found,) = store.measurements("fake-1")
+        assert len(found.pass_times_us) == Protocol().passes
+
+
+class TestGroups:
+    """The sequences of a group are measured alternately."""
+
+    def test_layers_take_turns_with_each_other_and_with_their_model(self, store: Store, model: Model) -> None:
+        """Layers and model of a group are interleaved, so that disturbances affect all of them."""
+        runtime = FakeRuntime()
+        group = group_of(model, *SEQUENCES[:3])
+        letters = dict(zip([s.signature for s in group.sequences], "abcde", strict=True)) | {"small": "W"}
+        with fake_bench(store, runtime) as bench:
+            bench.run([group])
+        order = "".join(letters[name] for name in runtime.ran if name in letters)
+        # Each runs once to check that it works, then lap after lap.
+        assert re.fullmatch(r"abcde(W+(abcde)+)+", order)
+        assert order.count("W") > QUICK.passes
+
+    def test_a_whole_model_is_measured_end_to_end(self, store: Store, model: Model) -> None:
+        """A whole model is stored under the signature of its graph, call overhead included."""
+        runtime = FakeRuntime(overhead_us=7.25)
+        group = group_of(model, *SEQUENCES)
+        with fake_bench(store, runtime) as bench:
+            report = bench.run([group])
+            assert (report.measured, report.reused) == (len(SEQUENCES) + 3, 0)
+            assert bench.run([group]).reused == len(SEQUENCES) + 3
+        latencies = store.latencies_us("fake-1")
+        assert latencies[whole(model).signature] == pytest.approx(runtime.cost_us(whole(model)) + 7.25, **EXACT)
+        layers = [latencies[sequence.signature] for sequence in group.sequences[:2]]
+        assert sum(layers) == pytest.approx(runtime.cost_us(whole(model)), **EXACT)
+        (found,) = store.measurements("fake-1", [whole(model).signature])
+        assert found.overhead_us == 0.0
+
+    def test_of_a_model_that_is_measured_in_part_all_takes_turns(self, store: Store, model: Model) -> None:
+        """Known layers of a partly measured model run again, so that the others find the caches as in the model."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run(grouped(group_of(model).sequences))
+            report = bench.run([group_of(model)])
+            assert (report.measured, report.reused, report.repeated) == (1, 2, 2)
+            report = bench.run([group_of(model, *SEQUENCES)])
+            assert (report.measured, report.reused, report.repeated) == (5, 3, 3)
+            assert bench.run([group_of(model)]).repeated == 0
+
+    def test_what_cannot_be_measured_is_no_reason_to_measure_its_model_again(self, store: Store, model: Model) -> None:
+        """A failing layer does not cause its model to be measured again; each run reports the failure."""
+        unloadable, broken = elementwise(1, 4, 4), elementwise(1, 4, 5)
+        runtime = FakeRuntime(refused={unloadable.signature}, broken={broken.signature})
+        group = group_of(model, unloadable, broken)
+        with fake_bench(store, runtime) as bench:
+            first, second = bench.run([group]), bench.run([group])
+        assert (first.measured, second.measured, second.repeated) == (3, 0, 0)
+        assert first.failed.keys() == second.failed.keys() == {unloadable.signature, broken.signature}
+
+    def test_two_models_with_one_graph_are_measured_once(self, store: Store, model: Model) -> None:
+        """Two copies of a model, or a model of one layer, are measured once per signature."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            report = bench.run([group_of(model), replace(group_of(model), label="copy")])
+            assert (report.measured, report.reused) == (3, 0)
+            assert bench.run([Group("bare", (whole(model),))]).measured == 0
+        assert store.repeated("fake-1") == set()
+
+    def test_a_group_that_is_too_large_is_measured_in_portions(self, store: Store, model: Model) -> None:
+        """A group too large for memory is split, and its model is measured once, in the first part."""
+        runtime = FakeRuntime()
+        many = [elementwise(1, 1, size) for size in range(1, 301)]
+        with fake_bench(store, runtime) as bench:
+            report = bench.run([group_of(model, *many)])
+        assert (report.measured, report.failed) == (303, {})
+        assert runtime.opened.count("small") == 1
+        assert runtime.opened.index("small") < runtime.opened.index(many[-1].signature)
+        latencies = store.latencies_us("fake-1")
+        assert latencies[many[-1].signature] == pytest.approx(runtime.cost_us(many[-1]), **EXACT)
+
+    def test_caches_are_as_cold_as_in_the_model(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, parse: Callable[..., ModelProto]
+    ) -> None:
+        """Cache eviction stands in for the layers of the model that are not in the group."""
+        swept: list[int] = []
+
+        class Recorded:
+            def __init__(self, nbytes: int) -> None:
+                swept.append(nbytes)
+
+            def run(self) -> None:
+                pass
+
+            def feed(self) -> None:
+                pass
+
+        monkeypatch.setattr("costmodel.jobs.benchmark_session.CacheEvictor", Recorded)
+        heavy = whole(read_model(parse("(float[1,64] x) => (float y) { y = MatMul(x, w) }", weights={"w": (64, 64)})))
+        weights = weight_bytes(heavy)
+        assert weights == 64 * 64 * 4
+        cold = 2 * HOST.l3_bytes
+        with fake_bench(store, FakeRuntime()) as bench:
+            for footprint_bytes in (None, 0, weights, 3 * weights, cold + 1):
+                bench.run([Group("m", (heavy,), footprint_bytes=footprint_bytes)], again=True)
+        assert swept == [cold - weights, 0, 0, 2 * weights, cold - weights]
+
+    def test_a_model_by_itself_is_measured_and_not_stored(self, store: Store, model: Model) -> None:
+        """A model that is measured for comparison with a prediction is not stored."""
+        runtime = FakeRuntime(overhead_us=3.0)
+        with fake_bench(store, runtime) as bench:
+            measurement = bench.measure_model(whole(model), model)
+        assert measurement.signature == whole(model).signature
+        assert measurement.latency_us == pytest.approx(runtime.cost_us(whole(model)) + 3.0, **EXACT)
+        assert store.latencies_us("fake-1") == {}
+
+    @pytest.mark.parametrize(("how", "error"), [("refused", LoweringError), ("broken", MeasurementError)])
+    def test_a_model_by_itself_that_does_not_run(
+        self, store: Store, model: Model, how: str, error: type[Exception]
+    ) -> None:
+        """A model that does not run raises an error with the reason."""
+        runtime = FakeRuntime()
+        getattr(runtime, how).add("small")
+        with fake_bench(store, runtime) as bench, pytest.raises(error, match="small"):
+            bench.measure_model(whole(model), model)
+
+
+class TestBudget:
+    """A budget ends the run between two laps."""
+
+    def test_no_time_measures_nothing(self, store: Store) -> None:
+        """Without time nothing is measured, and the report has the number left."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            report = bench.run(grouped(SEQUENCES), budget_s=0.0)
+        assert (report.measured, report.left) == (0, 5)
+
+    def test_what_the_budget_does_not_reach_is_left_for_the_next_run(self, store: Store) -> None:
+        """No group is begun after the budget, and the next run measures the rest."""
+        runtime = FakeRuntime()
+        dear = [elementwise(1000, size) for size in (100, 101, 102, 103)]
+        with fake_bench(store, runtime) as bench:
+            before_us = runtime.clock.now_ns / 1000
+            assert bench.run(one_by_one(dear[:1])).measured == 1
+            one_us = runtime.clock.now_ns / 1000 - before_us
+            report = bench.run(one_by_one(dear), budget_s=1.5 * one_us / 1e6)
+            assert (report.measured, report.reused, report.left) == (2, 1, 1)
+            assert report.seconds >= 1.5 * one_us / 1e6
+            report = bench.run(one_by_one(dear), budget_s=1e9)
+        assert (report.measured, report.reused, report.left) == (1, 3, 0)
+
+    def test_a_group_that_was_begun_is_kept(self, store: Store) -> None:
+        """A begun group is stored with fewer laps, and marked unstable if there are too few."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            report = bench.run(grouped(SEQUENCES), budget_s=1e-9)
+        assert (report.measured, report.left, report.unstable) == (5, 0, 5)
+        assert {len(m.pass_times_us) for m in store.measurements("fake-1")} == {1}
+
+    def test_the_time_reported_is_that_of_the_run(self, store: Store) -> None:
+        """Each run reports its own time."""
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime) as bench:
+            before_ns = runtime.clock.now_ns
+            report = bench.run(grouped(SEQUENCES))
+        assert report.seconds == pytest.approx((runtime.clock.now_ns - before_ns) / 1e9)
+
+    def test_progress_is_told_before_each_group_and_at_the_end(self, store: Store, model: Model) -> None:
+        """Progress names the next group and the total, also where the budget ends the run."""
+        told: list[tuple[int, int, str]] = []
+        groups = [Group("known", tuple(SEQUENCES[:1])), group_of(model), Group("others", tuple(SEQUENCES[:4]))]
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run(groups[:1])
+            bench.run(groups, progress=lambda *state: told.append(state))
+            assert told == [(0, 6, "small"), (3, 6, "others"), (6, 6, "")]
+            told.clear()
+            bench.run(grouped(SEQUENCES), budget_s=0.0, progress=lambda *state: told.append(state))
+        assert told == [(0, 1, "")]
+
+
+class TestFailures:
+    """A failing sequence does not stop the others."""
+
+    @pytest.mark.parametrize("how", ["refused", "broken"])
+    def test_a_failing_sequence_is_recorded_and_the_others_are_measured(self, how: str, store: Store) -> None:
+        """The failure is reported under the signature with its reason, and nothing is stored for it."""
+        bad = SEQUENCES[2].signature
+        runtime = FakeRuntime(overhead_us=5.0)
+        getattr(runtime, how).add(bad)
+        with fake_bench(store, runtime) as bench:
+            report = bench.run(grouped(SEQUENCES))
+        assert (report.measured, list(report.failed)) == (len(SEQUENCES) - 1, [bad])
+        assert report.failed[bad].endswith(("does not load", "failed to run"))
+        expected = {s.signature: runtime.cost_us(s) for s in SEQUENCES if s.signature != bad}
+        assert store.latencies_us("fake-1") == pytest.approx(expected, **EXACT)
+
+    @pytest.mark.parametrize("how", ["refused", "broken"])
+    def test_a_failing_model_is_recorded_under_its_name(self, how: str, store: Store, model: Model) -> None:
+        """The failure of a whole model is reported under its name, and its sequences are measured."""
+        runtime = FakeRuntime()
+        getattr(runtime, how).add("small")
+        with fake_bench(store, runtime) as bench:
+            report = bench.run([group_of(model)])
+        assert (report.measured, list(report.failed)) == (2, ["small"])
+        assert report.failed["small"].endswith(("does not load", "failed to run"))
+
+    def test_longer_sequences_of_one_kind_fail_each_for_itself(
+        self, store: Store, parse: Callable[..., ModelProto]
+    ) -> None:
+        """Two failing chains of the same kind are two failures."""
+        text = "(float[2,{n}] x) => (float[2,{n}] y) {{ a = Relu(x) \n y = Tanh(a) }}"
+        chains = [whole(read_model(parse(text.format(n=n)))) for n in (3, 4)]
+        runtime = FakeRuntime(refused={chain.signature for chain in chains})
+        with fake_bench(store, runtime) as bench:
+            assert set(bench.run(grouped(chains)).failed) == runtime.refused
+
+    def test_what_failed_is_tried_again(self, store: Store) -> None:
+        """The next run tries a failed sequence again."""
+        with fake_bench(store, FakeRuntime(broken={SEQUENCES[0].signature})) as bench:
+            bench.run(grouped(SEQUENCES))
+        with fake_bench(store, FakeRuntime()) as bench:
+            assert bench.run(grouped(SEQUENCES)).measured == 1
+
+    @pytest.mark.parametrize("when", ["between two groups", "within a group"])
+    def test_ctrl_c_keeps_what_was_measured(self, store: Store, when: str) -> None:
+        """An interruption loses at most the current group, and releases CPUs and lock."""
+        before = os.sched_getaffinity(0)
+        held: list[str] = []
+        armed: list[str] = []
+
+        @contextmanager
+        def lock() -> Iterator[None]:
+            held.append("taken")
+            try:
+                yield
+            finally:
+                held.append("given back")
+
+        def interrupt(done: int, total: int, what: str) -> None:
+            if done == 2:
+                armed.append(what)
+                if when == "between two groups":
+                    raise KeyboardInterrupt
+
+        def noise(run: int) -> float:
+            if armed and run == 4:
+                raise KeyboardInterrupt
+            return 1.0
+
+        runtime = FakeRuntime(noise=noise)
+        bench = BenchmarkSession(store, fake_system(), runtime, protocol=QUICK, lock=lock, clock_ns=runtime.clock)
+        with pytest.raises(KeyboardInterrupt), bench:
+            bench.run([Group("one", tuple(SEQUENCES[:2])), Group("other", tuple(SEQUENCES[2:]))], progress=interrupt)
+        assert set(store.latencies_us("fake-1")) == {s.signature for s in SEQUENCES[:2]}
+        assert held == ["taken", "given back"]
+        assert os.sched_getaffinity(0) == before
+
+
+class TestTheSystem:
+    """The system of a session."""
+
+    def test_capabilities_are_measured_once_and_stored(self, store: Store) -> None:
+        """Capabilities are measured by the first bench and then taken from the store."""
+        kernel = reference_sequence(1024).signature
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime) as bench:
+            found = bench.system.capabilities
+        assert store.system("fake-1").capabilities == found
+        assert kernel in runtime.opened
+        slower = FakeRuntime(noise=lambda _: 2.0)
+        with fake_bench(store, slower) as bench:
+            assert bench.system.capabilities == found
+        assert kernel not in slower.opened
+
+    def test_how_near_threads_can_be_is_kept_with_a_system_of_several(self, store: Store) -> None:
+        """The best synchronisation time is found in the first run, stored, and lowered if a later run is better."""
+        near_us = FakeRuntime().cost_us(thread_sync_sequence())
+        took_s = []
+        for factor, kept in ((2.0, 2.0), (3.0, 2.0), (1.0, 1.0), (2.0, 1.0)):
+            runtime = FakeRuntime(noise=lambda _, factor=factor: factor)  # type: ignore[misc]
+            system = fake_system(runtime=runtime, settings=RuntimeSettings(threads=2))
+            with fake_bench(store, runtime, system) as bench:
+                entered_ns = runtime.clock()
+                bench.run(grouped(SEQUENCES), again=True)
+            took_s.append(entered_ns / 1e9)
+            assert store.system("fake-1").capabilities["handover_us"] == pytest.approx(kept * near_us, rel=1e-3)
+        assert took_s[0] > 5.0  # probing took five seconds, and happened once only
+        assert max(took_s[1:]) < 1.0
+
+    def test_one_thread_needs_no_other(self, store: Store) -> None:
+        """With one thread, synchronisation is not probed."""
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime) as bench:
+            bench.run(grouped(SEQUENCES))
+        assert thread_sync_sequence().signature not in runtime.opened
+        assert all("looks" not in measurement.environment for measurement in store.measurements("fake-1"))
+
+    @pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (1.6, True)])
+    def test_a_measurement_says_whether_threads_were_near(self, store: Store, factor: float, apart: bool) -> None:
+        """A measurement timed while threads were out of sync is marked unstable."""
+        quick = replace(QUICK, max_wait_us=0.0)
+        settings = RuntimeSettings(threads=2)
+        known = dict.fromkeys(("gemm_gflops", "memory_gbps", "scalar_ns", "layer_us", "reference_us"), 1.0)
+        known["handover_us"] = FakeRuntime().cost_us(thread_sync_sequence())
+        runtime = FakeRuntime(noise=lambda _: factor)
+        system = fake_system(runtime=runtime, settings=settings, capabilities=known)
+        store.put_system(system)
+        with fake_bench(store, runtime, system, quick) as bench:
+            report = bench.run(grouped(SEQUENCES))
+        assert report.unstable == (len(SEQUENCES) if apart else 0)
+        for measurement in store.measurements("fake-1"):
+            assert measurement.stable is not apart
+            assert (measurement.environment["looks_apart"] > 0) is apart
+            assert measurement.environment["handover_us"] == pytest.approx(factor * known["handover_us"], rel=1e-3)
+
+    def test_a_system_that_came_without_capabilities_gets_them(self, store: Store) -> None:
+        """A stored system without capabilities gets them."""
+        store.put_system(fake_system())
+        with fake_bench(store, FakeRuntime()) as bench:
+            assert store.system("fake-1").capabilities == bench.system.capabilities != {}
+
+    def test_capabilities_that_cannot_be_measured_leave_nothing_behind(self, store: Store) -> None:
+        """If measuring capabilities fails, no system is stored and the CPUs are released."""
+        before = os.sched_getaffinity(0)
+        runtime = FakeRuntime(noise=lambda _: 0.0)
+        with pytest.raises(MeasurementError, match="clock did not move"), fake_bench(store, runtime):
+            pass
+        assert store.systems() == {}
+        assert os.sched_getaffinity(0) == before
+
+    @pytest.mark.parametrize(
+        ("other", "differs"),
+        [
+            (fake_system(host=replace(HOST, model_name="Imaginary 2")), "Imaginary 2"),
+            (fake_system(host=replace(HOST, isa=("avx",))), "avx2"),
+            (fake_system(runtime=FakeRuntime(version="2.0")), "2.0"),
+            (fake_system(settings=RuntimeSettings(level="none")), "none"),
+            (fake_system(settings=RuntimeSettings(threads=2)), "threads"),
+        ],
+        ids=["processor", "instructions", "runtime", "level", "threads"],
+    )
+    def test_a_name_that_belongs_to_another_system_is_refused(self, store: Store, other: System, differs: str) -> None:
+        """Another system's name is refused with the differences, and no lock is taken."""
+        with fake_bench(store, FakeRuntime()):
+            pass
+        with pytest.raises(SystemMismatchError, match=differs), fake_bench(store, FakeRuntime(), other):
+            pass
+
+    def test_a_vouched_name_overrules_and_marks_the_records(self, store: Store) -> None:
+        """An asserted name keeps the stored facts, and the records are marked as unchecked."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run(grouped(SEQUENCES[:1]))
+        known = store.system("fake-1")
+        elsewhere = fake_system(host=replace(HOST, model_name="Imaginary 2"), asserted=True)
+        with fake_bench(store, FakeRuntime(noise=lambda _: 2.0), elsewhere) as bench:
+            report = bench.run(grouped(SEQUENCES))
+        assert (report.measured, report.reused) == (4, 1)
+        assert store.system("fake-1") == known
+        marks = {m.signature: m.environment["asserted"] for m in store.measurements("fake-1")}
+        assert marks == {s.signature: s != SEQUENCES[0] for s in SEQUENCES}
+
+    def test_a_busy_host_is_not_measured(self, store: Store) -> None:
+        """Nothing is timed, pinned or stored while another process measures."""
+
+        @contextmanager
+        def busy() -> Iterator[None]:
+            raise HostBusyError("process 1 is measuring")
+            yield
+
+        runtime = FakeRuntime()
+        with (
+            pytest.raises(HostBusyError),
+            BenchmarkSession(store, fake_system(), runtime, lock=busy, clock_ns=runtime.clock),
+        ):
+            pass
+        assert (store.systems(), runtime.opened) == ({}, [])
+
+    def test_the_cpus_are_held_while_the_bench_is_open(self, store: Store) -> None:
+        """A bench is pinned to as many CPUs as a layer has threads."""
+        before = os.sched_getaffinity(0)
+        runtime = FakeRuntime()
+        with BenchmarkSession(store, fake_system(), runtime, lock=nullcontext, clock_ns=runtime.clock):
+            assert len(os.sched_getaffinity(0)) == 1
+        assert os.sched_getaffinity(0) == before
+
+
+def test_reports_add_up() -> None:
+    """Reports of several runs can be added."""
+    report = BenchReport(1, 2, 1, {"a": "x"}, 3, 4, 5, 1.5, 0.25)
+    report += BenchReport(10, 20, 10, {"b": "y"}, 30, 40, 50, 0.5, 0.5)
+    assert report == BenchReport(11, 22, 11, {"a": "x", "b": "y"}, 33, 44, 55, 2.0, 0.75)

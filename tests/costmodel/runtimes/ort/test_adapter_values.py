@@ -1,0 +1,78 @@
+"""Inputs of types that numpy lacks, and time limits for endless loops."""
+
+from collections.abc import Callable
+
+import pytest
+
+from costmodel.errors import LoweringError, MeasurementError, ModelError
+from costmodel.ir.graph import LayerGraph, TensorType
+from costmodel.onnx_io.model import read_model
+from costmodel.partition.decomposition import decompose
+from costmodel.runtimes.base import RuntimeSettings
+from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.runtimes.ort.session import ort_value
+from costmodel.synthetic.values import synthetic_tensor
+from tests.zoo import Specimen
+
+Lower = Callable[..., LayerGraph]
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "bool",
+        "int4",
+        "uint4",
+        "int8",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5)])
+def test_values_of_every_type_are_fed(dtype: str, shape: tuple[int, ...]) -> None:
+    """Inputs may have any type, also those that numpy lacks or onnxruntime packs two to a byte."""
+    value = ort_value(synthetic_tensor(TensorType(dtype, shape)))
+    assert tuple(value.shape()) == shape
+    assert value.data_type() == f"tensor({ {'float32': 'float'}.get(dtype, dtype.replace('_', '')) })"
+
+
+ENDLESS = """(float x, bool c) => (float y, float[n] z)
+    { y, z = Loop (, c, x) <body = g (int64 i, bool d, float s) => (bool e, float t, float u)
+                            { e = Identity(d) t = Abs(s) u = Neg(s) }> }"""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reduces the time limit to a fifth of a second."""
+    monkeypatch.setattr("costmodel.runtimes.ort.session.PATIENCE_S", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_loop_without_an_end_is_refused_when_observed(lower: Lower) -> None:
+    """A run for observing data-dependent shapes is stopped at the time limit."""
+    with pytest.raises(LoweringError, match="a loop in it has no end"):
+        lower(Specimen(ENDLESS).model())
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_model_without_an_end_is_not_measured(runtime: OnnxRuntime, settings: RuntimeSettings) -> None:
+    """An endless model is stopped in its trial run, before timing."""
+    with pytest.raises(ModelError, match="a loop in it has no end"):
+        runtime.open_model(read_model(Specimen(ENDLESS).model()), settings)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_brick_without_an_end_is_not_measured(lower: Lower, runtime: OnnxRuntime, settings: RuntimeSettings) -> None:
+    """A loop that ends in its model may be endless on synthetic inputs, and is stopped."""
+    text = """(float[9] x, bool c) => (float[9] y) <float most = {100.0}>
+        { a = Abs(x)
+          y = Loop (, c, a) <body = g (int64 i, bool d, float[9] s) => (bool e, float[9] t)
+                             { t = Add(s, s) m = ReduceMin<keepdims = 0>(t) e = Less(m, most) }> }"""
+    bricks = decompose("m", lower(Specimen(text).model())).unique.values()
+    (loop,) = (brick for brick in bricks if brick.kind == "Loop")
+    with pytest.raises(MeasurementError, match="a loop in it has no end"):
+        runtime.open_sequence(loop, settings)

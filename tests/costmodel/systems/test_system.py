@@ -1,0 +1,353 @@
+"""System names, the catalogue, and when records may share a name."""
+
+import dataclasses
+import json
+import string
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.errors import SystemMismatchError, SystemNameError
+from costmodel.runtimes.base import LEVELS, Runtime, RuntimeSettings
+from costmodel.systems.host import Host
+from costmodel.systems.system import System, catalogue, check_same_system, default_name, this_system, validate_name
+
+GIB = 2**30
+EPYC = Host(
+    vendor="AuthenticAMD", model_name="AMD EPYC", family=26, model=2, microarchitecture="zen5",
+    physical_cores=2, logical_cpus=2, logical_cpus_total=2, l3_bytes=32 << 20, isa=("avx", "avx2", "avx512f"),
+    memory_bytes=int(23.5 * GIB), base_clock_mhz=2596.09,
+)  # fmt: skip
+C5_XLARGE = Host(
+    vendor="GenuineIntel", model_name="Intel(R) Xeon(R) Platinum 8124M CPU @ 3.00GHz", family=6, model=85,
+    microarchitecture="skylake-x", physical_cores=2, logical_cpus=4, logical_cpus_total=4, threads_per_core=2,
+    memory_bytes=7834236 * 1024, base_clock_mhz=3000.0,
+)  # fmt: skip
+DEFAULTS = RuntimeSettings()
+
+
+@dataclasses.dataclass
+class NamedRuntime:
+    """The part of a runtime that a system needs."""
+
+    name: str = "onnxruntime"
+    version: str = "1.31.0"
+
+
+ORT = cast(Runtime, NamedRuntime())
+
+text = st.text(max_size=80)
+hosts = st.builds(
+    Host,
+    vendor=st.sampled_from(["AuthenticAMD", "GenuineIntel", "ARM", ""]) | text,
+    model_name=st.sampled_from([EPYC.model_name, C5_XLARGE.model_name]) | text,
+    microarchitecture=st.sampled_from(["", "zen5", "sapphire-rapids"]) | text,
+    architecture=text,
+    family=st.integers(0, 1000),
+    logical_cpus=st.integers(1, 4096),
+    isa=st.sampled_from([(), ("avx",), ("avx", "avx2")]),
+    cpu_quota=st.none() | st.floats(0.01, 5000),
+)
+runtime_settings = st.builds(
+    RuntimeSettings,
+    threads=st.integers(1, 4096),
+    level=st.sampled_from(LEVELS),
+    spinning=st.booleans(),
+    inter_threads=st.integers(1, 64),
+)
+systems = st.builds(
+    System,
+    text,
+    st.none() | hosts,
+    text,
+    text,
+    runtime_settings,
+    st.dictionaries(text, st.floats(0, 9)),
+    st.booleans(),
+)
+
+
+@pytest.mark.parametrize("name", ["c5.xlarge", "a", "9", "My_box-2.local", "x" * 64, "console", "com10"])
+def test_good_names_pass_unchanged(name: str) -> None:
+    """Letters, digits, dots, underscores and dashes are valid in names."""
+    assert validate_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "a b", "a/b", "..", "-rf", "_a", "a\n", "a\0", "x" * 65, "con", "nul.a", "é", "٣", "💥" * 99],
+)
+def test_odd_names_are_refused_with_what_is_allowed(name: str) -> None:
+    """The error is one printable line with the name and the allowed characters."""
+    with pytest.raises(SystemNameError, match="use at most 64 letters, digits") as caught:
+        validate_name(name)
+    message = str(caught.value)
+    assert message.isprintable()
+    assert message.isascii()
+    assert len(message) < 1000
+
+
+@given(text)
+def test_a_name_is_either_refused_or_safe_everywhere(name: str) -> None:
+    """Every accepted name is a safe file name."""
+    try:
+        validate_name(name)
+    except SystemNameError:
+        return
+    assert set(name) <= set(string.ascii_letters + string.digits + "._-")
+    assert name[0] not in "._-"
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "name"),
+    [
+        (EPYC, DEFAULTS, "amd-epyc-zen5-2c-ort1.31-1t"),
+        (EPYC, RuntimeSettings(2, "basic", spinning=False), "amd-epyc-zen5-2c-ort1.31-2t-basic-nospin"),
+        (EPYC, RuntimeSettings(inter_threads=2), "amd-epyc-zen5-2c-ort1.31-1t-2inter"),
+        (dataclasses.replace(EPYC, microarchitecture=""), DEFAULTS, "amd-epyc-f26m2-2c-ort1.31-1t"),
+        (C5_XLARGE, DEFAULTS, "intel-xeon-platinum-8124m-skylake-x-4c-ort1.31-1t"),
+        (dataclasses.replace(EPYC, cpu_quota=1.5), DEFAULTS, "amd-epyc-zen5-1c-ort1.31-1t"),
+        (Host(), DEFAULTS, "host-1c-ort1.31-1t"),
+    ],
+)
+def test_default_names_are_readable(host: Host, settings: RuntimeSettings, name: str) -> None:
+    """The default name has processor, cores, runtime and threads."""
+    assert default_name(host, "onnxruntime", "1.31.0", settings) == name
+
+
+@pytest.mark.parametrize("version", ["1.31.0", "1.31.7", "1.31.0.dev20261101+cpu"])
+def test_default_names_are_stable_across_patches(version: str) -> None:
+    """Patch releases, memory, clock and governor do not change the default name."""
+    host = dataclasses.replace(EPYC, memory_bytes=GIB, base_clock_mhz=None, governor="powersave")
+    assert default_name(host, "onnxruntime", version, DEFAULTS) == "amd-epyc-zen5-2c-ort1.31-1t"
+
+
+@given(hosts, text, text, runtime_settings)
+def test_default_names_are_valid(host: Host, runtime: str, version: str, settings: RuntimeSettings) -> None:
+    """Default names are valid for any processor and runtime."""
+    name = default_name(host, runtime, version, settings)
+    assert validate_name(name) == name
+
+
+@given(systems)
+def test_a_system_survives_json(system: System) -> None:
+    """A system survives JSON."""
+    assert System.from_dict(json.loads(json.dumps(system.to_dict()))) == system
+
+
+def test_a_record_from_before_layers_could_overlap_is_of_one_at_a_time() -> None:
+    """Records without inter-op threads, as older versions wrote them, mean one."""
+    data = STORED.to_dict()
+    del data["settings"]["inter_threads"]
+    assert System.from_dict(data) == STORED
+
+
+def test_what_a_newer_costmodel_wrote_down_is_kept() -> None:
+    """Unknown settings, facts and fields of a newer version are ignored and written back unchanged."""
+    system = System.from_dict(NEWER)
+    assert (system.host, system.settings) == (STORED.host, STORED.settings)
+    assert system.to_dict() == NEWER
+    assert dataclasses.replace(system, capabilities={}).to_dict() == {**NEWER, "capabilities": {}}
+
+
+def test_measurements_do_not_join_those_under_settings_that_are_not_known() -> None:
+    """Measurements are not added to a system with unknown settings; the error names these."""
+    newer = System.from_dict(NEWER)
+    with pytest.raises(SystemMismatchError, match=r"settings that this costmodel does not know \(precision\).*upgrade"):
+        check_same_system(newer, STORED)
+    check_same_system(newer, newer)
+    facts = {name: value for name, value in NEWER.items() if name != "settings"}
+    check_same_system(System.from_dict({**facts, "settings": STORED.to_dict()["settings"]}), STORED)
+
+
+def test_the_catalogue_begins_with_the_paper() -> None:
+    """The catalogue begins with the paper's four systems and prices."""
+    known = catalogue()
+    assert {name: (e.vcpus, e.clock_ghz, e.memory_gib, e.usd_per_hour) for name, e in known.items()} == {
+        "c5.xlarge": (4, 3.0, 8, 0.17),
+        "c5.2xlarge": (8, 3.0, 16, 0.34),
+        "c4.xlarge": (4, 2.9, 7.5, 0.199),
+        "c4.2xlarge": (8, 2.9, 15, 0.398),
+    }
+    assert {e.provider for e in known.values()} == {"aws"}
+
+
+@pytest.mark.parametrize("name", sorted(catalogue()))
+def test_every_catalogued_name_is_valid_and_recognises_its_own_host(name: str) -> None:
+    """Every catalogue entry has a valid name and matches its own host."""
+    entry = catalogue()[validate_name(name)]
+    own = Host(
+        vendor=entry.vendor,
+        model_name=entry.processor.replace("Intel Xeon", "Intel(R) Xeon(R) CPU"),
+        logical_cpus_total=entry.vcpus,
+        memory_bytes=int(entry.memory_gib * 0.95 * GIB),
+        base_clock_mhz=entry.clock_ghz * 1000,
+    )
+    assert entry.differences(own) == []
+
+
+def test_every_difference_is_named_in_plain_words() -> None:
+    """Differences in CPUs, processor, memory and clock are named with expected and actual values."""
+    assert catalogue()["c5.xlarge"].differences(EPYC) == [
+        "4 vCPUs expected, 2 here",
+        "processor Intel Xeon Platinum 8124M expected, AMD EPYC here",
+        "8 GiB of memory expected, 23.5 here",
+        "3 GHz expected, 2.6 here",
+    ]
+
+
+def test_what_the_kernel_hides_is_no_difference() -> None:
+    """Unknown memory and clock are no differences."""
+    host = dataclasses.replace(C5_XLARGE, memory_bytes=0, base_clock_mhz=None)
+    assert catalogue()["c5.xlarge"].differences(host) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"logical_cpus_total": 8}, "4 vCPUs expected, 8 here"),
+        ({"cpu_quota": 1.5}, "4 vCPUs expected, this container may use 1.5 of them"),
+        ({"model_name": "Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz"}, "8124M expected, Intel(R) Xeon"),
+        ({"vendor": "", "model_name": ""}, "an unknown one here"),
+        ({"memory_bytes": 16 * GIB}, "8 GiB of memory expected, 16.0 here"),
+        ({"base_clock_mhz": 3600.0}, "3 GHz expected, 3.6 here"),
+    ],
+)
+def test_one_difference_is_enough(change: dict[str, Any], difference: str) -> None:
+    """An instance type of the same family does not match."""
+    (found,) = catalogue()["c5.xlarge"].differences(dataclasses.replace(C5_XLARGE, **change))
+    assert difference in found
+
+
+def test_a_host_without_a_name_gets_its_own() -> None:
+    """Without a given name, the system is named after the host."""
+    system = this_system(ORT, DEFAULTS, host=EPYC)
+    assert system == System("amd-epyc-zen5-2c-ort1.31-1t", EPYC, "onnxruntime", "1.31.0", DEFAULTS)
+
+
+def test_this_very_machine_is_probed_by_default() -> None:
+    """By default this machine is probed, and its name is stable."""
+    first, second = this_system(ORT, DEFAULTS), this_system(ORT, DEFAULTS)
+    assert first.name == second.name
+    check_same_system(first, second)
+
+
+def test_a_catalogued_name_on_another_host_is_refused() -> None:
+    """The error has the system, every difference and how to proceed."""
+    expected = r"this host is not a c5\.xlarge: .*--assert-system.* marks"
+    with pytest.raises(SystemMismatchError, match=expected) as caught:
+        this_system(ORT, DEFAULTS, name="c5.xlarge", host=EPYC)
+    assert all(found in str(caught.value) for found in catalogue()["c5.xlarge"].differences(EPYC))
+
+
+def test_only_an_asserted_name_is_marked() -> None:
+    """An asserted name is accepted and marked only if the host differs."""
+    system = this_system(ORT, DEFAULTS, name="c5.xlarge", host=EPYC, asserted=True)
+    assert (system.name, system.asserted, system.host) == ("c5.xlarge", True, EPYC)
+    assert not this_system(ORT, DEFAULTS, name="c5.xlarge", host=C5_XLARGE).asserted
+
+
+def test_names_outside_the_catalogue_are_free_but_valid() -> None:
+    """Names outside the catalogue must be valid only, asserted or not."""
+    assert this_system(ORT, DEFAULTS, name="rack-7", host=EPYC).name == "rack-7"
+    with pytest.raises(SystemNameError):
+        this_system(ORT, DEFAULTS, name="../rack", host=EPYC, asserted=True)
+
+
+STORED = this_system(ORT, DEFAULTS, name="box", host=EPYC)
+NEWER = {
+    **STORED.to_dict(),
+    "settings": {**STORED.to_dict()["settings"], "precision": "bf16"},
+    "host": {**STORED.to_dict()["host"], "l4_bytes": 1 << 30},
+    "accelerators": ["npu"],
+    "capabilities": {"npu_gflops": 7.0},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"memory_bytes": GIB}, {"base_clock_mhz": 2700.0}, {"governor": "performance"}, {"cpu_quota": 2.5}],
+)
+def test_jitter_is_no_difference(change: dict[str, Any]) -> None:
+    """Facts that vary on one machine are no differences."""
+    check_same_system(STORED, dataclasses.replace(STORED, host=dataclasses.replace(EPYC, **change)))
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"vendor": "GenuineIntel"}, "vendor AuthenticAMD there, GenuineIntel here"),
+        ({"model_name": "AMD EPYC 9R14"}, "processor AMD EPYC there, AMD EPYC 9R14 here"),
+        ({"family": 25}, "family 26 there, 25 here"),
+        ({"model": 3}, "model 2 there, 3 here"),
+        ({"physical_cores": 1}, "cores 2 there, 1 here"),
+        ({"logical_cpus_total": 4}, "logical CPUs 2 there, 4 here"),
+        ({"cpu_quota": 1.0}, "usable CPUs 2 there, 1 here"),
+        ({"l3_bytes": 16 << 20}, "L3 KiB 32768 there, 16384 here"),
+        ({"isa": ("avx", "avx2")}, "without avx512f here"),
+        ({"isa": ("amx_tile", "avx", "avx2", "avx512f")}, "with amx_tile only here"),
+    ],
+)
+def test_another_host_under_the_same_name_is_refused(change: dict[str, Any], difference: str) -> None:
+    """Another host under a stored name is refused."""
+    here = dataclasses.replace(STORED, host=dataclasses.replace(EPYC, **change))
+    with pytest.raises(SystemMismatchError, match="records of box were measured on another system") as caught:
+        check_same_system(STORED, here)
+    assert difference in str(caught.value)
+    assert "choose another --system name, or pass --assert-system" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"runtime": "openvino"}, "runtime onnxruntime there, openvino here"),
+        ({"runtime_version": "1.32.0"}, "version 1.31 there, 1.32 here"),
+        ({"settings": RuntimeSettings(threads=2)}, "threads 1 there, 2 here"),
+        ({"settings": RuntimeSettings(level="basic")}, "optimisation level all there, basic here"),
+        ({"settings": RuntimeSettings(spinning=False)}, "spinning on there, off here"),
+        ({"settings": RuntimeSettings(inter_threads=2)}, "threads between layers 1 there, 2 here"),
+    ],
+)
+def test_another_runtime_or_setting_is_refused(change: dict[str, Any], difference: str) -> None:
+    """Another runtime or other settings under a stored name are refused."""
+    with pytest.raises(SystemMismatchError, match=difference):
+        check_same_system(STORED, dataclasses.replace(STORED, **change))
+
+
+def test_all_differences_are_named_at_once() -> None:
+    """All differences are in one error."""
+    expected = r"vendor .*processor .*family .*model .*L3 .*version .*avx512f"
+    with pytest.raises(SystemMismatchError, match=expected):
+        check_same_system(STORED, dataclasses.replace(STORED, host=C5_XLARGE, runtime_version="1.40.1"))
+
+
+def test_a_patch_release_and_new_capabilities_are_the_same_system() -> None:
+    """Patch releases, capabilities and catalogued names without a host are no differences."""
+    measured = dataclasses.replace(STORED, capabilities={"gemm_gflops": 9.0})
+    check_same_system(STORED, dataclasses.replace(measured, runtime_version="1.31.4"))
+    check_same_system(dataclasses.replace(STORED, host=None), STORED)
+
+
+def test_the_user_may_vouch_for_a_host() -> None:
+    """An asserted system may add to stored records; an unasserted one is refused if those were asserted elsewhere."""
+    other = dataclasses.replace(STORED, host=C5_XLARGE)
+    check_same_system(STORED, dataclasses.replace(other, asserted=True))
+    with pytest.raises(SystemMismatchError, match=r"measured \(under --assert-system\) on another system"):
+        check_same_system(dataclasses.replace(STORED, asserted=True), other)
+
+
+def test_settings_are_checked_even_when_the_user_vouches() -> None:
+    """Settings must match even if the system is asserted."""
+    stored = this_system(ORT, RuntimeSettings(threads=1), "box", EPYC, asserted=True)
+    with pytest.raises(SystemMismatchError, match="threads 1 there, 2 here; set them alike"):
+        check_same_system(stored, this_system(ORT, RuntimeSettings(threads=2), "box", EPYC, asserted=True))
+
+
+def test_the_default_name_of_another_setting_is_refused() -> None:
+    """A default name with another number of threads is refused."""
+    two = this_system(ORT, RuntimeSettings(threads=2), host=EPYC).name
+    with pytest.raises(SystemMismatchError, match="leave out --system and set --threads"):
+        this_system(ORT, RuntimeSettings(threads=1), two, EPYC)
+    assert this_system(ORT, RuntimeSettings(threads=2), two, EPYC).name == two

@@ -1,0 +1,269 @@
+"""Untrusted models: they may harm the worker that reads them, and nothing else."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from costmodel.errors import BusyError, LoweringError, ModelError, ModelReadError, ShapeError
+from costmodel.onnx_io.model import read_model
+from costmodel.partition.decomposition import decompose
+from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.serving.isolation.child import Child
+from costmodel.serving.isolation.limits import Limits
+from costmodel.serving.isolation.pool import Pool, Task
+
+Parse = Callable[..., ModelProto]
+LIMITS = Limits(memory_bytes=1 << 30, cpu_s=10, wall_s=20.0, layers=2000)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """A pool of one worker that all tests share."""
+    with Pool(1, LIMITS) as pool:
+        yield pool
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[ModelProto | bytes], Path]:
+    """Function that writes a model into its own file."""
+
+    def written(model: ModelProto | bytes) -> Path:
+        path = tmp_path / "model.onnx"
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        return path
+
+    return written
+
+
+def _healthy(pool: Pool, written: Callable[[ModelProto], Path], parse: Parse) -> None:
+    """Asserts that the pool answers the next task."""
+    cut, _ = pool.lower(Task("next", written(parse("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }"))))
+    assert [segment.sequence.kind for segment in cut.segments] == ["Relu"]
+
+
+def test_a_model_is_cut_as_it_is_in_process(
+    pool: Pool, runtime: OnnxRuntime, light_models: dict[str, Path], tmp_path: Path
+) -> None:
+    """A worker returns the same sequences, names and predecessors as decomposition in the process."""
+    for granularity in (1, 3):
+        found, warnings = pool.lower(Task("squeezenet", light_models["squeezenet"], granularity=granularity))
+        model = read_model(light_models["squeezenet"], name="squeezenet")
+        assert found == decompose("squeezenet", runtime.lower(model, "all"), granularity)
+        assert warnings == model.warnings
+    graph = runtime.lower(model, "all").to_dict()
+    assert pool.lower(Task("squeezenet", graph=graph, granularity=3))[0] == found
+
+
+def test_a_model_is_kept_without_its_weights(pool: Pool, light_models: dict[str, Path], tmp_path: Path) -> None:
+    """The kept copy is small and gives the same sequences."""
+    kept = tmp_path / "kept.onnx"
+    kept.write_bytes(pool.read_without_weights(light_models["vgg19"])[0])
+    assert kept.stat().st_size < 100_000
+    assert pool.lower(Task("vgg19", kept)) == pool.lower(Task("vgg19", light_models["vgg19"]))
+
+
+def test_errors_are_those_of_the_process(
+    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """Errors have the class and the message that they have without a worker."""
+    with pytest.raises(ModelReadError, match="is not an ONNX file or is truncated"):
+        pool.lower(Task("mine", written(b"\x0a\xff\xff")))
+    with pytest.raises(ShapeError, match=r"mine has dimensions without a size: x axis 1 \(T\)"):
+        pool.lower(Task("mine", written(parse("(float[1, T] x) => (float[1, T] y) { y = Relu(x) }"))))
+    with pytest.raises(LoweringError, match="mine is refused by onnxruntime"):
+        pool.lower(Task("mine", written(parse("(float[1] x) => (float[1] y) { y = Nothing(x) }"))))
+    with pytest.raises(ModelReadError, match="does not exist"):
+        pool.lower(Task("mine", Path("/nowhere/model.onnx")))
+    _healthy(pool, written, parse)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Returns an encoded field of a protobuf message."""
+    length, varint = len(content), bytearray()
+    while length > 0x7F:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([number << 3 | 2, *varint, length]) + content
+
+
+def _expanding(elements: int) -> ModelProto:
+    """Returns a small model that the runtime would fold into a large constant."""
+    shape = numpy_helper.from_array(np.array([elements], dtype=np.int64), "shape")
+    value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1.0])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["large"], value=value),
+        helper.make_node("ReduceSum", ["large"], ["sum"]),
+        helper.make_node("Add", ["x", "sum"], ["y"]),
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    graph = helper.make_graph(nodes, "bomb", ports[:1], ports[1:], [shape])
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@pytest.mark.parametrize("elements", [1 << 31, 1 << 40, 1 << 62])
+def test_a_bomb_costs_itself_an_error(
+    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse, elements: int
+) -> None:
+    """A model of a hundred bytes that expands to terabytes fails at the memory limit without harm to others."""
+    model = _expanding(elements)
+    assert len(model.SerializeToString()) < 200
+    with suppress(ModelError):  # a runtime need not fold it
+        pool.lower(Task("bomb", written(model)))
+    _healthy(pool, written, parse)
+
+
+def test_more_layers_than_are_accepted(pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse) -> None:
+    """A model with a million layers is refused before lowering."""
+    nodes = _field(1, _field(1, b"x") + _field(2, b"y") + _field(4, b"Relu")) * 1_000_000
+    content = b"\x08\x09" + _field(7, nodes) + _field(8, b"\x10\x11")
+    with pytest.raises(ModelError, match="many "):
+        pool.lower(Task("many", written(content)))
+    _healthy(pool, written, parse)
+
+
+@pytest.mark.parametrize("depth", [20, 90, 5000])
+def test_deep_nesting(pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse, depth: int) -> None:
+    """Deeply nested subgraphs are refused at any depth."""
+    graph = b""
+    for _ in range(depth):
+        attribute = _field(1, b"then_branch") + _field(6, graph) + b"\xa0\x01\x05"
+        graph = _field(1, _field(1, b"c") + _field(2, b"y") + _field(4, b"If") + _field(5, attribute))
+    with pytest.raises(ModelError):
+        pool.lower(Task("deep", written(b"\x08\x09" + _field(7, graph) + _field(8, b"\x10\x11"))))
+    _healthy(pool, written, parse)
+
+
+def test_a_loop_that_does_not_end_is_stopped(written: Callable[[ModelProto | bytes], Path], parse: Parse) -> None:
+    """An endless task is stopped by the time limit, and the worker is replaced."""
+    endless = parse(
+        """(float[1] x) => (float y) {
+            most = Constant<value = int64 {9223372036854775807}>()
+            true = Constant<value = bool {1}>()
+            zero = Constant<value = float {0.0}>()
+            n = Loop(most, true, zero) <body = body (int64 i, bool c, float s) => (bool d, float t) {
+                d = Identity(c) one = Constant<value = float {1.0}>() t = Add(s, one) }>
+            shape = Cast<to = 7>(n) axes = Constant<value_ints = [0]>() dims = Unsqueeze(shape, axes)
+            large = Expand(x, dims) y = ReduceSum<keepdims = 0>(large) }"""
+    )
+    with Pool(1, Limits(wall_s=3.0, cpu_s=30)) as pool:
+        with pytest.raises(ModelError, match="endless"):
+            pool.lower(Task("endless", written(endless)))
+        _healthy(pool, written, parse)
+
+
+def test_a_worker_that_is_killed_costs_nobody_an_answer(
+    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """Another worker repeats the task of a killed one."""
+    _healthy(pool, written, parse)
+    (worker,) = pool._alive
+    os.kill(worker.pid, signal.SIGKILL)
+    worker._process.wait()
+    _healthy(pool, written, parse)
+    assert worker not in pool._alive
+
+
+def test_a_file_that_brings_down_two_workers_is_to_blame(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that kills two workers gets an error, and the next file is answered."""
+    with Pool(1, LIMITS) as pool:
+        _healthy(pool, written, parse)
+        asked = []
+        original = Child.ask
+
+        def deadly(worker: Child, *given: Any, **named: Any) -> tuple[dict[str, Any], bytes]:
+            asked.append(worker)
+            os.kill(worker.pid, signal.SIGKILL)
+            worker._process.wait()
+            return original(worker, *given, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Child, "ask", deadly)
+            with pytest.raises(ModelError, match="next crashes the reader process"):
+                _healthy(pool, written, parse)
+        assert len(set(asked)) == 2
+        _healthy(pool, written, parse)
+
+
+def test_who_waits_too_long_for_a_worker_is_told_so(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """A client that waits too long gets an error, and the running task continues."""
+    with Pool(1, replace(LIMITS, wait_s=0.05)) as pool:
+        held = pool._free.get()
+        with pytest.raises(BusyError, match="ask again"):
+            _healthy(pool, written, parse)
+        pool._free.put(held)
+        _healthy(pool, written, parse)
+
+
+def test_a_file_that_a_reader_leaves_may_be_anything(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A symlink, a pipe or a too large file in place of the kept copy is ignored."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"of somebody else")
+    model = written(parse("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }"))
+    original = Child.ask
+
+    def leaves(make: Callable[[Path], None]) -> Callable[..., tuple[dict[str, Any], bytes]]:
+        def ask(worker: Child, task: dict[str, str], **named: Any) -> tuple[dict[str, Any], bytes]:
+            answer = original(worker, task, **named)
+            kept = Path(task["keep"])
+            kept.unlink()
+            make(kept)
+            return answer
+
+        return ask
+
+    with Pool(1, LIMITS) as pool:
+        for make in (
+            lambda kept: kept.symlink_to(secret), lambda kept: kept.hardlink_to(secret), os.mkfifo, Path.mkdir,
+            lambda kept: os.truncate(os.open(kept, os.O_CREAT | os.O_WRONLY), LIMITS.stripped_bytes + 1),
+        ):  # fmt: skip
+            with monkeypatch.context() as patch:
+                patch.setattr(Child, "ask", leaves(make))
+                with pytest.raises(ModelError, match="malformed"):
+                    pool.read_without_weights(model)
+        assert b"Relu" in pool.read_without_weights(model)[0]
+
+
+def test_several_ask_at_once(light_models: dict[str, Path]) -> None:
+    """With more clients than workers, each gets its own answer."""
+    names = ["squeezenet", "shufflenet", "resnet50"] * 3
+    with Pool(2, LIMITS) as pool, ThreadPoolExecutor(9) as threads:
+        cuts = list(threads.map(lambda name: pool.lower(Task(name, light_models[name]))[0], names))
+    assert [cut.model for cut in cuts] == names
+    assert len({len(cut.segments) for cut in cuts}) == 3
+
+
+def test_workers_see_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers do not inherit the environment of the service."""
+    monkeypatch.setenv("COSTMODEL_STORE", "postgresql://user:secret@host/db")
+    with Pool(1, LIMITS) as pool:
+        pool.start()
+        (worker,) = pool._alive
+        environment = Path(f"/proc/{worker._process.pid}/environ").read_bytes()
+    assert b"secret" not in environment
+    assert b"TMPDIR" in environment
+
+
+def test_nothing_is_left_behind(light_models: dict[str, Path]) -> None:
+    """Neither processes nor files remain after closing."""
+    with Pool(1, LIMITS) as pool:
+        pool.lower(Task("squeezenet", light_models["squeezenet"]))
+        (worker,) = pool._alive
+        folder = pool._folder
+        assert folder.exists()
+    assert worker._process.poll() is not None
+    assert not folder.exists()

@@ -1,0 +1,68 @@
+"""The context correction of the predictor: layer costs inside a model compared with alone."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from costmodel.estimate.context_correction import ContextCorrection
+from costmodel.paths import Home
+from costmodel.serving.loaded_regressor import Regression
+from costmodel.serving.predictor import Predictor
+from costmodel.store.store import Store
+from costmodel.training.artefact import champion_of, load_bundle
+from tests.synthetic import MEASURED, SYSTEM, corpus
+
+MEASURED_FACTOR, PREDICTED_FACTOR = 0.9, 1.2
+
+
+def predictor_with(trained: Home, measured: ContextCorrection, predicted: ContextCorrection) -> Predictor:
+    """Returns the predictor of the synthetic system with other coefficients."""
+    path = champion_of(trained.bundles, SYSTEM.name)
+    assert path is not None
+    bundle = replace(load_bundle(path), measured_correction=measured, predicted_correction=predicted)
+    return Predictor(Store(trained.store_url), SYSTEM, Regression(bundle))
+
+
+@pytest.fixture(scope="module")
+def short(trained: Home) -> Predictor:
+    """A predictor with the same factor for every operator, one for measured and one for predicted costs."""
+    operators = {layer.kind for name in MEASURED for layer in corpus(trained.cache)[name].decomposition.unique.values()}
+
+    def same(factor: float) -> ContextCorrection:
+        return ContextCorrection(operators=dict.fromkeys(operators, math.log(factor)))
+
+    return predictor_with(trained, same(MEASURED_FACTOR), same(PREDICTED_FACTOR))
+
+
+@pytest.fixture(scope="module")
+def plain(trained: Home) -> Predictor:
+    """A predictor without context correction."""
+    return predictor_with(trained, ContextCorrection(), ContextCorrection())
+
+
+@pytest.mark.parametrize(("measured", "factor"), [(True, MEASURED_FACTOR), (False, PREDICTED_FACTOR)])
+def test_each_layer_of_a_model_has_its_factor(
+    short: Predictor, plain: Predictor, trained: Home, measured: bool, factor: float
+) -> None:
+    """Each layer's cost and interval are scaled, and the layers add up to the latency."""
+    decomposition = corpus(trained.cache)[MEASURED[0]].decomposition
+    one, other = (of.estimate(decomposition, measured=measured) for of in (short, plain))
+    assert one.latency_us == pytest.approx(factor * other.latency_us)
+    assert sum(layer.cost.latency_us for layer in one.layers) == pytest.approx(one.latency_us)
+    for mine, theirs in zip(one.layers, other.layers, strict=True):
+        assert mine.cost.latency_us == pytest.approx(factor * theirs.cost.latency_us)
+        assert mine.cost.interval_us == pytest.approx([factor * us for us in theirs.cost.interval_us])
+
+
+def test_a_layer_by_itself_costs_what_it_costs(short: Predictor, plain: Predictor, trained: Home) -> None:
+    """A layer alone is not corrected."""
+    unique = corpus(trained.cache)[MEASURED[0]].decomposition.unique
+    assert short.costs(unique) == plain.costs(unique)
+
+
+def test_a_model_of_one_piece_is_that_piece(short: Predictor, plain: Predictor, trained: Home) -> None:
+    """A model measured as a whole is not corrected."""
+    decomposition = corpus(trained.cache)[MEASURED[0]].decomposition
+    whole = replace(decomposition, segments=decomposition.segments[:1])
+    assert short.estimate(whole).latency_us == plain.estimate(whole).latency_us

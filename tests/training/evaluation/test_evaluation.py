@@ -1,0 +1,211 @@
+"""Evaluation on held-out families: the report, the separation of training and test data, and the intervals."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from costmodel.estimate.cost import TYPICAL_CONSTRUCTION
+from costmodel.features.tabular import Encoded
+from costmodel.training.dataset import Dataset
+from costmodel.training.evaluation.evaluation import Evaluation, evaluate
+from costmodel.training.regressors.baselines import RooflineRegressor
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.regressors.registry import BASELINES, REGRESSORS
+from tests.synthetic import FAMILIES, MEASURED
+
+TOP = {"system", "split", "seeds", "noise_floor_mape", "predictors", "champion"}
+INTERVAL = {"interval_coverage", "interval_half_width"}
+LAYER = {"mape", "weighted_mape", "within_10pct", "kendall_tau"} | INTERVAL
+MODEL = {"mape", "within_5pct", "within_10pct", "kendall_tau"} | INTERVAL
+# Without log_linear: synthetic costs are log-linear, so that it would win everything.
+QUICK_ONES = {name: make for name, make in REGRESSORS.items() if name not in ("gnn", "log_linear")}
+UNBOUNDED = {"mape", "kendall_tau", "interval_half_width"}
+CHEAP = {"roofline": lambda seed: RooflineRegressor()}
+
+
+@pytest.fixture(scope="module")
+def evaluation(dataset: Dataset) -> Evaluation:
+    """An evaluation of all fast regressors, with two seeds."""
+    return evaluate(dataset, seeds=(0, 1), predictors=QUICK_ONES, jobs=2)
+
+
+@pytest.fixture(scope="module")
+def exact(dataset: Dataset) -> Dataset:
+    """A data set in which every cost is twice its bound and a model is the sum of its layers: the roofline is exact."""
+    latencies = 2 * dataset.encoded.totals(dataset.encoded.bounds_us)
+    models = tuple(replace(model, latency_us=float(latencies[model.rows].sum())) for model in dataset.models)
+    return replace(dataset, latencies_us=latencies, models=models)
+
+
+def _without_wholes(dataset: Dataset) -> Dataset:
+    return replace(dataset, models=())
+
+
+def test_the_report_has_the_keys_that_programs_lean_on(evaluation: Evaluation) -> None:
+    """The report has the documented keys at every level, is JSON without NaN, and states fractions, not percent."""
+    report = json.loads(json.dumps(evaluation.report, allow_nan=False))
+    assert set(report) >= TOP
+    assert (report["system"], report["split"], report["seeds"]) == ("made.up", "leave-one-family-out", [0, 1])
+    assert report["noise_floor_mape"] == pytest.approx(0.02)
+    assert report["champion"] in report["predictors"]
+    for result in report["predictors"].values():
+        assert set(result["layer"]) == LAYER
+        assert set(result["model"]) == set(result["model_unseen"]) == MODEL
+        shares = [result["layer"]["within_10pct"], *(result["model"][k] for k in MODEL - UNBOUNDED)]
+        assert all(0 <= share <= 1 for share in shares)
+        assert all(-1 <= result[part]["kendall_tau"] <= 1 for part in ("layer", "model"))
+        assert all(result[part]["mape"] > 0 for part in ("layer", "model"))
+
+
+def test_baselines_are_listed_like_the_others(evaluation: Evaluation) -> None:
+    """FLOPs, roofline, operator count, nearest neighbour and forests are reported on the same rows."""
+    assert set(evaluation.report["predictors"]) == set(QUICK_ONES)
+    assert set(BASELINES) > {"flops", "roofline", "operator_count", "nearest"}
+    assert set(evaluation.calibrations) == set(evaluation.report["predictors"])
+
+
+def test_the_champion_is_no_baseline(evaluation: Evaluation) -> None:
+    """The report names the best predictor of all, but a baseline never becomes champion."""
+    errors = {name: result["model"]["mape"] for name, result in evaluation.report["predictors"].items()}
+    unseen = {name: result["model_unseen"]["mape"] for name, result in evaluation.report["predictors"].items()}
+    assert evaluation.best == min(unseen, key=unseen.__getitem__)
+    assert evaluation.report["champion"] == "lightgbm"
+    assert errors["lightgbm"] < errors["flops"] < errors["operator_count"]
+    assert all(errors[name] <= unseen[name] for name in ("flops", "operator_count"))  # measured layers help
+
+
+def test_every_model_is_judged_by_what_has_not_seen_its_family(evaluation: Evaluation) -> None:
+    """Each held-out model has both latencies in the report, and each family its shared rows."""
+    for result in evaluation.report["predictors"].values():
+        assert {m["model"] for m in result["models"]} == set(MEASURED)
+        for part, key in (("model", "predicted_us"), ("model_unseen", "unseen_us")):
+            errors = [abs(m[key] / m["latency_us"] - 1) for m in result["models"]]
+            assert result[part]["mape"] == pytest.approx(np.mean(errors), rel=0.1)
+    facts = evaluation.report["families"]
+    assert set(facts) == set(FAMILIES)
+    assert all(0 < fact["shared_with_other_families"] < 0.5 for fact in facts.values())
+
+
+def test_the_same_seeds_give_the_same_report(dataset: Dataset, evaluation: Evaluation) -> None:
+    """However many families are evaluated at once."""
+    again = evaluate(dataset, seeds=(0, 1), predictors=QUICK_ONES, jobs=1)
+    assert again.report == evaluation.report
+    assert again.calibrations == evaluation.calibrations
+
+
+class _Spy:
+    """A regressor that records the rows of each fit; its first feature is the number of the layer."""
+
+    def __init__(self) -> None:
+        self.fitted: list[set[int]] = []
+
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
+        self.fitted.append(set(encoded.features[:, 0].astype(int).tolist()))
+        return self
+
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        return encoded.bounds_us
+
+
+def test_a_regressor_never_sees_what_it_is_judged_on(dataset: Dataset) -> None:
+    """Each family has one fit, without its layers, even those other families have, and without its models."""
+    numbered = dataset.encoded.features.copy()
+    numbered[:, 0] = np.arange(len(numbered))
+    spy = _Spy()
+    marked = replace(dataset, encoded=replace(dataset.encoded, features=numbered))
+    evaluate(marked, seeds=(0,), predictors={"spy": lambda seed: spy})
+    assert len(spy.fitted) == len(FAMILIES)
+    for family, layers in zip(FAMILIES, spy.fitted, strict=True):
+        own = np.array([family in families for families in dataset.families]) & ~dataset.sampled
+        assert own[dataset.whole].any()
+        theirs = {int(layer) for row in np.flatnonzero(own) for layer in range(*dataset.encoded.starts[[row, row + 1]])}
+        assert not theirs & layers
+
+
+def test_errors_are_told_by_operator_size_and_distance(evaluation: Evaluation, dataset: Dataset) -> None:
+    """Every judged layer is in one class of each kind; the operator with the most latency is first."""
+    result = evaluation.report["predictors"]["lightgbm"]
+    judged = ~dataset.sampled & ~dataset.whole
+    assert sum(size["layers"] for size in result["sizes"]) == judged.sum()
+    assert sum(apart["layers"] for apart in result["distances"]["ranges"]) == judged.sum()
+    operators = result["operators"]
+    assert set(operators) == {k for k, j in zip(dataset.kinds, judged, strict=True) if j}
+    assert next(iter(operators)) == "Conv"
+    assert sum(operator["latency_us"] for operator in operators.values()) == pytest.approx(
+        dataset.latencies_us[judged].sum()
+    )
+
+
+def test_families_can_be_left_out_in_groups(dataset: Dataset) -> None:
+    """Holding out groups of families is faster, and the report says so."""
+    report = evaluate(dataset, seeds=(0,), folds=2, predictors=CHEAP).report
+    assert report["split"] == "leave-families-out, 2 folds"
+    assert {m["model"] for m in report["predictors"]["roofline"]["models"]} == set(MEASURED)
+
+
+def test_a_perfect_regressor_has_no_error(exact: Dataset) -> None:
+    """An exact regressor has MAPE 0, all estimates within 5%, the right order and intervals of width 0."""
+    evaluation = evaluate(exact, seeds=(0,), predictors=CHEAP)
+    result = evaluation.report["predictors"]["roofline"]
+    perfect = {"mape": 0, "within_5pct": 1, "within_10pct": 1, "kendall_tau": 1}
+    layer = {"mape": 0, "weighted_mape": 0, "within_10pct": 1, "kendall_tau": 1}
+    assert {key: result["layer"][key] for key in layer} == pytest.approx(layer, abs=1e-6)
+    assert {key: result["model"][key] for key in perfect} == pytest.approx(perfect, abs=1e-6)
+    assert max(evaluation.calibrations["roofline"].by_distance) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_intervals_cover_where_errors_are_alike(exact: Dataset, noise: float) -> None:
+    """With equal noise in all families, at least five of six models lie inside their intervals.
+
+    An interval that was calibrated on the five other models covers the sixth with a probability of 5/6.
+    """
+    latencies = exact.latencies_us * np.exp(np.random.default_rng(0).normal(0, noise, len(exact)))
+    models = tuple(
+        replace(model, latency_us=float(latencies[model.rows].sum()) * factor)
+        for model, factor in zip(exact.models, (0.97, 1.02, 1.03, 0.98, 1.01, 0.99), strict=True)
+    )
+    noisy = replace(exact, latencies_us=latencies, models=models)
+    evaluation = evaluate(noisy, seeds=(0,), predictors=CHEAP, level=0.9)
+    assert evaluation.report["predictors"]["roofline"]["model"]["interval_coverage"] >= 5 / 6
+    assert 0.02 < evaluation.calibrations["roofline"].uncertainty.construction < 0.06
+
+
+def test_without_whole_models_layers_decide(exact: Dataset) -> None:
+    """Without whole models, model metrics are null, and the champion is the best over layers."""
+    predictors: Mapping[str, Any] = {"flops": REGRESSORS["flops"], **CHEAP}
+    evaluation = evaluate(_without_wholes(exact), seeds=(0,), predictors=predictors)
+    assert set(evaluation.report["predictors"]["roofline"]["model"].values()) == {None}
+    assert evaluation.report["champion"] == "roofline"
+    assert evaluation.calibrations["roofline"].uncertainty.construction == TYPICAL_CONSTRUCTION
+
+
+def test_a_family_that_has_samples_only_is_tolerated(dataset: Dataset) -> None:
+    """A family may have samples only, if the measurements of its own sequences failed."""
+    only_samples = tuple(
+        frozenset({"ghost"}) if sampled else families
+        for families, sampled in zip(dataset.families, dataset.sampled, strict=True)
+    )
+    report = evaluate(replace(dataset, families=only_samples), seeds=(0,), predictors=CHEAP).report
+    assert report["families"]["ghost"] == {"models": 0, "sequences": 0, "shared_with_other_families": 0.0}
+
+
+def test_progress_is_told(exact: Dataset) -> None:
+    """Progress is reported before each predictor and at the end."""
+    told: list[tuple[int, int, str]] = []
+    evaluate(exact, seeds=(0,), predictors=CHEAP, progress=lambda *what: told.append(what))
+    assert told == [(0, 1, "roofline"), (1, 1, "")]
+
+
+def test_more_certainty_is_wider(dataset: Dataset) -> None:
+    """A higher level does not narrow any width of the calibration."""
+    low, high = (
+        evaluate(dataset, seeds=(0,), predictors={"lightgbm": LightGBMRegressor}, level=level).calibrations["lightgbm"]
+        for level in (0.5, 0.95)
+    )
+    assert all(one < other for one, other in zip(low.by_distance, high.by_distance, strict=True))
+    assert low.uncertainty.construction <= high.uncertainty.construction

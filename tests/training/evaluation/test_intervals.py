@@ -1,0 +1,136 @@
+"""Intervals of models cover similar families as promised at every level, and are wider for extrapolation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodel.estimate.context_correction import ContextCorrection
+from costmodel.estimate.pricing import half_width
+from costmodel.features.schema import SCHEMA
+from costmodel.features.tabular import Encoded
+from costmodel.training.calibration import predicted_costs
+from costmodel.training.dataset import Dataset, MeasuredModel
+from costmodel.training.evaluation.distances import Distances
+from costmodel.training.evaluation.held_out import HeldOut
+from costmodel.training.evaluation.intervals import LEVELS, HeldOutWithDistances, coverage_by_level
+from tests.synthetic import SYSTEM
+
+FAMILIES, MODELS, LAYERS = 40, 5, 12
+FAR = 5.0
+
+
+def world(seed: int, *, shared: float, construction: float = 0.02) -> HeldOutWithDistances:
+    """Returns families of models with errors of layers, of all layers of a model together, and of the sum.
+
+    A third of the models consists of layers far from the training data, with four times the error. Every fourth layer
+    is
+    known from another family.
+
+    Args:
+        seed: Seed of all draws.
+        shared: Part of the variance of an error that all layers of a model share.
+        construction: Standard deviation of log(whole model / sum of its layers).
+    """
+    random = np.random.default_rng(seed)
+    number = FAMILIES * MODELS * LAYERS
+    owner = np.arange(number) // LAYERS
+    far = (owner % 3 == 0) & (owner % MODELS != 0)
+    predicted = np.exp(random.uniform(1, 6, number))
+    together = random.normal(0, 1, FAMILIES * MODELS)[owner]
+    scale = np.where(far, 0.4, 0.1)
+    errors = scale * (np.sqrt(shared) * together + np.sqrt(1 - shared) * random.normal(0, 1, number))
+    measured = predicted * np.exp(errors)
+    families = [f"family{of // MODELS:02}" for of in owner.tolist()]
+    rows = [np.flatnonzero(owner == model) for model in range(FAMILIES * MODELS)]
+    models = tuple(
+        MeasuredModel(
+            name=f"model{i}",
+            family=families[of[0]],
+            rows=of,
+            row=int(of[0]),
+            latency_us=float(measured[of].sum() * np.exp(random.normal(0, construction))),
+        )
+        for i, of in enumerate(rows)
+    )
+    data = Dataset(
+        system=SYSTEM,
+        signatures=tuple(map(str, range(number))),
+        kinds=tuple(random.choice(["Conv", "Add"], number).tolist()),
+        families=tuple(
+            frozenset([family, "elsewhere"]) if row % 4 == 0 else frozenset([family])
+            for row, family in enumerate(families)
+        ),
+        sampled=np.zeros(number, dtype=bool),
+        whole=np.zeros(number, dtype=bool),
+        encoded=Encoded(
+            np.zeros((number, len(SCHEMA.names)), dtype=np.float32),
+            np.ones(number),
+            np.arange(number + 1),
+            np.zeros((2, 0), dtype=int),
+        ),
+        latencies_us=measured,
+        models=models,
+        repeats=(),
+    )
+    run = HeldOut(
+        data,
+        predicted,
+        tuple(predicted[of] for of in rows),
+        tuple(measured[of] for of in rows),
+        ContextCorrection(),
+        ContextCorrection(),
+    )
+    distances = np.where(far, FAR, 0.1)
+    return HeldOutWithDistances(run, Distances(distances, tuple(distances[of] for of in rows)))
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.3, 1.0])
+def test_families_that_are_alike_are_covered_at_every_level(shared: float) -> None:
+    """Coverage is as promised for any correlation between layer errors, which is estimated, not assumed."""
+    worlds = [coverage_by_level(world(seed, shared=shared)) for seed in range(3)]
+    for place, level in enumerate(LEVELS):
+        for of in ("model", "model_unseen", "layer"):
+            inside = np.mean([points[place][of] for points in worlds])
+            assert inside == pytest.approx(level, abs=0.06)
+
+
+def test_correlation_is_found_in_the_errors_of_models() -> None:
+    """The larger the shared part of layer errors, the larger the estimated correlation."""
+    found = [world(0, shared=shared).calibrate(0.9).uncertainty.correlation for shared in (0.0, 0.3, 1.0)]
+    assert found[0] < 0.1 < found[1] < found[2]
+
+
+def test_models_are_as_wide_as_composition_says() -> None:
+    """The evaluation uses the same interval formula as predictions."""
+    judged = world(0, shared=0.3)
+    calibration = judged.calibrate(0.9)
+    widths = judged._half_widths(calibration, known=False)
+    for model in range(5):
+        run, far = judged.run, judged.distances.models[model]
+        kinds = [run.dataset.kinds[row] for row in run.dataset.models[model].rows.tolist()]
+        costs = predicted_costs(run.models_us[model], kinds, far, calibration)
+        assert half_width(costs, calibration.uncertainty) == pytest.approx(widths[model])
+
+
+def test_what_is_far_is_wider_and_what_is_measured_narrower() -> None:
+    """Models far from the training data have wider intervals; those with measured layers narrower ones."""
+    judged = world(0, shared=0.3)
+    calibration = judged.calibrate(0.9)
+    assert 0.1 < calibration.extrapolated_from <= FAR
+    assert judged.coverage(0.9)["model_width"] < judged.coverage(0.9)["model_unseen_width"]
+    far = np.array([of.max() == FAR for of in judged.distances.models])
+    widths = judged._half_widths(calibration, known=False)
+    assert widths[~far].max() < widths[far].min()
+
+
+def test_a_family_is_judged_by_the_others_alone() -> None:
+    """A family's own errors do not change its intervals, even where others share its layers."""
+    judged = world(0, shared=0.3)
+    data = judged.run.dataset
+    wrong = np.array(["family00" in families for families in data.families])
+    spoilt = replace(
+        judged, run=replace(judged.run, dataset=replace(data, latencies_us=np.where(wrong, 1e9, data.latencies_us)))
+    )
+    assert spoilt.calibrate(0.9, {"family00"}) == judged.calibrate(0.9, {"family00"})
+    assert spoilt.calibrate(0.9) != judged.calibrate(0.9)

@@ -1,0 +1,94 @@
+"""The context correction of layer costs, learnt from whole models."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.estimate.context_correction import ContextCorrection, cache_pressure
+from costmodel.training.context_correction import ModelLayers, fit_context_correction
+from tests.synthetic import SYSTEM
+
+OPERATORS = ("Add", "Conv", "Gemm", "Relu")
+TRUTH = ContextCorrection(short=(-0.3, -0.1), footprint=0.02, operators={"Conv": -0.05, "Gemm": 0.05})
+
+
+def models(count: int, seed: int = 0, longest_us: float = 3e3) -> list[ModelLayers]:
+    """Returns synthetic models with layers from a microsecond to `longest_us`."""
+    chance = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        layers = int(chance.integers(5, 60))
+        costs = np.exp(chance.uniform(0, np.log(longest_us), layers))
+        operators = tuple(chance.choice(OPERATORS, layers, p=chance.dirichlet(np.ones(4))).tolist())
+        found.append(ModelLayers(costs, operators, float(chance.uniform(-3, 3))))
+    return found
+
+
+def test_models_teach_what_makes_their_sums_wrong() -> None:
+    """With a learnt correction, the corrected layers of new models add up to the models' latencies."""
+    seen, new = models(300), models(50, seed=1)
+    learnt = fit_context_correction(seen, [model.corrected_us(TRUTH).sum() for model in seen])
+    before = [model.costs_us.sum() / model.corrected_us(TRUTH).sum() for model in new]
+    after = [model.corrected_us(learnt).sum() / model.corrected_us(TRUTH).sum() for model in new]
+    assert np.abs(np.log(before)).mean() > 0.02
+    assert np.abs(np.log(after)).mean() < 0.002
+
+
+def test_one_model_that_is_far_off_does_not_count_for_many() -> None:
+    """Errors count by their absolute value, not by their square, so that an outlier has little influence."""
+    seen = models(200)
+    latencies = [model.corrected_us(TRUTH).sum() for model in seen]
+    learnt = fit_context_correction(seen, latencies)
+    disturbed = fit_context_correction(seen, [10 * latencies[0], *latencies[1:]])
+    assert disturbed.short == pytest.approx(learnt.short, abs=0.05)
+
+
+def test_a_few_models_teach_less_than_many() -> None:
+    """The correction from few models is shrunk towards none."""
+    (new,) = models(1, seed=2)
+
+    def taught(count: int) -> float:
+        seen = models(count)
+        learnt = fit_context_correction(seen, [1.5 * model.costs_us.sum() for model in seen])
+        return float(new.corrected_us(learnt).sum() / new.costs_us.sum())
+
+    assert 1.0 < taught(1) < taught(200) < 1.55
+
+
+def test_without_models_a_layer_costs_what_it_costs() -> None:
+    """Without whole models there is no correction."""
+    costs = np.array([1.0, 10.0])
+    assert fit_context_correction([], []).factors(costs, ["Conv", "Relu"], 2.0) == pytest.approx([1.0, 1.0])
+
+
+def test_several_layers_that_cannot_be_told_apart_cost_what_they_cost() -> None:
+    """Costs of several layers without an operator of their own are neither learnt from nor corrected."""
+    model = ModelLayers(np.array([5.0, 7.0]), ("Conv", ""), 1.0)
+    placed = model.corrected_us(TRUTH)
+    assert placed[1] == 7.0
+    assert placed[0] != 5.0
+
+
+@given(
+    st.tuples(*[st.floats(-2, 2)] * 2), st.floats(-1, 1), st.dictionaries(st.sampled_from(OPERATORS), st.floats(-1, 1))
+)
+def test_coefficients_survive_json(short: tuple[float, ...], footprint: float, operators: dict[str, float]) -> None:
+    """The coefficients survive JSON, as part of a regressor's card."""
+    one = ContextCorrection(short, footprint, operators)
+    assert ContextCorrection.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert ContextCorrection.from_dict({**one.to_dict(), "of_a_newer_costmodel": 1}) == one
+
+
+@given(st.floats(0, 1e12), st.floats(0, 1e12))
+def test_more_weights_never_press_less(one: float, other: float) -> None:
+    """Cache pressure does not decrease with the weights of the model."""
+    host = SYSTEM.host
+    assert (cache_pressure(min(one, other), host)) <= cache_pressure(max(one, other), host)
+
+
+def test_without_a_known_cache_weights_press_on_none() -> None:
+    """On a host with unknown caches, cache pressure is 0."""
+    assert cache_pressure(1e9, None) == 0.0

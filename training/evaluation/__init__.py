@@ -1,0 +1,9 @@
+"""Evaluates predictors on held-out families, that is, families that they were not trained on.
+
+Contains splits, errors, intervals, comparisons, learning curves, reports and their figures. Nothing in this package
+influences how a regressor learns.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,13 @@
+from .comparison import METRIC_NAMES as METRIC_NAMES
+from .comparison import compare as compare
+from .evaluation import Evaluation as Evaluation
+from .evaluation import evaluate as evaluate
+from .held_out import HeldOut as HeldOut
+from .held_out import predict_held_out as predict_held_out
+from .report import full_report as full_report
+from .report import write_report as write_report
+from .run_figures import figures_of_run as figures_of_run
+from .splits import LEAST_FAMILIES as LEAST_FAMILIES
+from .splits import Split as Split
+from .splits import leave_families_out as leave_families_out
+from .splits import leave_share_out as leave_share_out

@@ -1,0 +1,239 @@
+"""Predicts layers and models whose family is held out, and computes the errors of these predictions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from costmodel.errors import MissingExtraError
+from costmodel.estimate.context_correction import ContextCorrection
+from costmodel.features.schema import SCHEMA
+from costmodel.features.tabular import Encoded
+from costmodel.training.context_correction import ModelLayers, fit_context_correction
+from costmodel.training.dataset import Dataset, MeasuredModel
+from costmodel.training.evaluation.splits import Split
+from costmodel.training.regressors.registry import Regressor
+
+try:
+    from joblib import Parallel, delayed
+    from scipy.stats import kendalltau, spearmanr
+except ModuleNotFoundError as error:
+    raise MissingExtraError("evaluation", "train") from error
+
+__all__ = ["METRICS", "HeldOut", "accuracy", "errors_of", "predict_held_out", "rank_correlation"]
+
+# Metrics of `accuracy` for layers, and for models composed in each of two ways.
+METRICS = {
+    "layer": ("mape", "weighted_mape", "within_10pct", "kendall_tau"),
+    "model": ("mape", "within_5pct", "within_10pct", "kendall_tau"),
+    "model_unseen": ("mape", "within_5pct", "within_10pct", "kendall_tau"),
+}
+_CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
+# Features that depend on the layer alone, not on the weights of the model around it.
+_ALONE = [i for i, name in enumerate(SCHEMA.names) if not name.startswith("footprint")]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of one predictor with one seed, each made while the family of the layer or model was held out.
+
+    Attributes:
+        dataset: Measured sequences and models.
+        rows_us: Predicted cost of each row alone, shape [num_rows]; nan for samples and whole models.
+        models_us: For each measured model, predicted costs of its sequences with context correction; nan if the model
+            was not held out.
+        known_us: For each measured model, measured costs of its sequences with context correction.
+        predicted_correction: Context correction of predicted costs, fitted to all models that were held out.
+        measured_correction: Context correction of measured costs, fitted to all measured models.
+    """
+
+    dataset: Dataset
+    rows_us: np.ndarray
+    models_us: tuple[np.ndarray, ...]
+    known_us: tuple[np.ndarray, ...]
+    predicted_correction: ContextCorrection
+    measured_correction: ContextCorrection
+
+    @cached_property
+    def judged(self) -> np.ndarray:
+        """Positions of the rows with a prediction."""
+        return np.flatnonzero(~np.isnan(self.rows_us))
+
+    @cached_property
+    def judged_models(self) -> np.ndarray:
+        """Positions of the models with a prediction."""
+        return np.flatnonzero(~np.isnan(self.unseen_us))
+
+    @cached_property
+    def unseen_us(self) -> np.ndarray:
+        """Latencies of the models with all costs predicted, shape [num_models]; nan for models not held out."""
+        return np.array([costs.sum() for costs in self.models_us], dtype=np.float64)
+
+    @cached_property
+    def composed_us(self) -> np.ndarray:
+        """Latencies of the models with measured costs for layers that other families have, shape [num_models]."""
+        data = self.dataset
+        return np.array(
+            [
+                np.where(elsewhere, known, costs).sum()
+                for elsewhere, known, costs in zip(data.known_elsewhere, self.known_us, self.models_us, strict=True)
+            ],
+            dtype=np.float64,
+        )
+
+    @cached_property
+    def kinds_us(self) -> tuple[dict[str, float], ...]:
+        """For each model, the sum of predicted costs by kind of sequence."""
+        return tuple(self._by_kind(i, np.ones(len(costs), dtype=bool)) for i, costs in enumerate(self.models_us))
+
+    @cached_property
+    def unknown_kinds_us(self) -> tuple[dict[str, float], ...]:
+        """For each model, the sum of predicted costs by kind of sequence, for sequences that no other family has."""
+        return tuple(self._by_kind(i, ~known) for i, known in enumerate(self.dataset.known_elsewhere))
+
+    def _by_kind(self, model: int, chosen: np.ndarray) -> dict[str, float]:
+        sums: dict[str, float] = {}
+        rows = self.dataset.models[model].rows[chosen]
+        for row, us in zip(rows.tolist(), self.models_us[model][chosen].tolist(), strict=True):
+            kind = self.dataset.kinds[row]
+            sums[kind] = sums.get(kind, 0.0) + us
+        return sums
+
+
+def predict_held_out(
+    dataset: Dataset,
+    splits: Sequence[Split],
+    make: Callable[[int], Regressor],
+    seed: int,
+    *,
+    besides: Sequence[Split] = (),
+    jobs: int = 1,
+) -> HeldOut:
+    """Predicts the layers and models of each split with a predictor that was trained without the split's families.
+
+    The context correction for the models of a split is fitted to the models of the other splits, with the costs that
+    are predicted while those are held out.
+
+    Args:
+        dataset: Measured sequences and models.
+        splits: Splits by family.
+        make: Makes the predictor from a seed.
+        seed: Seed of the predictor.
+        besides: Further splits to which context corrections are fitted; they are not judged.
+        jobs: Number of splits that are evaluated in parallel.
+    """
+
+    def predict_split(split: Split) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
+        regressor = make(seed).fit(dataset.encoded.take(split.train_rows), dataset.latencies_us[split.train_rows])
+        costs = np.full(len(dataset), np.nan)
+        if split.test_rows.any():
+            judged = dataset.encoded.take(split.test_rows)
+            costs[split.test_rows] = judged.totals(regressor.predict_us(judged))
+        return (
+            split.test_rows,
+            costs,
+            {i: _predict_in_model(dataset, dataset.models[i], regressor) for i in split.models},
+        )
+
+    # Threads: LightGBM and NumPy release the interpreter lock, and the data need not be copied.
+    parts = Parallel(n_jobs=jobs, prefer="threads")(delayed(predict_split)(split) for split in (*splits, *besides))
+    rows_us = np.full(len(dataset), np.nan)
+    for judged, costs, _ in parts[: len(splits)]:
+        rows_us[judged] = costs[judged]
+    alone = {i: costs for _, _, models in parts for i, costs in models.items()}
+    measured = {i: dataset.latencies_us[model.rows] for i, model in enumerate(dataset.models)}
+    models_us = [np.full(len(model.rows), np.nan) for model in dataset.models]
+    known_us = list(measured.values())
+    for split in splits:
+        predicted_correction, measured_correction = (
+            _fit_correction(dataset, of, split.models) for of in (alone, measured)
+        )
+        for i in split.models:
+            models_us[i] = _layers_of(dataset, i, alone[i]).corrected_us(predicted_correction)
+            known_us[i] = _layers_of(dataset, i, measured[i]).corrected_us(measured_correction)
+    return HeldOut(
+        dataset,
+        rows_us,
+        tuple(models_us),
+        tuple(known_us),
+        _fit_correction(dataset, alone),
+        _fit_correction(dataset, measured),
+    )
+
+
+def _fit_correction(
+    dataset: Dataset, costs_us: Mapping[int, np.ndarray], without: Sequence[int] = ()
+) -> ContextCorrection:
+    """Fits the context correction to the models of `costs_us`, except those of `without`.
+
+    Where only whole models were measured, there is no correction.
+    """
+    if dataset.whole_only:
+        return ContextCorrection()
+    models = [i for i in costs_us if i not in set(without)]
+    return fit_context_correction(
+        [_layers_of(dataset, i, costs_us[i]) for i in models], [dataset.models[i].latency_us for i in models]
+    )
+
+
+def _layers_of(dataset: Dataset, model: int, costs_us: np.ndarray) -> ModelLayers:
+    """Returns the layers of the model at a position, with given costs alone."""
+    measured_model = dataset.models[model]
+    return ModelLayers(
+        costs_us,
+        tuple(dataset.kinds[row] if dataset.encoded.lengths[row] == 1 else "" for row in measured_model.rows.tolist()),
+        float(dataset.encoded.features[dataset.encoded.starts[measured_model.row], _CACHE_PRESSURE]),
+    )
+
+
+def _predict_in_model(dataset: Dataset, model: MeasuredModel, regressor: Regressor) -> np.ndarray:
+    """Returns the predicted costs of a model's sequences, shape [num_sequences], from its whole graph.
+
+    A predictor that uses the neighbours of a layer thus gets those of the model, as it does in normal use.
+    """
+    whole, parts = dataset.encoded.take(np.array([model.row])), dataset.encoded.take(model.rows)
+    costs = np.empty(len(parts.bounds_us))
+    # The whole model has its layers in canonical order, but its sequences are in execution order. They are matched by
+    # their features; exchanging layers with equal features leaves the sum unchanged.
+    costs[_order_alone(parts)] = regressor.predict_us(whole)[_order_alone(whole)]
+    return parts.totals(costs)
+
+
+def _order_alone(encoded: Encoded) -> np.ndarray:
+    """Returns the order of layers by the features that do not depend on the model around them."""
+    return np.lexsort(encoded.features[:, _ALONE].T)
+
+
+def accuracy(run: HeldOut) -> dict[str, dict[str, float | None]]:
+    """Computes the metrics of `METRICS` over the layers and models that were held out."""
+    data, models = run.dataset, run.judged_models
+    measured = np.array([model.latency_us for model in data.models], dtype=np.float64)[models]
+    errors = {
+        "layer": errors_of(run.rows_us[run.judged], data.latencies_us[run.judged]),
+        "model": errors_of(run.composed_us[models], measured),
+        "model_unseen": errors_of(run.unseen_us[models], measured),
+    }
+    return {part: {key: errors[part][key] for key in keys} for part, keys in METRICS.items()}
+
+
+def errors_of(predicted: np.ndarray, measured: np.ndarray) -> dict[str, float | None]:
+    """Computes every metric of predictions against measurements, as fractions; None where there are too few."""
+    if not len(measured):
+        return dict.fromkeys(("mape", "weighted_mape", "within_5pct", "within_10pct", "kendall_tau"))
+    relative = np.abs(predicted - measured) / measured
+    tau = float(kendalltau(predicted, measured).statistic) if len(measured) > 1 else None
+    return {
+        "mape": float(relative.mean()),
+        "weighted_mape": float(np.abs(predicted - measured).sum() / measured.sum()),
+        "within_5pct": float((relative <= 0.05).mean()),
+        "within_10pct": float((relative <= 0.10).mean()),
+        "kendall_tau": None if tau is None or np.isnan(tau) else tau,
+    }
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> float | None:
+    """Returns Spearman's rank correlation, from -1 to 1; None if one of the arguments is constant."""
+    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return None
+    return float(spearmanr(one, other).statistic)

@@ -1,0 +1,165 @@
+"""Gradient-boosted trees; no other module uses LightGBM."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from costmodel.errors import MissingExtraError
+from costmodel.features.schema import SCHEMA
+from costmodel.features.tabular import Encoded
+from costmodel.training.regressors.targets import layer_targets
+
+try:
+    import lightgbm
+    from onnxmltools.convert import convert_lightgbm
+    from onnxmltools.convert.common.data_types import FloatTensorType
+except ModuleNotFoundError as error:
+    raise MissingExtraError("training", "train") from error
+
+__all__ = ["DEFAULTS", "OBJECTIVES", "Hyperparameters", "LightGBMRegressor", "default_num_leaves"]
+
+# Objectives, each with its parameter for the error of log(cost / bound) from which errors count linearly, if any.
+OBJECTIVES: Mapping[str, str | None] = {"regression_l1": None, "huber": "alpha", "fair": "fair_c", "regression": None}
+
+# The number of leaves grows with the number of rows (docs/adr/0006).
+_FEWEST_LEAVES, _MOST_LEAVES, _ROWS_PER_LEAF = 7, 31, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """Hyperparameters of LightGBM.
+
+    Attributes:
+        num_leaves: Maximum number of leaves of a tree; None to derive it from the number of rows, see
+            `default_num_leaves`.
+        num_boost_round: Number of trees.
+        learning_rate: Factor on the output of each tree.
+        min_data_in_leaf: Minimum number of rows in a leaf.
+        feature_fraction: Share of the features that a tree may use.
+        bagging_fraction: Share of the rows that a tree is trained on.
+        lambda_l2: L2 penalty on the outputs of leaves.
+        path_smooth: How strongly the output of a leaf with few rows is drawn to that of its parent.
+        objective: Loss to minimise, one of `OBJECTIVES`.
+        linear_from: Error of log(cost / bound) from which errors count linearly, for objectives with such a parameter.
+        time_weight: Power of the latency by which a row is weighted: 0 for equal weights, 1 for the latency itself.
+    """
+
+    num_leaves: int | None = None
+    num_boost_round: int = 1000
+    learning_rate: float = 0.05
+    min_data_in_leaf: int = 5
+    feature_fraction: float = 0.5
+    bagging_fraction: float = 0.8
+    lambda_l2: float = 1.0
+    path_smooth: float = 0.0
+    objective: str = "regression_l1"
+    linear_from: float = 0.1
+    time_weight: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the hyperparameters as JSON data."""
+        return asdict(self)
+
+
+# Evidence for these values: docs/adr/0006, benchmarks/regressor_variants.py.
+DEFAULTS = Hyperparameters()
+
+
+def default_num_leaves(num_rows: int) -> int:
+    """Returns the default number of leaves for a number of rows."""
+    return min(_MOST_LEAVES, max(_FEWEST_LEAVES, num_rows // _ROWS_PER_LEAF))
+
+
+class LightGBMRegressor:
+    """Gradient-boosted trees on log(cost / bound), pooled over all operators.
+
+    Args:
+        seed: Seed of bagging and feature sampling.
+        threads: Number of threads for training and prediction.
+        hyperparameters: Hyperparameters of LightGBM.
+    """
+
+    def __init__(self, seed: int = 0, threads: int = 1, hyperparameters: Hyperparameters = DEFAULTS) -> None:
+        self.seed = seed
+        self.threads = threads
+        self.hyperparameters = hyperparameters
+        self.num_leaves_ = hyperparameters.num_leaves or _FEWEST_LEAVES
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """Parameters that are passed to LightGBM."""
+        chosen = self.hyperparameters
+        linear_from = OBJECTIVES[chosen.objective]
+        return {
+            "objective": chosen.objective,
+            **({linear_from: chosen.linear_from} if linear_from else {}),
+            "learning_rate": chosen.learning_rate,
+            "num_leaves": self.num_leaves_,
+            "min_data_in_leaf": chosen.min_data_in_leaf,
+            "feature_fraction": chosen.feature_fraction,
+            "bagging_fraction": chosen.bagging_fraction,
+            "bagging_freq": 1,
+            "lambda_l2": chosen.lambda_l2,
+            "path_smooth": chosen.path_smooth,
+            "seed": self.seed,
+            "num_threads": self.threads,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+    @property
+    def rounds(self) -> int:
+        """Number of trees."""
+        return self.hyperparameters.num_boost_round
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Settings of the regressor, to compare runs by."""
+        return {**self.parameters, "num_boost_round": self.rounds, "time_weight": self.hyperparameters.time_weight}
+
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
+        """Trains the trees."""
+        rows, costs_us = layer_targets(encoded, latencies_us)
+        target = np.log(costs_us / encoded.bounds_us[rows])
+        self.num_leaves_ = self.hyperparameters.num_leaves or default_num_leaves(len(rows))
+        data = lightgbm.Dataset(
+            encoded.features[rows],
+            target,
+            weight=self._weights(costs_us),
+            feature_name=list(SCHEMA.names),
+            free_raw_data=True,
+        )
+        self.booster_ = lightgbm.train(dict(self.parameters), data, num_boost_round=self.rounds)
+        return self
+
+    def _weights(self, costs_us: np.ndarray) -> np.ndarray | None:
+        """Returns the weight of each row, with a mean of 1; None for equal weights."""
+        if not self.hyperparameters.time_weight:
+            return None
+        weights = costs_us**self.hyperparameters.time_weight
+        return np.asarray(weights / weights.mean())
+
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        """Predicts the costs of layers in microseconds, shape [num_layers]."""
+        ratios = self.booster_.predict(encoded.features, num_threads=self.threads)
+        return np.asarray(encoded.bounds_us * np.exp(ratios))
+
+    def to_text(self) -> str:
+        """Returns the trees in LightGBM's text format."""
+        return str(self.booster_.model_to_string())
+
+    def to_onnx(self) -> bytes:
+        """Returns the trees as an ONNX model.
+
+        Input: "features", float32 [num_rows, num_features]. Output: log(cost / bound).
+        """
+        model = convert_lightgbm(
+            self.booster_,
+            initial_types=[("features", FloatTensorType([None, len(SCHEMA.names)]))],
+            zipmap=False,
+            target_opset=15,
+        )
+        return bytes(model.SerializeToString())

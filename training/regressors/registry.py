@@ -1,0 +1,89 @@
+"""The registry of regressors: makers of learners and baselines by name."""
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Protocol, Self
+
+import numpy as np
+
+from costmodel.features.tabular import Encoded
+from costmodel.training.regressors.baselines import (
+    FlopsRegressor,
+    ForestPerOperatorRegressor,
+    NearestRegressor,
+    OperatorCountRegressor,
+    RooflineRegressor,
+)
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.regressors.log_linear import LogLinearRegressor
+
+__all__ = ["BASELINES", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "Learner", "Regressor"]
+
+
+class Regressor(Protocol):
+    """A predictor of costs: the constructor only stores its arguments, and `fit` trains and returns self."""
+
+    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
+        """Trains on measured sequences.
+
+        Args:
+            encoded: Sequences as features of their layers.
+            latencies_us: Measured cost of each sequence in microseconds, shape [num_sequences].
+        """
+
+    def predict_us(self, encoded: Encoded) -> np.ndarray:
+        """Predicts the costs of layers in microseconds, shape [num_layers]; the cost of a sequence is their sum."""
+
+
+class Learner(Regressor, Protocol):
+    """A regressor that can become a champion, because it can be served as an ONNX model.
+
+    Attributes:
+        threads: Number of threads for training.
+    """
+
+    threads: int
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Settings of the regressor, to compare runs by."""
+
+    def to_onnx(self) -> bytes:
+        """Returns the regressor as an ONNX model.
+
+        Inputs: "features" and, if it uses the neighbours of a layer, "edges", both as in `Encoded`. Output:
+        log(cost / bound) of each layer.
+        """
+
+    def to_text(self) -> str:
+        """Returns the regressor in its own text format; an empty string if it has none."""
+
+
+# Makers of baselines by name, each from a seed. A baseline is never a champion.
+BASELINES: Mapping[str, Callable[[int], Regressor]] = {
+    "forest_per_operator": lambda seed: ForestPerOperatorRegressor(seed),
+    "nearest": lambda seed: NearestRegressor(),
+    "roofline": lambda seed: RooflineRegressor(),
+    "flops": lambda seed: FlopsRegressor(),
+    "operator_count": lambda seed: OperatorCountRegressor(),
+}
+
+
+def _graph_regressor(seed: int) -> Learner:
+    from costmodel.training.regressors.gnn import GraphRegressor  # torch takes seconds to import
+
+    return GraphRegressor(seed)
+
+
+# Whether the packages of the graph neural network are installed.
+GNN_INSTALLED = all(find_spec(package) is not None for package in ("torch", "torch_geometric", "onnxscript"))
+
+# Makers of the regressors that can become a champion by name, each from a seed.
+LEARNERS: Mapping[str, Callable[[int], Learner]] = {
+    "lightgbm": lambda seed: LightGBMRegressor(seed),
+    "log_linear": lambda seed: LogLinearRegressor(),
+    **({"gnn": _graph_regressor} if GNN_INSTALLED else {}),
+}
+
+# Makers of all regressors by name, each from a seed.
+REGRESSORS: Mapping[str, Callable[[int], Regressor]] = {**LEARNERS, **BASELINES}
