@@ -10,10 +10,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from costmodel.ir.graph import Layer, TensorType
+from costmodel.ir.topological_order import topological_order
 
 __all__ = ["canonical_order"]
 
@@ -139,19 +139,4 @@ def _by_colour(layers: Sequence[Layer], colours: Sequence[str]) -> list[Layer]:
     """Returns a topological order in which the lowest colour comes first among the layers that are ready."""
     producer = {name: position for position, layer in enumerate(layers) for name in layer.outputs if name}
     predecessors = [{producer[name] for name in layer.inputs if name in producer} for layer in layers]
-    followers: list[list[int]] = [[] for _ in layers]
-    for position, producers in enumerate(predecessors):
-        for before in producers:
-            followers[before].append(position)
-    unmet = [len(producers) for producers in predecessors]
-    ready = [(colours[position], position) for position, count in enumerate(unmet) if count == 0]
-    heapify(ready)
-    order = []
-    while ready:
-        _, position = heappop(ready)
-        order.append(layers[position])
-        for follower in followers[position]:
-            unmet[follower] -= 1
-            if unmet[follower] == 0:
-                heappush(ready, (colours[follower], follower))
-    return order
+    return [layers[position] for position in topological_order(predecessors, colours.__getitem__)]

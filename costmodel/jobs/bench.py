@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from costmodel.errors import MeasurementError
 from costmodel.ir.sequence import LayerSequence
@@ -19,9 +18,6 @@ from costmodel.runtimes.base import Runtime, lowering_key
 from costmodel.store.store import Store
 from costmodel.synthetic.sampling import sample_around
 from costmodel.systems.system import System
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["bench_target", "measure_models", "runnable_on"]
 

@@ -5,9 +5,9 @@ the layers that produce and read it and every layer on a path between them: the 
 """
 
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
 
 from costmodel.ir.graph import Layer, LayerGraph
+from costmodel.ir.topological_order import topological_order
 
 __all__ = ["find_atomic_groups"]
 
@@ -38,7 +38,7 @@ def find_atomic_groups(graph: LayerGraph) -> list[list[Layer]]:
                     has_opaque = True
     if not has_opaque:
         return [[layer] for layer in graph.layers]
-    groups = _topological_order(_components(forward, backward), backward)
+    groups = _ordered_groups(_components(forward, backward), backward)
     return [[graph.layers[position] for position in sorted(group)] for group in groups]
 
 
@@ -77,24 +77,11 @@ def _postorder(edges: _Edges) -> list[int]:
     return finished
 
 
-def _topological_order(groups: Sequence[set[int]], predecessors: _Edges) -> list[set[int]]:
+def _ordered_groups(groups: Sequence[set[int]], predecessors: _Edges) -> list[set[int]]:
     """Returns the groups in topological order; among ready groups, the one with the earliest layer comes first."""
     group_of = {position: index for index, group in enumerate(groups) for position in group}
-    pending = {
-        i: {group_of[p] for position in group for p in predecessors[position]} - {i} for i, group in enumerate(groups)
-    }
-    followers: dict[int, list[int]] = {index: [] for index in pending}
-    for index, before in pending.items():
-        for predecessor in before:
-            followers[predecessor].append(index)
-    ready = [(min(groups[index]), index) for index, before in pending.items() if not before]
-    heapify(ready)
-    order = []
-    while ready:
-        _, index = heappop(ready)
-        order.append(groups[index])
-        for follower in followers[index]:
-            pending[follower].discard(index)
-            if not pending[follower]:
-                heappush(ready, (min(groups[follower]), follower))
-    return order
+    between = [
+        {group_of[p] for position in group for p in predecessors[position]} - {index}
+        for index, group in enumerate(groups)
+    ]
+    return [groups[index] for index in topological_order(between, lambda index: min(groups[index]))]

@@ -92,9 +92,7 @@ def test_a_store_that_cannot_be_used_is_one_sentence(tmp_path: Path, monkeypatch
     """An unusable tracking store is one sentence that says what to check."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / "mlruns").touch()
-    with pytest.raises(
-        CostModelError, match=r"not completely recorded .*: check MLFLOW_TRACKING_URI, or the folder"
-    ):
+    with pytest.raises(CostModelError, match=r"not completely recorded .*: check MLFLOW_TRACKING_URI, or the folder"):
         _track(tmp_path / "mlruns")
 
 

@@ -124,9 +124,7 @@ def test_a_server_that_is_down_is_one_sentence(
 ) -> None:
     """An unreachable server fails within seconds with what to check, without the password."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{_free_port()}")
-    with pytest.raises(
-        CostModelError, match=r"not completely recorded .*: check MLFLOW_TRACKING_URI"
-    ) as raised:
+    with pytest.raises(CostModelError, match=r"not completely recorded .*: check MLFLOW_TRACKING_URI") as raised:
         track(
             tmp_path / "mlruns",
             system=SYSTEM.name,

@@ -7,13 +7,13 @@ nodes differ from run to run; order and names are therefore taken from the sourc
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 
 from onnx import ModelProto, NodeProto
 
 from costmodel.errors import LoweringError
 from costmodel.ir.attributes import captured_names
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
+from costmodel.ir.topological_order import topological_order
 
 __all__ = ["Trace", "is_channels_last", "origins_of", "reads", "sorted_nodes", "source_order"]
 
@@ -68,22 +68,7 @@ def source_order(nodes: Sequence[NodeProto], source: ModelProto, origins: Mappin
         position = positions.get(origins.get(made, made), inherited)
         attributes = "".join(repr(a) for a in node.attribute) if position == inherited else ""
         keys.append((position, node.op_type, attributes, i))
-    followers: list[list[int]] = [[] for _ in nodes]
-    for i, before in enumerate(predecessors):
-        for j in before:
-            followers[j].append(i)
-    waiting = [len(before) for before in predecessors]
-    ready = [keys[i] for i, count in enumerate(waiting) if count == 0]
-    heapify(ready)
-    ordered = []
-    while ready:
-        *_, i = heappop(ready)
-        ordered.append(nodes[i])
-        for follower in followers[i]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                heappush(ready, keys[follower])
-    return ordered
+    return [nodes[i] for i in topological_order(predecessors, keys.__getitem__)]
 
 
 def origins_of(nodes: Iterable[NodeProto], source: ModelProto) -> dict[str, str]:
