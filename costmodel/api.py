@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from costmodel.estimate.estimate import Estimate
     from costmodel.estimate.rules import Rule
     from costmodel.ir.sequence import LayerSequence
+    from costmodel.serving.benchmark_planner import Planner
     from costmodel.serving.latency_table import LatencyTable
     from costmodel.serving.networks import Networks
-    from costmodel.serving.planner import Planner
     from costmodel.serving.predictor import Predictor
 
 __all__ = ["CostModel"]
@@ -99,7 +99,7 @@ class CostModel:
 
     @cached_property
     def _planner(self) -> "Planner":
-        from costmodel.serving.planner import Planner
+        from costmodel.serving.benchmark_planner import Planner
 
         return Planner(self._predictor)
 

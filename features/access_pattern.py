@@ -1,4 +1,8 @@
-"""Memory access pattern of a layer: the axes it works along, the length of its runs, and its broadcast operands."""
+"""Memory access pattern of a layer.
+
+It consists of the axes that the layer works along, how many consecutive elements stay together, and which operands are
+broadcast.
+"""
 
 import math
 from collections.abc import Sequence

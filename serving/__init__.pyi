@@ -1,3 +1,4 @@
+from .benchmark_planner import Planner as Planner
 from .covering import cover_of as cover_of
 from .directory import Directory as Directory
 from .directory import Snapshot as Snapshot
@@ -9,7 +10,6 @@ from .logs import set_up_logging as set_up_logging
 from .networks import Networks as Networks
 from .networks import price_blocks as price_blocks
 from .networks import price_networks as price_networks
-from .planner import Planner as Planner
 from .predictor import Predictor as Predictor
 from .ranking import QUANTILES as QUANTILES
 from .ranking import Ranked as Ranked

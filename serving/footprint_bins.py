@@ -20,7 +20,11 @@ _LEQ, _LEAF = b"BRANCH_LEQ", b"LEAF"
 
 
 class FootprintBins:
-    """Thresholds on the footprint in a regressor's trees; for every other kind of regressor each footprint is a bin."""
+    """Bins of footprints within which a regressor predicts the same.
+
+    In an ensemble of trees their bounds are the thresholds of the trees; for any other regressor every different
+    footprint is a bin.
+    """
 
     def __init__(self, model: bytes) -> None:
         """Reads the thresholds from a regressor in ONNX."""

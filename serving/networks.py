@@ -11,8 +11,8 @@ from itertools import chain
 import numpy as np
 
 from costmodel.errors import UnpricedLayersError
+from costmodel.estimate.composition import PricedBatch
 from costmodel.estimate.cost import SOURCES, Cost
-from costmodel.estimate.pricing import PricedBatch
 from costmodel.ir.sequence import LayerSequence
 from costmodel.serving.batch import Batch
 from costmodel.serving.predictor import Predictor

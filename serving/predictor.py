@@ -10,17 +10,17 @@ import numpy as np
 
 from costmodel.bounded_cache import BoundedCache
 from costmodel.errors import UnknownSystemError, UnpricedLayersError
+from costmodel.estimate.composition import PricedBatch
 from costmodel.estimate.context_correction import cache_pressures
 from costmodel.estimate.cost import UNPRICED, Cost, Uncertainty
 from costmodel.estimate.estimate import Estimate, LayerEstimate, PredictorId
-from costmodel.estimate.pricing import PricedBatch
 from costmodel.estimate.rules import Rule, find_rule, rule_name, shares
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.measurement import jitter
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.batch import Batch
 from costmodel.serving.loaded_regressor import Regression
-from costmodel.serving.measured_costs import MeasuredCostCache
+from costmodel.serving.measured_cost_cache import MeasuredCostCache
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 from costmodel.training.artefact import bundle_of, champion_of, load_bundle
@@ -39,7 +39,7 @@ class Predictor:
         system: System that is asked about.
         regression: Regressor that prices what is not measured; None if none was trained.
         settled: Whether measurements that are added later are ignored, as in
-            `costmodel.serving.measured_costs.MeasuredCostCache`.
+            `costmodel.serving.measured_cost_cache.MeasuredCostCache`.
     """
 
     store: Store

@@ -185,7 +185,7 @@ class Adaptation:
         return AdaptationState(measured, costs, log_costs.std(axis=0), apart)
 
     def _members(self, exact: np.ndarray, single: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Trains the members and predicts every row.
+        """Trains the ensemble, each member without some of the families, and predicts every row with each member.
 
         Args:
             exact: Measured costs in microseconds, nan where there are none; shape [num_rows].
@@ -193,7 +193,8 @@ class Adaptation:
 
         Returns:
             Log cost of each row as each member predicts it, shape [num_members, num_rows]; and for each measured single
-            layer the cost predicted by the member that was trained without its families, shape [num_rows].
+            layer the cost in microseconds predicted by the member that was trained without its families, nan for other
+            rows; shape [num_rows].
         """
         log_costs = []
         apart = np.full(len(self.dataset), np.nan)

@@ -139,7 +139,7 @@ def print_evaluation(report: dict[str, Any]) -> None:
     floor = report["noise_floor_mape"]
     say(
         f"{report['system']}, {report['split']}, seeds {report['seeds']}, {report['rows']} sequences"
-        + (f", noise floor {floor:.1%}" if floor is not None else ", noise floor unknown: nothing was measured twice")
+        + (f", noise floor {floor:.1%}" if floor is not None else ", noise floor unknown: too few were measured twice")
     )
     parts = {
         "layers": ("layer", ("mape", "within_10pct")),

@@ -6,6 +6,10 @@ from .accuracy import known_ratios as known_ratios
 from .accuracy import noise_of as noise_of
 from .blocks import Block as Block
 from .blocks import block_sequences as block_sequences
+from .composition import PricedBatch as PricedBatch
+from .composition import combined_half_widths as combined_half_widths
+from .composition import half_width as half_width
+from .composition import summed_by_correlation as summed_by_correlation
 from .context_correction import SHORT_US as SHORT_US
 from .context_correction import ContextCorrection as ContextCorrection
 from .context_correction import cache_pressures as cache_pressures
@@ -17,10 +21,6 @@ from .cost import Uncertainty as Uncertainty
 from .estimate import Estimate as Estimate
 from .estimate import LayerEstimate as LayerEstimate
 from .estimate import PredictorId as PredictorId
-from .pricing import PricedBatch as PricedBatch
-from .pricing import combined_half_widths as combined_half_widths
-from .pricing import half_width as half_width
-from .pricing import summed_by_correlation as summed_by_correlation
 from .rules import Rule as Rule
 from .rules import critical_path as critical_path
 from .rules import find_rule as find_rule

@@ -80,7 +80,7 @@ def plan_bench(
         SuiteError: The target is a benchmark suite.
         ArtefactError: The regressor of the system cannot be loaded.
     """
-    from costmodel.serving.planner import Planner
+    from costmodel.serving.benchmark_planner import Planner
     from costmodel.serving.predictor import Predictor
     from costmodel.training.corpus import corpus_models
 

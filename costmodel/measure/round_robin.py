@@ -125,7 +125,7 @@ def take_turns(
 
 
 def try_out(network: TimedNetwork) -> None:
-    """Runs a network once; if it fails, it keeps the error."""
+    """Runs a network once; stores a failure in `network.error`."""
     try:
         network.runner.run()
     except MeasurementError as error:

@@ -89,7 +89,7 @@ class ThreadSyncMonitor:
             self.restart()
 
     def restart(self) -> None:
-        """Resets the checks and the lost time, at the beginning of a group."""
+        """Clears the recorded checks and the time lost to waiting and discarded runs, at the start of a group."""
         self._checked_ns = self._clock_ns()
         self.checks_us: list[float] = []
         self.checks_out_of_sync = 0

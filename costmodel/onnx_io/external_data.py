@@ -1,4 +1,4 @@
-"""ExternalDataPolicy data: weights stored in files beside the model.
+"""External data: weights stored in files beside the model.
 
 References to weight files are checked. A weight file is opened only for small tensors, on whose values fusions and
 shapes depend.

@@ -38,8 +38,8 @@ class FixedInputs:
     Attributes:
         types: Type of every input that the caller feeds.
         symbols: Size chosen for each symbolic dimension.
-        reshaped: Whether a dimension without a symbol got a size that the source does not declare, so that sizes for
-            the symbols alone do not turn the source into this model.
+        reshaped: Whether a dimension without a symbol was overridden; then `symbols` alone does not reproduce the
+            shapes from the source.
         batch_symbols: Names of the batch dimensions that became 1 by default.
     """
 

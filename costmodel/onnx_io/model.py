@@ -39,8 +39,8 @@ class Model:
         path: Path of the file that the model was read from; None for a model in memory.
         original: The proto that the model was read from; None for a model in a file.
         symbols: Size chosen for each symbolic dimension of the inputs.
-        reshaped: Whether an input dimension without a symbol got a size that the source does not declare, so that sizes
-            for the symbols alone do not turn the source into this model.
+        reshaped: Whether an input dimension without a symbol was overridden; then `symbols` alone does not reproduce
+            this model from its source.
         weights_missing: Whether a file of external weights is absent. Such a model can be priced, and is measured with
             synthetic weights.
         warnings: Warnings for the user, one sentence each.

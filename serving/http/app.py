@@ -23,7 +23,7 @@ from costmodel.serving.engine.pool import EnginePool, Engines
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http import health, models, observations, page, queries, reports
 from costmodel.serving.http.access import Access
-from costmodel.serving.http.limits import ConnectionLimits
+from costmodel.serving.http.connection_limits import ConnectionLimits
 from costmodel.serving.http.middleware import RequestMiddleware
 from costmodel.serving.http.openapi import describe
 from costmodel.serving.http.responses import problem_response

@@ -9,7 +9,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from costmodel.serving.http.limits import ConnectionLimits
+from costmodel.serving.http.connection_limits import ConnectionLimits
 from costmodel.serving.wire.problems import MEDIA_TYPE, Problem
 
 __all__ = ["LimitedProtocol"]

@@ -19,7 +19,7 @@ from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.engine.pool import Engines
 from costmodel.serving.http.admission import BYTE_BURST_S, AdmissionController, ByteBudget, Pacer
 from costmodel.serving.http.answer import Answer
-from costmodel.serving.http.limits import ConnectionLimits
+from costmodel.serving.http.connection_limits import ConnectionLimits
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.telemetry import Metrics
 from costmodel.serving.observations.observations import Observations

@@ -83,10 +83,11 @@ def _package_files() -> Iterator[Path]:
 
 
 def left_open(landlock: int | None, *, sockets_refused: bool) -> list[str]:
-    """Returns one sentence for each thing that a version of Landlock does not refuse.
+    """Returns one sentence, with a remedy, for each kind of access that a version of Landlock cannot block.
 
     Args:
-        landlock: Version of the Landlock interface; None without Landlock, for which the list is empty.
+        landlock: Version of the Landlock interface; None without Landlock, which is reported elsewhere; the list is
+            empty then.
         sockets_refused: Whether the seccomp filter refuses sockets and signals.
     """
     if landlock is None:

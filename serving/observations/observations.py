@@ -1,4 +1,7 @@
-"""Observations in a results store; each belongs to an owner, who may list, repeat and delete it."""
+"""Observations in a results store.
+
+Each belongs to an owner, who may list and delete it, and may safely send it again under its idempotency key.
+"""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -142,7 +145,7 @@ class Observations:
         return self._read(_recent(system))
 
     def drift(self, system: str) -> Drift:
-        """Returns the drift of a system."""
+        """Summarises how far the observed latencies of a system are from the predicted ones; see `drift_of`."""
         return drift_of(system, self.recent(system))
 
     def close(self) -> None:

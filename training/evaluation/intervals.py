@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.estimate.composition import combined_half_widths, summed_by_correlation
 from costmodel.estimate.cost import Uncertainty
-from costmodel.estimate.pricing import combined_half_widths, summed_by_correlation
 from costmodel.training.calibration import DISTANCES, Calibration, conformal_quantile
 from costmodel.training.evaluation.distances import Distances
 from costmodel.training.evaluation.held_out import HeldOut
@@ -145,7 +145,7 @@ class HeldOutWithDistances:
         return np.asarray(np.where(unexplained > 0, unexplained / np.maximum(correlated - uncorrelated, 1e-12), 0.0))
 
     def _half_widths(self, calibration: Calibration, *, known: bool) -> np.ndarray:
-        """Returns the half-widths of the models' intervals, as `costmodel.estimate.pricing.half_width` does."""
+        """Returns the half-widths of the models' intervals, as `costmodel.estimate.composition.half_width` does."""
         correlated, uncorrelated = self._correlated_and_not(calibration, known=known)
         return combined_half_widths(np.zeros(len(correlated)), correlated, uncorrelated, calibration.uncertainty)
 

@@ -28,7 +28,7 @@ def learning_curve(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Computes errors on held-out families by the share of the other data that is trained on.
+    """Computes the error on held-out families as a function of the share of the other data that is trained on.
 
     One curve takes a share of the families with all their rows, the other a share of all rows. Where the first curve is
     steeper, the data lack variety.

@@ -23,7 +23,7 @@ from costmodel.onnx_io.model import Model
 from costmodel.onnx_io.shape_inference import output_types
 from costmodel.runtimes.base import Runner, RuntimeSettings
 from costmodel.runtimes.ort.graph import canonical_graph
-from costmodel.runtimes.ort.isolated_layers import open_isolated
+from costmodel.runtimes.ort.isolated_session import open_isolated
 from costmodel.runtimes.ort.session import (
     LEVELS,
     SessionRunner,
@@ -69,7 +69,7 @@ class OnnxRuntime:
             )
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
-        """Opens `sequence` in this host's blocked layout; see `costmodel.runtimes.ort.isolated_layers`."""
+        """Opens `sequence` in this host's blocked layout; see `costmodel.runtimes.ort.isolated_session`."""
         try:
             local = materialise(sequence, self.block)
         except NotMaterialisableError as error:

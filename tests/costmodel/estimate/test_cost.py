@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.estimate.composition import compose, half_width
 from costmodel.estimate.cost import Cost, Uncertainty
-from costmodel.estimate.pricing import compose, half_width
 
 TOGETHER, APART = Uncertainty(1.0, 0.0), Uncertainty(0.0, 0.0)
 

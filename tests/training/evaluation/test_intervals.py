@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costmodel.estimate.composition import half_width
 from costmodel.estimate.context_correction import ContextCorrection
-from costmodel.estimate.pricing import half_width
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.training.calibration import predicted_costs

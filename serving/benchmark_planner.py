@@ -14,8 +14,8 @@ from costmodel.estimate.accuracy import (
     known_ratios,
     noise_of,
 )
+from costmodel.estimate.composition import half_width
 from costmodel.estimate.cost import Cost
-from costmodel.estimate.pricing import half_width
 from costmodel.estimate.rules import Rule
 from costmodel.features.analytical_bound import bound_us
 from costmodel.ir.footprint import read_bytes, weight_bytes

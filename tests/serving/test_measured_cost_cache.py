@@ -9,7 +9,7 @@ import pytest
 from costmodel.estimate.cost import Cost
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.measurement import Timing
-from costmodel.serving.measured_costs import MeasuredCostCache
+from costmodel.serving.measured_cost_cache import MeasuredCostCache
 from costmodel.store.store import Store
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM, made_up_measurement

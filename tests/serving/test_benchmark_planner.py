@@ -9,7 +9,7 @@ from costmodel.estimate.accuracy import half_width_of
 from costmodel.partition.decomposition import Decomposition
 from costmodel.partition.granularity import GRANULARITIES, candidates, is_whole
 from costmodel.paths import Home
-from costmodel.serving.planner import Planner
+from costmodel.serving.benchmark_planner import Planner
 from costmodel.serving.predictor import Predictor
 from costmodel.store.store import Store
 from tests.synthetic import HELD_BACK, MEASURED, SYSTEM, copied, corpus, made_up_measurement, made_up_us
