@@ -1,4 +1,4 @@
-"""The planner: for each way to cut a model the time that measuring takes, and the error to expect of its estimate."""
+"""Plans benchmarking: for each granularity of a model, the time that measuring takes and the expected error."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,13 +32,13 @@ __all__ = ["Known", "Planner"]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The best that can be said of a model without measuring.
+    """The decomposition from which a model is best estimated without measuring.
 
     Attributes:
-        decomposition: The way to cut it.
-        construction: Half-width to expect of (sum of sequences) / (whole model) in log latency; None where the
-            calibration of the regressor says it.
-        reason: Why this and no other way, one sentence.
+        decomposition: The decomposition.
+        construction: Expected half-width of (sum of sequences) / (whole model) in log latency; None to use that of the
+            regressor's calibration.
+        reason: One sentence that says why this decomposition was chosen.
     """
 
     decomposition: Decomposition
@@ -48,11 +48,11 @@ class Known:
 
 @dataclass(frozen=True)
 class Planner:
-    """What is known of a system, and what measuring more would bring.
+    """Finds what measuring more would bring on a system.
 
     Attributes:
-        predictor: Of the system; it says what is measured, and prices what is not.
-        protocol: How often is timed.
+        predictor: Predictor of the system, which has the measurements and prices the rest.
+        protocol: Measurement protocol, for the time that measuring takes.
     """
 
     predictor: Predictor
@@ -60,7 +60,7 @@ class Planner:
 
     @cached_property
     def expected(self) -> ConstructionError:
-        """Error to expect of constructed latencies, by the models that are measured."""
+        """Expected error of constructed latencies, from the measured models."""
         store, system = self.predictor.store, self.predictor.system.name
         models = store.models()
         timings = store.timings(system, {model.whole for model in models})
@@ -68,18 +68,18 @@ class Planner:
         return construction_error(ratios, [noise_of(timing) for timing in timings.values()])
 
     def error(self, cut: Decomposition) -> float:
-        """Expected |log(estimate / latency)| of a model with all sequences measured."""
+        """Returns the expected |log(estimate / latency)| of a model whose sequences are all measured."""
         return self.expected.whole if is_whole(cut) else self.expected.by_granularity[cut.granularity]
 
     def options(self, model: str, graph: LayerGraph) -> list[Option]:
-        """What could be measured of a model; and the prediction of what is missing, if there is a regressor.
+        """Returns the options for a model: the granularities to measure at, and prediction if there is a regressor.
 
-        All sequences of a cut take turns as soon as one is missing, as they do in a bench. What other models lack too
-        is counted with each of them.
+        If one sequence of a decomposition is missing, the time of all of them counts, because they take turns.
+        Sequences that several models lack count for each of these models.
 
         Args:
-            model: Its name.
-            graph: Its layers.
+            model: Name of the model.
+            graph: Layers of the model.
         """
         cuts = candidates(model, graph)
         footprint = cuts[0].read_bytes
@@ -103,16 +103,16 @@ class Planner:
     def best_known(
         self, model: str, graph: LayerGraph, *, composition: str | Rule = "sequential", measured: bool = True
     ) -> Known:
-        """The best that can be said of a model without measuring.
+        """Returns the decomposition from which a model is best estimated without measuring.
 
-        Of the ways to cut it of which all sequences are measured the one with the least expected error; the whole model
-        as one sequence is among them. Single layers where there is none, and where a rule is to tell which ones count.
+        It is the one with the least expected error among those whose sequences are all measured, the whole model as one
+        sequence included. Without such a decomposition, or with a composition rule, it is that into single layers.
 
         Args:
-            model: Its name.
-            graph: Its layers.
+            model: Name of the model.
+            graph: Layers of the model.
             composition: As in `Predictor.estimate`.
-            measured: Whether measurements count.
+            measured: Whether to use measurements.
         """
         cuts = candidates(model, graph)
         if composition != "sequential":
@@ -140,7 +140,7 @@ class Planner:
         return self.predictor.store.latencies_us(self.predictor.system.name, signatures)
 
     def _layers_us(self, layers: Decomposition, costs: Mapping[str, Cost]) -> list[float]:
-        """Expected latency of each layer of a model: measured, predicted, or by its bound."""
+        """Returns the expected latency of each layer of a model: measured, predicted, or its analytical bound."""
         unpriced = {s: sequence for s, sequence in layers.unique.items() if s not in costs}
         prices = {s: bound_us(sequence, self.predictor.system) for s, sequence in unpriced.items()}
         prices |= {signature: cost.latency_us for signature, cost in costs.items()}
@@ -153,7 +153,7 @@ class Planner:
     def _seconds(
         self, cut: Decomposition, known: Mapping[str, float], layers_us: Sequence[float], footprint_bytes: int
     ) -> float:
-        """About the time to measure a cut; a sequence that is not measured takes what its layers do."""
+        """Returns the approximate time to measure a decomposition; unmeasured sequences take what their layers do."""
         ends = list(accumulate(len(segment.layers) for segment in cut.segments))
         latencies_us = {
             segment.sequence.signature: math.fsum(layers_us[end - len(segment.layers) : end])

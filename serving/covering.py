@@ -1,4 +1,4 @@
-"""Covers by what is measured on a system: its sequences are used in a new model wherever they fit."""
+"""Covers a new model with the sequences that are measured on a system, wherever they fit."""
 
 from collections.abc import Mapping
 
@@ -19,14 +19,14 @@ _CALL_US = 5.0
 def cover_of(
     predictor: Predictor, model: str, graph: LayerGraph, granularity: int, *, measured: bool = True
 ) -> Decomposition:
-    """The cheapest cover of a model: of the layers that no measured sequence holds, the least has to be measured.
+    """Returns the cover of a model that needs the least new benchmarking time.
 
     Args:
-        predictor: Of the system; its store says what is measured.
-        model: Its name.
-        graph: Its layers.
-        granularity: The most layers in a sequence.
-        measured: Whether measurements count; without them all is to be measured.
+        predictor: Predictor of the system, whose store has the measurements.
+        model: Name of the model.
+        graph: Layers of the model.
+        granularity: Maximum number of layers in a sequence.
+        measured: Whether measured sequences are free; without that every sequence takes benchmarking time.
     """
     system = predictor.system
 
@@ -38,8 +38,9 @@ def cover_of(
 
 
 def run_us(sequence: LayerSequence, system: System) -> float:
-    """About what one run of a sequence by itself takes.
+    """Returns the approximate time of one run of a sequence in isolation, from its analytical bound.
 
-    By its bound, which is the same sum however layers are cut: of many predictions the least is one that errs low.
+    The bounds of layers add up to the same sum however they are cut, while the lowest of many predictions is one that
+    is too low.
     """
     return _CALL_US + bound_us(sequence, system)

@@ -1,4 +1,4 @@
-"""Ranking: which system, or which model, meets a latency objective, and what that costs."""
+"""Ranks systems and models by a latency objective and by price."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,22 +15,23 @@ _SECONDS_AN_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One model on one system.
+    """One model on one system, as an entry of a ranking.
 
     Attributes:
-        model: Its name.
-        system: Its name.
-        latency_us: On the quiet machine.
-        interval_us: Of that.
-        slo_latency_us: The latency that the objective is about.
-        slo_interval_us: Of that.
-        meets: Whether it is within the objective; None without one.
-        within_interval: Whether all of the interval is, if it meets it, or none of it, if it fails; None without an
-            objective.
-        exceeds_by_us: By how much it fails; negative is what is left; None without an objective.
-        usd_per_million: One million inferences, one after the other; None where no price is known.
+        model: Name of the model.
+        system: Name of the system.
+        latency_us: Latency on the quiet machine, in microseconds.
+        interval_us: Interval of `latency_us`.
+        slo_latency_us: Latency at the quantile of the objective, in microseconds.
+        slo_interval_us: Interval of `slo_latency_us`.
+        meets: Whether `slo_latency_us` is within the objective; None without an objective.
+        within_interval: Whether the whole interval meets the objective, if the latency does, or all of it fails, if the
+            latency fails; None without an objective.
+        exceeds_by_us: Microseconds by which the latency exceeds the objective; negative if it meets it; None without
+            one.
+        usd_per_million: Price of one million inferences, one after the other; None where no price is known.
         coverage: Share of the latency by source.
-        version: Of the regressor that answered.
+        version: Version of the regressor that answered.
     """
 
     model: str
@@ -47,7 +48,7 @@ class Ranked:
     version: str
 
     def to_dict(self) -> dict[str, Any]:
-        """An entry of `costmodel rank --json`."""
+        """Returns the entry as `costmodel rank --json` prints it."""
         return asdict(self)
 
 
@@ -58,20 +59,20 @@ def rank(
     quantile: str = "p50",
     usd_per_hour: Mapping[str, float] | None = None,
 ) -> list[Ranked]:
-    """Estimates in the order of preference: what meets the objective first, the cheapest of that, then the fastest.
+    """Sorts estimates by preference: those that meet the objective first, of these the cheapest, then the fastest.
 
     Args:
-        estimates: Of models on systems.
-        slo_us: The latency that is not to be exceeded; None for no objective.
-        quantile: Which latency that is, one of `QUANTILES`.
-        usd_per_hour: Prices of systems by name.
+        estimates: Estimates of models on systems.
+        slo_us: Latency that must not be exceeded, in microseconds; None for no objective.
+        quantile: Quantile that the objective refers to, one of `QUANTILES`.
+        usd_per_hour: Price of each system per hour, by name.
     """
     ranked = [_ranked(estimate, slo_us, quantile, usd_per_hour or {}) for estimate in estimates]
     return sorted(ranked, key=_preference)
 
 
 def cheapest(ranked: Sequence[Ranked]) -> Ranked | None:
-    """The first that meets the objective and has a price; the first that meets it where none has."""
+    """Returns the first entry that meets the objective and has a price; without prices, the first that meets it."""
     meeting = [one for one in ranked if one.meets is not False]
     return next((one for one in meeting if one.usd_per_million is not None), meeting[0] if meeting else None)
 

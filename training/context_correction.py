@@ -32,10 +32,10 @@ class ModelLayers:
     operators: tuple[str, ...]
     cache_pressure: float
 
-    def corrected_us(self, in_place: ContextCorrection) -> np.ndarray:
+    def corrected_us(self, correction: ContextCorrection) -> np.ndarray:
         """Returns the cost of each layer inside the model in microseconds, shape [num_layers]."""
         single = np.array([bool(operator) for operator in self.operators])
-        factors = in_place.factors(self.costs_us, self.operators, self.cache_pressure)
+        factors = correction.factors(self.costs_us, self.operators, self.cache_pressure)
         return np.where(single, self.costs_us * factors, self.costs_us)
 
 

@@ -1,8 +1,8 @@
-"""How wrong a constructed latency is to be expected, by granularity: what is known of measured models, and a default.
+"""Expected error of constructed latencies by granularity.
 
-Every cut brings an error of its own: a sequence by itself meets other caches than in its model. G times fewer cuts
-have errors that add up to a square root of G times less. That is assumed where little is measured, and gives way to
-what models say that are measured whole and in sequences.
+Every cut adds an error, because a sequence in isolation finds other caches than in its model. With G times fewer cuts
+the sum of these errors is smaller by the square root of G. This default is replaced by the errors of models that are
+measured both whole and in sequences, the more of them there are.
 """
 
 import math
@@ -24,11 +24,12 @@ _LEVEL = 0.9
 
 @dataclass(frozen=True, slots=True)
 class ConstructionError:
-    """Expected |log(constructed / end to end)| on one system.
+    """Expected error |log(constructed / end to end)| of models on one system.
 
     Attributes:
-        by_granularity: For every one of `GRANULARITIES`, and those that models are measured at; it never grows.
-        whole: Of a model that was measured end to end itself: noise alone.
+        by_granularity: Error at each of `GRANULARITIES` and at those at which models are measured; it never grows with
+            the granularity.
+        whole: Error of a model that is measured end to end itself, which is noise only.
     """
 
     by_granularity: Mapping[int, float]
@@ -36,7 +37,7 @@ class ConstructionError:
 
 
 def construction_error(ratios: Iterable[tuple[int, float]], noise: Iterable[float]) -> ConstructionError:
-    """What to expect by what is known.
+    """Returns the expected error, from measured models where there are any.
 
     Args:
         ratios: Granularity and log(constructed / end to end) of models that are measured in both ways.
@@ -62,10 +63,10 @@ def _shrunk(known: list[float], default: float) -> float:
 
 
 def _falling(values: Iterable[tuple[float, int]]) -> list[float]:
-    """The nearest values that never rise: those that would are replaced by their mean (pool adjacent violators).
+    """Returns the nearest values that never rise: rising neighbours become their mean (pool adjacent violators).
 
     Args:
-        values: Each with its weight.
+        values: Values, each with its weight.
     """
     pools: list[tuple[float, int, int]] = []  # mean, weight, how many
     for mean, weight in values:
@@ -79,11 +80,11 @@ def _falling(values: Iterable[tuple[float, int]]) -> list[float]:
 
 
 def known_ratios(models: Iterable[StoredModel], latencies_us: Mapping[str, float]) -> list[tuple[int, float]]:
-    """Granularity and log(constructed / end to end) of the models that are measured whole and in all sequences.
+    """Returns granularity and log(constructed / end to end) of models that are measured whole and in all sequences.
 
     Args:
-        models: One that several runtimes lower to the same layers counts once.
-        latencies_us: Of each measured signature.
+        models: Stored models; one that several runtimes lower to the same layers counts once.
+        latencies_us: Latency of each measured signature in microseconds.
     """
     found = {}
     for model in models:
@@ -95,16 +96,16 @@ def known_ratios(models: Iterable[StoredModel], latencies_us: Mapping[str, float
 
 
 def noise_of(timing: Timing) -> float:
-    """Expected error of a measured latency by its interval."""
+    """Returns the expected error of a measured latency, from its interval."""
     low, high = timing.interval_us
     return expected_error(math.log(high / low) / 2, _LEVEL)
 
 
 def expected_error(half_width: float, level: float) -> float:
-    """Mean size of a normal error that stays within `half_width` with probability `level`."""
+    """Returns the mean size of a normal error that stays within `half_width` with probability `level`."""
     return half_width / half_width_of(1.0, level)
 
 
 def half_width_of(error: float, level: float) -> float:
-    """What a normal error whose mean size is `error` stays within with probability `level`."""
+    """Returns the half-width within which a normal error of mean size `error` stays with probability `level`."""
     return error * math.sqrt(math.pi / 2) * NormalDist().inv_cdf((1 + level) / 2)

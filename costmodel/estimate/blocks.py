@@ -1,4 +1,4 @@
-"""Blocks of a search space: what a network is put together from, as the sequences that a runtime executes."""
+"""Blocks of a search space as the layer sequences that a runtime executes for them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,16 +19,16 @@ Block = LayerSpec | LayerSequence | Sequence[LayerSpec | LayerSequence] | Model 
 
 
 def block_sequences(block: Block, runtime: Runtime, level: str, cache: Path) -> tuple[LayerSequence, ...]:
-    """The layers that a runtime executes for a block in the middle of a network.
+    """Returns the layer sequences that a runtime executes for a block in the middle of a network.
 
     Args:
-        block: What is to run.
-        runtime: What would run it.
+        block: The block: one layer, several layers in a row, or a model.
+        runtime: Runtime that would execute it.
         level: Optimisation level.
         cache: Folder of lowered graphs.
 
     Raises:
-        ModelError: It cannot be read or lowered.
+        ModelError: The block cannot be read or lowered.
     """
     if isinstance(block, LayerSequence):
         return (block,)

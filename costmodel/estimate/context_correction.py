@@ -1,8 +1,8 @@
-"""What a layer costs in a model, by what it costs alone.
+"""Context correction: from the cost of a layer in isolation to its cost inside a model.
 
-The sum of layers measured one by one is a little off the latency of the model, and not at random: what is short is
-shorter among others, where the runtime's own code and the layer's input are still in a cache. Models that were measured
-whole say by how much (`costmodel.training.context_correction`).
+The sum of layers measured one by one has a systematic error: short layers take less time inside a model, where the
+runtime's own code and the layer's input are still in a cache. Models that were measured whole show by how much
+(`costmodel.training.context_correction`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from costmodel.unknown_fields import known_fields
 
 __all__ = ["SHORT_US", "ContextCorrection", "cache_pressure", "cache_pressures", "short_layer_basis"]
 
-# What counts as short, in microseconds: each is the scale of an exponential.
+# Scales of what counts as a short layer, in microseconds: each is the scale of an exponential.
 SHORT_US = (3.0, 20.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextCorrection:
-    """log(cost in a model / cost alone) of a layer: a sum of what makes it so.
+    """A linear model of log(cost inside a model / cost in isolation) of a layer.
 
     Attributes:
-        short: Times how short it is, as `short_layer_basis` says.
-        footprint: Times the `cache_pressure` of the model's weights on the caches.
-        operators: What comes with its operator; nothing where that is not listed.
+        short: Coefficients of `short_layer_basis`.
+        footprint: Coefficient of the `cache_pressure` of the model's weights.
+        operators: Constant of each operator; 0 for one that is not listed.
     """
 
     short: tuple[float, ...] = (0.0,) * len(SHORT_US)
@@ -36,12 +36,12 @@ class ContextCorrection:
     operators: Mapping[str, float] = field(default_factory=dict)
 
     def factors(self, costs_us: np.ndarray, operators: Sequence[str], cache_pressure: float) -> np.ndarray:
-        """What costs of layers alone are multiplied by; shape [num_layers].
+        """Returns the factors from costs in isolation to costs inside a model, shape [num_layers].
 
         Args:
-            costs_us: Of the layers alone, shape [num_layers].
-            operators: Of the layers.
-            cache_pressure: That of the weights of their model.
+            costs_us: Costs of the layers in isolation in microseconds, shape [num_layers].
+            operators: Operator of each layer.
+            cache_pressure: Cache pressure of the model that the layers belong to.
         """
         of_operators = np.array([self.operators.get(operator, 0.0) for operator in operators])
         return np.asarray(
@@ -49,27 +49,27 @@ class ContextCorrection:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; read back by `from_dict`."""
+        """Returns the coefficients as JSON; `from_dict` reads them."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextCorrection":
-        """What `to_dict` wrote down."""
+        """Reads what `to_dict` wrote."""
         return cls(**{**known_fields(cls, data), "short": tuple(data["short"])})
 
 
 def short_layer_basis(costs_us: np.ndarray) -> np.ndarray:
-    """How short layers are on each scale of `SHORT_US`: 1 is nothing, 0 is long; shape [num_layers, num_scales]."""
+    """Returns exp(-cost / scale) for each scale of `SHORT_US`, shape [num_layers, num_scales]."""
     return np.asarray(np.exp(-np.asarray(costs_us)[:, None] / np.array(SHORT_US)))
 
 
 def cache_pressure(footprint_bytes: float, host: Host | None) -> float:
-    """How far the weights of a model overflow a core's own cache, as a logarithm; 0 where caches are not known."""
+    """Returns the logarithm of a model's weights over a core's own cache; 0 where the cache is not known."""
     return float(cache_pressures(np.array([footprint_bytes]), host)[0])
 
 
 def cache_pressures(footprints_bytes: np.ndarray, host: Host | None) -> np.ndarray:
-    """The `cache_pressure` of several models; shape [num_models]."""
+    """Returns the `cache_pressure` of several models, shape [num_models]."""
     if host is None or not host.l2_bytes:
         return np.zeros(len(footprints_bytes))
     return np.asarray(np.log((np.minimum(footprints_bytes, memory_bound_bytes(host)) + 1) / host.l2_bytes))

@@ -1,4 +1,4 @@
-"""The estimate: the composed latency of a model on a system, with its interval and where every part came from."""
+"""The estimate: the composed latency of a model on a system, with its interval and the source of every part."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class LayerEstimate:
         name: Names of its layers.
         op_type: Their operators.
         signature: Identity of the sequence.
-        cost: What it takes.
-        share: How much of that the latency of the model includes: nothing of a branch off the critical path.
+        cost: Its cost inside the model.
+        share: Share of the cost that the model's latency includes; 0 for a branch off the critical path.
     """
 
     name: str
@@ -40,20 +40,20 @@ class LayerEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a model will cost on a system.
+    """The estimated latency of a model on a system.
 
     Attributes:
         model: Name of the model.
         system: Name of the system.
-        latency_us: Of back-to-back runs on the quiet machine.
-        interval_us: Where `latency_us` lies with probability `interval_level`.
-        interval_level: For example 0.9.
+        latency_us: Latency of back-to-back runs on the quiet machine, in microseconds.
+        interval_us: Interval that holds the latency with probability `interval_level`.
+        interval_level: Probability that the interval is made for, such as 0.9.
         jitter: Factor from the quiet latency to each quantile that users see: "p50", "p90", "p99".
-        composition: Name of the rule by which their costs make up the latency; see `costmodel.estimate.rules`.
-        granularity: The most layers in a sequence.
+        composition: Name of the composition rule; see `costmodel.estimate.rules`.
+        granularity: Maximum number of layers in a sequence.
         layers: The sequences in execution order.
-        predictor: Which regressor answered for those not measured.
-        warnings: What the reader should know, one sentence each.
+        predictor: Regressor that priced the sequences that are not measured.
+        warnings: Warnings for the user, one sentence each.
         cover: How the sequences were chosen, one of `costmodel.partition.decomposition.COVERS`.
     """
 
@@ -72,7 +72,7 @@ class Estimate:
 
     @property
     def quantiles_us(self) -> dict[str, float]:
-        """Latencies that users of the noisy machine will see."""
+        """Latencies that users of the noisy machine will observe, by quantile."""
         return {name: self.latency_us * factor for name, factor in self.jitter.items()}
 
     @property
@@ -91,7 +91,7 @@ class Estimate:
         return tuple(layer.name for layer in self.layers if layer.cost.source == "unpriced")
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that `costmodel predict --json` prints."""
+        """Returns the document that `costmodel predict --json` prints."""
         return {
             "model": self.model,
             "system": self.system,
@@ -121,7 +121,7 @@ class Estimate:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
-        """What `to_dict` wrote down."""
+        """Reads what `to_dict` wrote."""
 
         def interval(of: Mapping[str, Any]) -> tuple[float, float]:
             low, high = of["interval_us"]

@@ -23,25 +23,25 @@ Rule = Callable[[Sequence[Cost], Sequence[Sequence[int]]], Sequence[float]]
 
 
 def sequential(costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """One after the other."""
+    """Counts every sequence: they run one after the other."""
     return [1.0] * len(costs)
 
 
 def parallel(costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """As if there were a core for every branch: the critical path counts."""
+    """Counts the critical path, as if there were a core for every branch."""
     return _only(critical_path([cost.latency_us for cost in costs], predecessors), len(costs))
 
 
 def workers(count: int, costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """As `count` equal workers get through: whenever one is idle, it takes the first sequence that can run.
+    """Counts what `count` equal workers need: an idle worker takes the first sequence that is ready.
 
-    That is list scheduling (Graham, 1966), and what a pool of inter-op threads does. What counts is the chain of
-    sequences, each begun when the one before it ended, at whose end all is done.
+    This is list scheduling (Graham, 1966), as in a pool of inter-op threads. The sequences that count are the chain,
+    each begun when the one before it ended, whose end is the end of the model.
 
     Args:
-        count: At least 1; 1 is `sequential`, and as many as there are branches are `parallel`.
-        costs: Of all sequences, in execution order.
-        predecessors: For each sequence the positions of those that it reads from.
+        count: Number of workers, at least 1; 1 is the same as `sequential`, as many as branches the same as `parallel`.
+        costs: Cost of each sequence, in execution order.
+        predecessors: For each sequence, the positions of those that it reads from.
     """
     readers: list[list[int]] = [[] for _ in costs]
     for position, needed in enumerate(predecessors):
@@ -70,7 +70,7 @@ def workers(count: int, costs: Sequence[Cost], predecessors: Sequence[Sequence[i
 
 
 def critical_path(latencies_us: Sequence[float], predecessors: Sequence[Sequence[int]]) -> list[int]:
-    """Positions along the dearest chain of sequences, in execution order.
+    """Returns the positions on the longest chain of sequences, in execution order.
 
     Args:
         latencies_us: Cost of each sequence, in execution order.
@@ -98,7 +98,7 @@ def _only(chosen: Sequence[int], count: int) -> list[float]:
 
 
 def find_rule(text: str) -> Rule:
-    """The rule of that name: "sequential", "parallel", "workers:4", or "module:function" for one of the user's own.
+    """Returns the rule of a name: "sequential", "parallel", "workers:4", or "module:function" for the user's own.
 
     The user's module is looked for in the current folder, too.
 
@@ -138,7 +138,7 @@ def _of_user(module: str, function: str) -> Rule:
 
 
 def rule_name(rule: Rule) -> str:
-    """What `find_rule` finds it by, if it can."""
+    """Returns the name under which `find_rule` finds a rule, or where an unknown function is defined."""
     for name, known in _BY_NAME.items():
         if rule is known:
             return name
@@ -148,7 +148,7 @@ def rule_name(rule: Rule) -> str:
 
 
 def shares(rule: Rule, costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """What a rule says of each sequence, checked.
+    """Returns the share of each sequence's latency that counts, as a rule gives it, after checking it.
 
     Raises:
         RuleError: The rule failed, or gave anything but a finite number of 0 or more for each sequence.
