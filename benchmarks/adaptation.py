@@ -22,7 +22,7 @@ from time import perf_counter
 
 import numpy as np
 
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.paths import find_home
 from costmodel.store.store import Store
 from costmodel.systems.system import System
@@ -30,7 +30,7 @@ from costmodel.training.adaptation import Adaptation, AdaptationState, load_adap
 from costmodel.training.dataset import MeasuredModel
 from costmodel.training.evaluation.splits import Split, leave_families_out
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
-from costmodel.training.suggestion import MeasurementBatch, choose, worth
+from costmodel.training.suggestion import MeasurementBatch, choose, value_of_measuring
 
 MINUTES = (0.5, 1.0, 2.0, 5.0, 10.0)
 FOLDS = 4
@@ -57,7 +57,7 @@ STRATEGIES: Mapping[str, Values | None] = {
     "most frequent": lambda of, _: _uses(of),
     "largest share": lambda of, learnt: of.shares(learnt),
     "most uncertain": lambda of, learnt: learnt.spread,
-    "share x uncertainty": lambda of, learnt: worth(of.shares(learnt), learnt.spread),
+    "share x uncertainty": lambda of, learnt: value_of_measuring(of.shares(learnt), learnt.spread),
 }
 
 

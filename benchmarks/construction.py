@@ -19,10 +19,13 @@ import numpy as np
 
 from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.measure.affinity import pinned
 from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
+from costmodel.measure.capability import reference_sequence
 from costmodel.measure.lock import measuring_lock
-from costmodel.measure.measurement import Protocol, pinned, reference_sequence, timed_us
+from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns
+from costmodel.measure.stopwatch import timed_us
 from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import Decomposition, decompose
 from costmodel.paths import find_home

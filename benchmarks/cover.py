@@ -26,7 +26,7 @@ from costmodel.ir.footprint import weight_bytes
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.duration import estimated_group_seconds
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.cover import Price, cheapest_cover, corpus_cover
 from costmodel.partition.decomposition import CHEAPEST, FIXED, Decomposition, decompose

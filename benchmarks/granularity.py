@@ -24,7 +24,7 @@ from costmodel.ir.footprint import read_bytes
 from costmodel.measure.duration import estimated_group_seconds
 from costmodel.measure.groups import evicted_bytes
 from costmodel.measure.measurement import Measurement, Protocol, Timing
-from costmodel.partition.granularity import GRANULARITIES, Option, choose_granularities
+from costmodel.partition.granularity import GRANULARITIES, GranularityChoice, choose_granularities
 from costmodel.paths import find_home
 from costmodel.store.store import Store, StoredModel
 from costmodel.systems.system import System
@@ -66,7 +66,7 @@ class World:
 class Outcome:
     """The result of one option for one model: the option as planned, and the actual error and seconds."""
 
-    option: Option
+    option: GranularityChoice
     error: float
     seconds: float
 
@@ -82,7 +82,7 @@ def load(store: Store, name: str, corpus: str) -> World:
     measurements: defaultdict[str, list[Measurement]] = defaultdict(list)
     for measurement in store.measurements(name):
         measurements[measurement.signature].append(measurement)
-    timings = {signature: Timing.of(same) for signature, same in measurements.items()}
+    timings = {signature: Timing.combine([one.timing for one in same]) for signature, same in measurements.items()}
     cuts: dict[str, dict[int, StoredModel]] = {}
     for model in store.models():
         complete = timings.keys() >= {model.whole, *signatures_of(model)}
@@ -153,7 +153,7 @@ def outcomes(
         missing = not known.keys() >= set(signatures)
         constructed_us = math.fsum(world.timings[signature].latency_us for signature in signatures)
         found[granularity] = Outcome(
-            Option(
+            GranularityChoice(
                 granularity,
                 expected.by_granularity[granularity],
                 seconds_of(world, signatures, latencies_us, footprint) if missing else 0.0,
@@ -162,10 +162,12 @@ def outcomes(
             sum(world.runs_s[signature] for signature in set(signatures)) if missing else 0.0,
         )
     whole_s = estimated_group_seconds([math.fsum(each_us)], world.weights[layers.whole], 0, Protocol())
-    found[WHOLE] = Outcome(Option(WHOLE, expected.whole, whole_s), world.noise[model], world.runs_s[layers.whole])
+    found[WHOLE] = Outcome(
+        GranularityChoice(WHOLE, expected.whole, whole_s), world.noise[model], world.runs_s[layers.whole]
+    )
     predicted_us = math.fsum(prices_us[signature] for signature in signatures_of(layers))
     error = abs(math.log(predicted_us / end_to_end_us))
-    found[-1] = Outcome(Option(-1, predicting, 0.0, measured=False), error, 0.0)
+    found[-1] = Outcome(GranularityChoice(-1, predicting, 0.0, measured=False), error, 0.0)
     return found
 
 

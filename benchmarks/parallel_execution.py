@@ -19,7 +19,8 @@ from costmodel.estimate.cost import Cost
 from costmodel.estimate.rules import find_rule, shares
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups
-from costmodel.measure.measurement import pinned, timed_us
+from costmodel.measure.affinity import pinned
+from costmodel.measure.stopwatch import timed_us
 from costmodel.paths import find_home
 from costmodel.runtimes.base import RuntimeSettings, get_runtime
 from costmodel.store.store import Store

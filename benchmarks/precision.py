@@ -16,7 +16,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from costmodel.jobs.reproduction.construction import Construction, constructions, summarise
-from costmodel.measure.measurement import Measurement, median_latency_us
+from costmodel.measure.measurement import Measurement
+from costmodel.measure.statistics import median_us
 from costmodel.paths import find_home
 from costmodel.store.store import Store
 from costmodel.training.corpus import corpus_models
@@ -54,7 +55,7 @@ def time_of_layers_s(found: Sequence[Construction], layers: Mapping[str, Measure
 
     Greedy: the next runs go to the layer that reduces the variance of a model most for its time.
     """
-    times_us = {s: median_latency_us(layers[s].times_us) for item in found for s in item.signatures}
+    times_us = {s: median_us(layers[s].times_us) for item in found for s in item.signatures}
     taken = dict.fromkeys(times_us, FEWEST)
     for item in found:
         # Contribution of each layer, if it is run once, to the relative variance of this model's sum.

@@ -131,10 +131,10 @@ def _row(name: str, dataset: Dataset, make: Callable[[], Regressor]) -> str:
     started = perf_counter()
     run = predict_held_out(dataset, leave_families_out(dataset, FOLDS), lambda _: make(), 0)
     found = accuracy(run)
-    layer, model = found["layer"], found["model_unseen"]
+    layer, model = found.layer, found.model_unseen
     return (
-        f"{name:<42}{layer['mape']:>8.1%}{layer['weighted_mape']:>9.1%}{model['mape']:>9.1%}"
-        f"{model['within_5pct']:>7.0%}{model['within_10pct']:>7.0%}{(perf_counter() - started) / FOLDS:>9.1f}"
+        f"{name:<42}{layer.mape:>8.1%}{layer.weighted_mape:>9.1%}{model.mape:>9.1%}"
+        f"{model.within_5pct:>7.0%}{model.within_10pct:>7.0%}{(perf_counter() - started) / FOLDS:>9.1f}"
     )
 
 

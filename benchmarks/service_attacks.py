@@ -20,7 +20,6 @@ import argparse
 import asyncio
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -33,8 +32,9 @@ from pathlib import Path
 
 import psutil
 from attacks import ATTACKS, Attack, once
+from service_load import announced, copied_home
 
-from costmodel.paths import Home, find_home
+from costmodel.paths import Home
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.http.tokens import add_token
 
@@ -131,15 +131,9 @@ def service(home: Home) -> Iterator[Service]:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "COSTMODEL_HOME": str(home.root)}
         )
-        assert process.stdout is not None
-        output = ""
-        for line in process.stdout:
-            output += line
-            if line == "}\n":
-                break
-        host, port = json.loads(output)["url"].removeprefix("http://").split(":")
+        host, port = announced(process)
         try:
-            yield Service(host, int(port), psutil.Process(process.pid), tokens)
+            yield Service(host, port, psutil.Process(process.pid), tokens)
         finally:
             process.terminate()
             process.wait()
@@ -289,17 +283,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--only", nargs="+", default=list(ATTACKS), choices=list(ATTACKS))
     given = parser.parse_args()
-    original = find_home()
     missed = []
     print(
         f"{'attack':<30} {'health':>8} {'alone p99':>10} {'during':>8} {'ratio':>6} {'CPU':>7} {'memory':>9}  statuses"
     )
     with tempfile.TemporaryDirectory() as folder:
-        home = Home(Path(folder) / "home")
-        home.data.mkdir(parents=True)
-        for file in original.data.glob("costmodel.db*"):
-            shutil.copy(file, home.data)
-        shutil.copytree(original.bundles, home.bundles)
+        home = copied_home(Path(folder))
         with service(home) as running:
             asyncio.run(warm(running, given.system))
             for name in given.only:

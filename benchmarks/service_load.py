@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -36,11 +37,34 @@ from onnx import numpy_helper
 
 from costmodel import CostModel, layer, read_model, weight
 from costmodel.onnx_io.model import read_without_weights
+from costmodel.paths import Home, find_home
 from costmodel.training.corpus import corpus_models
 
 HALF_LOAD = 750
 JSON = "application/json"
 FILE = "application/octet-stream"
+
+
+def announced(process: subprocess.Popen[str]) -> tuple[str, int]:
+    """Waits until a service that was started with --json says where it listens; returns host and port."""
+    assert process.stdout is not None
+    output = ""
+    for line in process.stdout:
+        output += line
+        if line == "}\n":
+            break
+    host, port = json.loads(output)["url"].removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def copied_home(folder: Path) -> Home:
+    """Copies the store and the regressors of this installation to a new home in `folder`."""
+    original, home = find_home(), Home(folder / "home")
+    home.data.mkdir(parents=True)
+    for file in original.data.glob("costmodel.db*"):
+        shutil.copy(file, home.data)
+    shutil.copytree(original.bundles, home.bundles)
+    return home
 
 
 @contextmanager
@@ -49,17 +73,11 @@ def service(workers: int = 2, tokens: Path | None = None) -> Iterator[tuple[str,
     command = [sys.executable, "-m", "costmodel", "serve", "--port", "0", "--workers", str(workers), "--json"]
     command += ["--tokens", str(tokens)] if tokens else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    output = ""
-    for line in process.stdout:
-        output += line
-        if line == "}\n":
-            break
-    host, port = json.loads(output)["url"].removeprefix("http://").split(":")
+    host, port = announced(process)
     try:
         for _ in range(4 * workers):  # enough that each worker has most probably answered
             urllib.request.urlopen(f"http://{host}:{port}/readyz").read()
-        yield host, int(port)
+        yield host, port
     finally:
         process.terminate()
         process.wait()

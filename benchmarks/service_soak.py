@@ -18,7 +18,6 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -31,9 +30,9 @@ from pathlib import Path
 
 import psutil
 from attacks import ATTACKS
-from service_load import FILE, exchange, posted, request_bytes, service, throughput
+from service_load import FILE, copied_home, exchange, posted, request_bytes, service, throughput
 
-from costmodel.paths import Home, find_home
+from costmodel.paths import Home
 from costmodel.serving.http.tokens import add_token
 from costmodel.serving.observations.observations import Observations
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
@@ -123,7 +122,7 @@ async def trouble(home: Home, system: str, versions: list[str], seen: Seen, unti
         if rounds % EXCHANGE_S == 0:
             promote(home.bundles, system, versions[int(rounds // EXCHANGE_S) % 2])
         family = service_process.children(recursive=True)
-        readers = [p for p in family if any("isolation.worker" in part for part in _command(p))]
+        readers = [p for p in family if any("isolation.reader" in part for part in _command(p))]
         engines = [p for p in family if any("engine.program" in part for part in _command(p))]
         workers = [p for p in service_process.children() if "spawn_main" in " ".join(_command(p))]
         if rounds % READER_KILL_S == 0 and readers:
@@ -241,14 +240,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--share", type=float, default=0.7, help="rate of requests as a share of the maximum")
     given = parser.parse_args()
-    original = find_home()
     seen = Seen()
     with tempfile.TemporaryDirectory() as folder:
-        home = Home(Path(folder) / "home")
-        home.data.mkdir(parents=True)
-        for file in original.data.glob("costmodel.db*"):
-            shutil.copy(file, home.data)
-        shutil.copytree(original.bundles, home.bundles)
+        home = copied_home(Path(folder))
         os.environ["COSTMODEL_HOME"] = str(home.root)
         file = home.root / "tokens.txt"
         tokens = {name: add_token(file, name) for name in ("tenant", "attacker")}

@@ -1,4 +1,4 @@
-"""Predicts the latency of neural networks on a machine, without running them there."""
+"""Predicts the latency of neural networks on a machine without running them on that machine."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""In-process queries: the class behind `from costmodel import CostModel`."""
+"""Predictions in the caller's own process: the class that `from costmodel import CostModel` imports."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +42,7 @@ _MAX_CACHED_SEGMENTS = 100_000
 
 
 class CostModel:
-    """The cost model of one system: prices models, layers and search spaces.
+    """A cost model of one system, which predicts the latencies of models, layers and search spaces.
 
     Example:
         >>> CostModel.load("c5.xlarge").predict("model.onnx").latency_us  # doctest: +SKIP
@@ -50,12 +50,12 @@ class CostModel:
     """
 
     def __init__(self, predictor: "Predictor", runtime: Runtime, cache: Path) -> None:
-        """Stores its parts; use `load` to make an instance.
+        """Builds a cost model from parts that are loaded already; use `load` to get the cost model of a named system.
 
         Args:
-            predictor: Prices layer sequences on the system.
-            runtime: Lowers models as the system does.
-            cache: Folder of lowered graphs.
+            predictor: Predictor that prices layer sequences on the system.
+            runtime: Runtime that lowers models as the system would.
+            cache: Folder in which lowered graphs are cached.
         """
         self._predictor = predictor
         self._runtime = runtime
@@ -65,13 +65,21 @@ class CostModel:
         )
 
     @classmethod
-    def load(cls, system: str | None = None, *, store: str | None = None, home: Home | None = None) -> Self:
+    def load(
+        cls,
+        system: str | None = None,
+        *,
+        store: str | None = None,
+        home: Home | None = None,
+        runtime: Runtime | None = None,
+    ) -> Self:
         """Loads the cost model of `system`.
 
         Args:
-            system: Name of the system; by default this host, with one thread.
+            system: Name of the system; by default this host with one thread.
             store: URL of the results store; by default the one in the home folder.
             home: Folders of the installation; by default those that `costmodel.paths.find_home` returns.
+            runtime: Runtime that lowers models; by default the one that the system uses, as it is installed here.
 
         Raises:
             UnknownSystemError: Nothing is measured or trained for the system.
@@ -80,21 +88,18 @@ class CostModel:
         from costmodel.serving.predictor import Predictor
 
         home = home or find_home()
-        runtime = get_runtime(DEFAULT_RUNTIME)
-        name = system or this_system(runtime, RuntimeSettings()).name
+        name = system or this_system(runtime or get_runtime(DEFAULT_RUNTIME), RuntimeSettings()).name
         predictor = Predictor.load(Store(store or home.store_url, create=store is None), home.bundles_of(store), name)
-        if predictor.system.runtime != runtime.name:
-            runtime = get_runtime(predictor.system.runtime)
-        return cls(predictor, runtime, home.cache)
+        return cls(predictor, runtime or get_runtime(predictor.system.runtime), home.cache)
 
     @property
     def system(self) -> str:
-        """Name of the system."""
+        """Returns the name of the system."""
         return self._predictor.system.name
 
     @property
     def predictor(self) -> "Predictor":
-        """Predictor that prices layer sequences on the system."""
+        """Returns the predictor that prices layer sequences on the system."""
         return self._predictor
 
     @cached_property
@@ -112,7 +117,11 @@ class CostModel:
         return lower_cached(self._runtime, model, self._predictor.system.settings.level, self._cache)
 
     def decompose(self, model: Model, granularity: int = 1) -> Decomposition:
-        """Cuts a model into the layer sequences that this system would execute; recent results are cached.
+        """Cuts a model into the layer sequences that this system would execute; recent results are kept in memory.
+
+        Args:
+            model: Model to cut, a result of `read_model`.
+            granularity: Maximum number of layers in a sequence.
 
         Raises:
             LoweringError: The runtime cannot build the model.
@@ -141,19 +150,21 @@ class CostModel:
 
         Args:
             model: Path of an ONNX file, a model in memory, a result of `read_model`, or a torch module.
-            example: Arguments to call a torch module with: one tensor, a sequence of positional arguments, or a mapping
-                from names.
-            batch: Size of the batch, where it is symbolic in the model.
+            example: Arguments with which a torch module is called while it is exported to ONNX: one tensor, a sequence
+                of positional arguments, or a mapping of keyword arguments; required for a torch module, and for nothing
+                else.
+            batch: Batch size to use where the model leaves it symbolic.
             shapes: Full shape of each input, by name of the input.
-            granularity: Maximum number of layers in a sequence. "auto" takes the best granularity at which all
-                sequences are measured (the whole model counts as one), and 1 where there is none.
+            granularity: Maximum number of layers in a sequence. "auto" takes the granularity with the smallest expected
+                error among those at which all sequences are measured (the whole model as one sequence included), and 1
+                if there is none.
             cover: How sequences are chosen: "fixed" cuts where the DLBricks paper does, "cheapest" takes measured
                 sequences wherever they fit.
             composition: Composition rule: "sequential" (the sum), "parallel" (the critical path), "workers:N" (a
-                schedule on N workers), "module:function" for a rule of the user, or such a function; see
+                schedule on N workers), "module:function" for a rule of the user's own, or the function itself; see
                 `costmodel.estimate.rules`.
-            partial: Whether to answer even if layers have no cost.
-            measured: Whether to use measurements; without them every cost is predicted.
+            partial: Whether to return an estimate even if layers have no cost; if false, that is an error.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
 
         Raises:
             ModelError: The model cannot be read or lowered.
@@ -199,15 +210,17 @@ class CostModel:
     def predict_many(
         self, models: "Iterable[str | Path | ModelProto | Model]", *, granularity: int = 1, measured: bool = True
     ) -> "list[Estimate]":
-        """Predicts several models, in their order; models that are not in the cache are lowered on all processors.
+        """Predicts the latencies of several models and returns the estimates in the order of the models.
+
+        Models whose lowered graph is not in the cache are lowered in parallel on all processors.
 
         Args:
             models: Paths of ONNX files, models in memory, or results of `read_model`.
             granularity: Maximum number of layers in a sequence.
-            measured: Whether to use measurements; without them every cost is predicted.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
 
         Raises:
-            ModelError: A model cannot be read or lowered; the message names it.
+            ModelError: A model cannot be read or lowered; the message names the model.
             UnpricedLayersError: A model has layers without a cost.
         """
         read = [model if isinstance(model, Model) else read_model(model) for model in models]
@@ -216,10 +229,10 @@ class CostModel:
         return self._predictor.estimate_all(cuts, measured=measured, warnings=[model.warnings for model in read])
 
     def sequences(self, block: Block) -> "tuple[LayerSequence, ...]":
-        """Returns the layer sequences that this system would execute for a block in the middle of a network.
+        """Returns the layer sequences that this system executes for a block when other layers surround it in a network.
 
         Args:
-            block: A layer (`costmodel.layer`), layers that follow each other, or a model.
+            block: A layer (made by `costmodel.layer`), a list of layers that follow each other, or a model.
 
         Raises:
             ModelError: The block cannot be read or lowered.
@@ -227,11 +240,11 @@ class CostModel:
         return block_sequences(block, self._runtime, self._predictor.system.settings.level, self._cache)
 
     def predict_layers(self, layers: Iterable[Block], *, measured: bool = True) -> "list[Cost]":
-        """Prices layers in isolation, without an ONNX file; the cost of a block is the sum of its layers.
+        """Returns the cost of each layer or block in isolation; that of a block is the sum of its layers' costs.
 
         Args:
-            layers: Layers or blocks, as in `sequences`.
-            measured: Whether to use measurements; without them every cost is predicted.
+            layers: Layers or blocks, each as in `sequences`; no ONNX file is needed.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
 
         Raises:
             ModelError: A layer or block cannot be lowered.
@@ -244,22 +257,23 @@ class CostModel:
     def predict_networks(
         self, layers: Iterable[Block], networks: "Sequence[Sequence[int]] | np.ndarray", *, measured: bool = True
     ) -> "Networks":
-        """Prices many networks that are composed of a few layers or blocks; returns arrays.
+        """Predicts the latencies of many networks that are composed of the same few layers or blocks; returns arrays.
 
         Example:
             >>> found = cost_model.predict_networks([conv, relu], [[0, 1], [0, 1, 0, 1]])  # doctest: +SKIP
             >>> found.latency_us, found.interval_us  # doctest: +SKIP
 
         Args:
-            layers: Layers or blocks, as in `sequences`.
-            networks: For each network the positions in `layers` of its layers or blocks, in execution order: lists, or
-                an array of integers, shape [num_networks, max_layers], padded with -1.
-            measured: Whether to use measurements; without them every cost is predicted.
+            layers: Layers or blocks that networks are composed of, each as in `sequences`.
+            networks: For each network, the positions in `layers` (from 0) of the layers or blocks that it consists of,
+                in execution order: lists of integers, or an array of integers of shape [num_networks, max_layers],
+                padded with -1.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
 
         Raises:
-            ModelError: A layer cannot be lowered.
+            ModelError: A layer or block cannot be lowered.
             UnpricedLayersError: A layer has no cost.
-            ValueError: A network is empty, or has a position outside `layers`.
+            ValueError: A network is empty, or contains a position outside `layers`.
         """
         from costmodel.serving.networks import price_networks
 
@@ -268,12 +282,13 @@ class CostModel:
     def latency_table(
         self, blocks: "Mapping[str, Mapping[str, Block | None]]", *, fixed: Iterable[Block] = (), measured: bool = True
     ) -> "LatencyTable":
-        """Tabulates the cost of each choice of each block of a search space, for searches that look costs up.
+        """Returns the cost of each choice of each block of a search space, as a table in which a search looks costs up.
 
         Args:
-            blocks: For each block its choices by name; None stands for a choice without layers.
-            fixed: Layers or blocks that every network of the space has as well.
-            measured: Whether to use measurements; without them every cost is predicted.
+            blocks: Choices of each block, by name of the block and then by name of the choice; None stands for a choice
+                without layers.
+            fixed: Layers or blocks that every network of the search space has besides its choices.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
 
         Raises:
             ModelError: A choice cannot be lowered.
@@ -294,7 +309,7 @@ def _num_segments(cut: Decomposition) -> int:
 
 
 def _exported(module: object, example: object) -> "ModelProto":
-    """Exports a torch module to ONNX."""
+    """Exports a torch module to ONNX by calling it with `example`, and returns the ONNX model."""
     from costmodel.onnx_io.torch_export import example_inputs, export_module
 
     return export_module(module, example_inputs(module, example))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A bounded cache that threads may share."""
+"""A cache of limited size that several threads may use at once."""
 
 from collections.abc import Callable, Hashable
 from threading import Lock
@@ -13,29 +13,29 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """A cache of limited size that drops what was not used for longest; threads may share it."""
+    """A cache of limited size that drops the least recently used values first; several threads may use it at once."""
 
     def __init__(self, max_size: int, size_of: Callable[[Value], int] | None = None) -> None:
         """Creates an empty cache.
 
         Args:
-            max_size: Largest sum of the sizes of the values.
-            size_of: Gives the size of a value; by default each has the size 1.
+            max_size: Limit on the sum of the sizes of all cached values.
+            size_of: Returns the size of a value, in the unit of `max_size`; by default every value has the size 1.
         """
         self._cache: LRUCache[Key, Value] = LRUCache(max_size, getsizeof=size_of)
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """Number of values."""
+        """Returns the number of cached values."""
         return len(self._cache)
 
     def get(self, key: Key) -> Value | None:
-        """Returns the value of a key; None if there is none, or it was dropped."""
+        """Returns the value stored under `key`; None if none was stored or it was dropped."""
         with self._lock:
             return self._cache.get(key)
 
     def put(self, key: Key, value: Value) -> None:
-        """Stores a value, unless it alone is larger than the cache."""
+        """Replaces the value stored under `key`; a value that alone exceeds the limit of the cache is not stored."""
         with self._lock:
             try:
                 self._cache[key] = value

@@ -1,4 +1,4 @@
-"""A client of the service, in this one file: needs only httpx, so it can be copied where costmodel is not installed.
+"""A client of a costmodel service: this file needs only httpx, and works where costmodel is not installed.
 
 client = Client("http://127.0.0.1:8000")
 client.predict("model.onnx", system="c5.xlarge").latency_us
@@ -30,19 +30,21 @@ _RETRIED_ERRORS = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProto
 # Bounds of the waits before repetitions where the service sends no Retry-After; each wait is twice the one before.
 _FIRST_WAIT_S = 0.25
 _LONGEST_WAIT_S = 8.0
-_PAGE = 1000  # maximum number of entries that the service puts on one page
+_LARGEST_PAGE = 1000  # maximum number of entries that the service puts on one page
 
 Model = str | Path | bytes | Mapping[str, Any]
 
 
 class ServiceError(Exception):
-    """The service gave no answer, or a problem instead of one.
+    """A failed request: the service did not respond, or responded with an error.
 
     Attributes:
-        status: HTTP status code; None if there was no answer.
-        kind: Last part of the problem's type, such as "unknown-system"; "" if there was no answer.
-        retry_after_s: Seconds after which to ask again; None if the service did not say.
-        request_id: Identifier of the request in the service's log; "" if there was no answer.
+        status: HTTP status code of the response; None if there was no response.
+        kind: Kind of the error, which is the last part of the "type" in the response, such as "unknown-system"; "" if
+            it has none or there was no response.
+        retry_after_s: Seconds after which the service asks to repeat the request; None if it did not say.
+        request_id: Identifier of the request in the service's log; "" if the response has none or there was no
+            response.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class ServiceError(Exception):
         retry_after_s: float | None = None,
         request_id: str = "",
     ) -> None:
-        """Stores the message of the service and its details."""
+        """Stores the error message and the details of the response, as in the attributes of the class."""
         super().__init__(message)
         self.status = status
         self.kind = kind
@@ -69,15 +71,18 @@ class Prediction:
         model: Name of the model.
         digest: Digest of the model; pass it instead of the file in later requests.
         system: Name of the system.
-        latency_us: Latency in microseconds of back-to-back runs on the quiet machine.
-        interval_us: Lower and upper bound of the latency in microseconds, at the level `interval_level`.
+        latency_us: Latency in microseconds of runs without pauses between them, while nothing else uses the machine.
+        interval_us: Lower and upper bound of the latency in microseconds, between which it lies with probability
+            `interval_level`.
         interval_level: Probability that the latency lies in the interval, such as 0.9.
-        quantiles_us: Latencies in microseconds that users will see, where known: "p50", "p90", "p99".
+        quantiles_us: Quantiles in microseconds, as far as they are known, of the latencies that users will observe, by
+            name: "p50", "p90", "p99".
         coverage: Share of the latency by source: "measured", "predicted", "extrapolated".
-        version: Version of the regressor that answered.
+        version: Version of the regressor that priced the layers without a measurement; "none" if there is no regressor.
         warnings: Sentences about limits of this prediction.
-        document: The whole answer as JSON, layers included.
-        etag: Entity tag of the answer; see `Client.prediction`.
+        document: The whole response as a JSON document, layers included.
+        etag: Entity tag (HTTP ETag) of the response, with which `Client.prediction` asks whether it has changed; None
+            if there is none.
     """
 
     model: str
@@ -95,7 +100,7 @@ class Prediction:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], etag: str | None = None) -> Self:
-        """Reads a prediction from an answer of the service."""
+        """Builds a prediction from the JSON document of a response and the response's entity tag `etag`."""
         low, high = document["interval_us"]
         return cls(
             model=document["model"],
@@ -115,10 +120,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class BulkItem:
-    """The predicted latency of one of many models, or the reason why there is none.
+    """One result of a request about many models: the predicted latency of a model, or the reason why there is none.
 
     Attributes:
-        name: Name of the item in the request, or "item" and its position.
+        name: Name that the request gave to the model; by default "item" and its position in the request.
         latency_us: Latency in microseconds; None if there is an error.
         interval_us: Lower and upper bound of the latency in microseconds; None if there is an error.
         coverage: Share of the latency by source; None if there is an error.
@@ -133,7 +138,7 @@ class BulkItem:
 
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> Self:
-        """Reads one entry of an answer of the service."""
+        """Builds a result from one entry of the list "items" in the JSON document of a response."""
         interval = item.get("interval_us")
         return cls(
             item["name"], item.get("latency_us"), (interval[0], interval[1]) if interval else None,
@@ -142,11 +147,11 @@ class BulkItem:
 
 
 class Client:
-    """A thread-safe client of one service.
+    """A thread-safe client of one costmodel service.
 
-    A request that the service or the network did not answer is repeated, after the time that the service names
-    (Retry-After) or else after growing waits. Repeating is safe: all requests are idempotent, observations by a key
-    under which each is stored once.
+    A request is repeated if the service or the network does not respond, or if the service says that it cannot answer
+    now. It is repeated after the time that the service names (Retry-After), or else after growing waits. This is safe,
+    because all requests are idempotent; an observation has a key under which the service stores it once.
     """
 
     def __init__(
@@ -157,19 +162,21 @@ class Client:
         timeout_s: float = 60.0,
         retries: int = 4,
         retry_s: float = 60.0,
+        page_size: int = _LARGEST_PAGE,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Prepares a client; opens no connection yet.
+        """Prepares a client without opening a connection yet.
 
         Args:
             url: URL of the service, such as "https://costmodel.example.org".
             token: Token from the operator of the service; None if the service needs none.
             timeout_s: Network timeout of each attempt, in seconds.
-            retries: Maximum number of repetitions of a request; 0 for none.
-            retry_s: Seconds from the first attempt after which no repetition begins.
+            retries: Maximum number of times that a request is repeated; 0 for never.
+            retry_s: Number of seconds since a request was first sent after which it is not repeated any more.
+            page_size: Number of entries to ask for at a time when models or observations are listed, up to 1000.
             transport: Replacement for the network transport of httpx.
-            sleep: Function that waits for a number of seconds.
+            sleep: Function that waits for a given number of seconds.
 
         Raises:
             ServiceError: `url` is not a URL.
@@ -180,6 +187,7 @@ class Client:
         except httpx.InvalidURL as error:
             raise ServiceError(f"{url!r} is not the URL of a service ({error})") from error
         self._retries = retries
+        self._page_size = page_size
         self._retry_s = retry_s
         self._sleep = sleep
 
@@ -190,7 +198,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections to the service."""
         self._http.close()
 
     # Predictions
@@ -214,19 +222,20 @@ class Client:
         A file is sent only if the service does not have it yet.
 
         Args:
-            model: Path or content of an ONNX file, "sha256:..." of one that was sent before, or a graph of layers.
+            model: Path or content of an ONNX file, the digest ("sha256:...") of a file that was sent before, or a graph
+                of layers as a JSON document.
             system: Name of the system; optional if the service knows only one.
-            name: Name of the model in the answer; by default the stem of its path.
-            batch: Size of the batch, where it is symbolic in the model.
+            name: Name to use for the model in the response; by default the stem of its path.
+            batch: Batch size to use where the model leaves it symbolic.
             shapes: Full shape of each input, by name of the input.
             granularity: Maximum number of layers in a sequence.
             composition: Composition rule: "sequential", "parallel" or "workers:N".
-            partial: Whether to answer even if layers have no cost.
-            measured: Whether to use measurements; without them every cost is predicted.
-            version: Version of the regressor that is to answer; by default the champion.
+            partial: Whether to return an estimate even if layers have no cost; if false, that is an error.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
+            version: Version of the regressor to predict with; by default that of the system's champion.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
             OSError: The file cannot be read.
         """
         title = name or (Path(model).stem if isinstance(model, str | Path) and not _is_digest(model) else "model")
@@ -251,15 +260,16 @@ class Client:
         return _prediction(self._post("/v1/predict", body, params=_query({"version": version})))
 
     def prediction(self, digest: str, *, known: Prediction | None = None, **options: Any) -> Prediction:
-        """Predicts the latency of a model that was sent before; returns `known` if the answer has not changed.
+        """Predicts the latency of a model that was sent before; returns `known` if the prediction has not changed.
 
         Args:
             digest: Digest of the model.
-            known: Earlier answer to the same request; its entity tag is sent with the request.
-            options: Options of `predict`.
+            known: Earlier prediction for the same model and options; its entity tag is sent with the request, so that
+                the service need not send an unchanged prediction again.
+            options: Keyword arguments, as in `predict`.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         headers = {"if-none-match": known.etag} if known is not None and known.etag else {}
         response = self._ask("GET", _path("models", digest, "prediction"), params=_query(options), headers=headers)
@@ -279,14 +289,16 @@ class Client:
         """Predicts the latencies of many models in one request.
 
         Args:
-            items: Models, each with "layers" (positions in `layers`), "model" ("sha256:...") or "graph", and a "name".
-            layers: Layer sequences, or {"signature": ...} of known ones.
+            items: Models, each a mapping with one of "layers" (positions in `layers`), "model" (the digest of a model
+                that was sent before, "sha256:...") or "graph" (a graph of layers), and with a "name".
+            layers: Layer sequences that `items` refer to by position, as JSON documents; {"signature": ...} for one
+                that the service knows.
             system: Name of the system; optional if the service knows only one.
-            measured: Whether to use measurements; without them every cost is predicted.
-            version: Version of the regressor that is to answer; by default the champion.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
+            version: Version of the regressor to predict with; by default that of the system's champion.
 
         Raises:
-            ServiceError: The whole request failed; a failure of one item is in its `BulkItem.error`.
+            ServiceError: The whole request failed; why a single model failed is in its `BulkItem.error`.
         """
         body: dict[str, Any] = {"items": list(items), "layers": list(layers), "measured": measured}
         if system is not None:
@@ -307,15 +319,19 @@ class Client:
         """Ranks systems and models by whether they meet a latency objective, and by price.
 
         Args:
-            models: Models, each with "model" or "graph", and a "name".
+            models: Models, each a mapping with "model" (the digest of a model that was sent before, "sha256:...") or
+                "graph" (a graph of layers), and with a "name".
             systems: Names of the systems to choose among; by default all.
             slo_us: Latency in microseconds that must not be exceeded; None for no objective.
-            quantile: Latency that the objective is about: "p50", "p90", "p99", or "quiet".
-            usd_per_hour: Price of each system in US dollars an hour; by default the service's catalogue decides.
-            versions: Versions of regressors by system; by default the champions.
+            quantile: Quantile of the latency that must not exceed `slo_us`: "p50", "p90" or "p99"; "quiet" for the
+                latency on the quiet machine.
+            usd_per_hour: Price of a system in US dollars an hour, by name of the system; by default the price in the
+                service's catalogue.
+            versions: Version of the regressor to predict with, by name of the system; by default that of the system's
+                champion.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         body: dict[str, Any] = {
             "models": list(models), "quantile": quantile, "usd_per_hour": dict(usd_per_hour or {}),
@@ -330,7 +346,7 @@ class Client:
     # Models
 
     def send_model(self, model: str | Path | bytes) -> str:
-        """Sends an ONNX file unless the service has it already, without requesting a prediction.
+        """Sends an ONNX file to the service, unless the service has it already; requests no prediction.
 
         Args:
             model: Path or content of the file.
@@ -339,7 +355,7 @@ class Client:
             Digest of the model; it depends on the content of the file alone.
 
         Raises:
-            ServiceError: The service refuses the file or does not answer.
+            ServiceError: The service refuses the file or does not respond.
             OSError: The file cannot be read.
         """
         with _opened(model) as file:
@@ -351,26 +367,28 @@ class Client:
             return str(_document(self._send_file("/v1/models", file))["digest"])
 
     def models(self) -> Iterator[Mapping[str, Any]]:
-        """Iterates over the models that this token owner has sent and that the service still has.
+        """Iterates over descriptions of the models that the owner of this client's token has sent.
+
+        Models that the service does not have any more are left out.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         return self._pages("models", "after")
 
     def model(self, digest: str) -> Mapping[str, Any]:
-        """Returns what the service knows of a model that this token owner has sent.
+        """Returns the service's description of a model that the owner of this client's token has sent.
 
         Raises:
-            ServiceError: There is no answer; `kind` is "unknown-model" if the service does not have the model.
+            ServiceError: The request failed; `kind` is "unknown-model" if the service does not have the model.
         """
         return _document(self._ask("GET", _path("models", digest)))
 
     def delete_model(self, digest: str) -> bool:
-        """Deletes a model that this token owner has sent; returns whether the service had it.
+        """Deletes a model that the owner of this client's token has sent; returns whether the service had it.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         return self._delete(_path("models", digest), "unknown-model")
 
@@ -388,18 +406,21 @@ class Client:
         idempotency_key: str | None = None,
         **options: Any,
     ) -> Mapping[str, Any]:
-        """Reports a latency that users observed.
+        """Reports a latency that users observed; returns the service's response as a JSON document.
 
         Args:
             digest: Digest of a model that was sent before.
             latency_us: Observed latency in microseconds.
             system: Name of the system on which the latency was observed.
-            name: Name of the model in the answer.
+            name: Name to use for the model in the response.
             runs: Number of runs of which the latency is the average.
             observed_at: Time of the observation, ISO 8601 in UTC; by default now.
             idempotency_key: Key under which the observation is stored once, however often it is sent; by default a new
-                one for each call.
-            options: Options of `predict`: batch, shapes, granularity, composition, measured.
+                key for each call of this method.
+            options: Keyword arguments, as in `predict`: batch, shapes, granularity, composition, measured.
+
+        Raises:
+            ServiceError: The service does not respond, or responds with an error.
         """
         body = {
             "model": digest, "latency_us": latency_us, "system": system, "name": name, "runs": runs,
@@ -409,35 +430,35 @@ class Client:
         return _document(self._post("/v1/observations", _json(body), headers=key))
 
     def observations(self, *, system: str | None = None) -> Iterator[Mapping[str, Any]]:
-        """Iterates over the observations of this token owner, newest first.
+        """Iterates over the observations that the owner of this client's token has reported, newest first.
 
         Args:
             system: Name of the system whose observations are wanted; None for all systems.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         return self._pages("observations", "before", system=system)
 
     def delete_observation(self, number: int) -> bool:
-        """Deletes one observation of this token owner; returns whether it existed.
+        """Deletes one observation that the owner of this client's token has reported; returns whether it existed.
 
         Args:
-            number: "id" of the observation.
+            number: Number of the observation, which is its "id" in the responses of the service.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         return self._delete(_path("observations", str(number)), "not-found")
 
     def delete_observations(self, *, system: str | None = None) -> int:
-        """Deletes the observations of this token owner; returns how many there were.
+        """Deletes the observations that the owner of this client's token has reported; returns how many there were.
 
         Args:
             system: Name of the system whose observations are deleted; None for all systems.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         response = self._ask("DELETE", _path("observations"), params=_query({"system": system}))
         return int(_document(response)["deleted"])
@@ -448,7 +469,7 @@ class Client:
         """Iterates over the systems that the service can predict for, in order of their names.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         return self._pages("systems", "after")
 
@@ -456,25 +477,25 @@ class Client:
         """Returns the description of one system that the service can predict for.
 
         Raises:
-            ServiceError: There is no answer; `kind` is "unknown-system" if the service does not know the system.
+            ServiceError: The request failed; `kind` is "unknown-system" if the service does not know the system.
         """
         return _document(self._ask("GET", _path("systems", name)))
 
     def regressors(self, *, system: str | None = None) -> Iterator[Mapping[str, Any]]:
-        """Iterates over the trained regressors; "champion" marks the one that answers for its system.
+        """Iterates over descriptions of regressors; "champion" is true for the one that predicts for its system.
 
         Args:
             system: Name of the system whose regressors are wanted; None for all systems.
 
         Raises:
-            ServiceError: The service does not answer, or answers with a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         return self._pages("regressors", "after", system=system)
 
     # Requests
 
     def _pages(self, collection: str, cursor: str, **query: Any) -> Iterator[Mapping[str, Any]]:
-        parameters: dict[str, Any] = {"limit": _PAGE, **query}
+        parameters: dict[str, Any] = {"limit": self._page_size, **query}
         while True:
             page = _document(self._ask("GET", _path(collection), params=_query(parameters)))
             yield from page[collection]
@@ -498,18 +519,18 @@ class Client:
         return self._ask("POST", path, file=file, params=query, headers={"content-type": _FILE})
 
     def _ask(self, method: str, path: str, *, file: IO[bytes] | None = None, **arguments: Any) -> httpx.Response:
-        """Sends a request and returns the answer; repeats it while there is no answer and time is left.
+        """Sends a request and returns the response; repeats it while the service cannot answer and time is left.
 
-        All requests of this client may be repeated.
+        Every request of this client may be sent repeatedly without harm.
 
         Args:
             method: HTTP method.
             path: Path of the URL.
-            file: Content of the request, if it is a file.
+            file: File whose content is the body of the request; None if the body is no file.
             arguments: Further arguments of `httpx.Client.request`.
 
         Raises:
-            ServiceError: There is no answer, or the answer is a problem.
+            ServiceError: The service does not respond, or responds with an error.
         """
         spent_s = 0.0
         for repetition in range(self._retries + 1):
@@ -539,7 +560,11 @@ class Client:
         raise AssertionError("the last repetition returns or raises")
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
-        """Returns the answer; raises if it is a problem or does not come from a costmodel service."""
+        """Returns the given response unchanged if it is a successful response of a costmodel service.
+
+        Raises:
+            ServiceError: The response is an error, or does not come from a costmodel service.
+        """
         if response.status_code in (204, 304):
             return response
         if not response.is_success:
@@ -553,7 +578,7 @@ class Client:
         return response
 
     def _failure(self, response: httpx.Response) -> ServiceError:
-        """Converts an answer into the error that it reports."""
+        """Returns the exception that describes a failed response, for the caller to raise."""
         try:
             problem = response.json()
         except ValueError:
@@ -570,11 +595,11 @@ class Client:
 
 
 def _wait_s(repetition: int, after_s: float | None) -> float:
-    """Seconds to wait before a repetition, jittered so that clients do not retry in step.
+    """Returns the seconds to wait before a request is repeated, varied at random so that clients do not retry in step.
 
     Args:
-        repetition: Number of repetitions so far.
-        after_s: Seconds that the service asked for, which are exceeded by up to 10%; None for exponential backoff.
+        repetition: Number of times that the request was repeated so far.
+        after_s: Seconds that the service asked to wait, to which up to 10% is added; None for exponential backoff.
     """
     jitter = random.random()  # noqa: S311  # nothing secret depends on it
     if after_s is not None:
@@ -583,7 +608,7 @@ def _wait_s(repetition: int, after_s: float | None) -> float:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Parses a Retry-After header, a number of seconds or a date; None if there is no valid one."""
+    """Returns the seconds from now that a Retry-After header asks for; None if the header is missing or invalid."""
     if not retry_after:
         return None
     if retry_after.isascii() and retry_after.isdigit():
@@ -612,7 +637,7 @@ def _path(*parts: str) -> str:
 
 
 def _json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes options for a JSON body; leaves out those that are None."""
+    """Returns the options of a request as a JSON object for its body; options that are None are left out."""
     given = {key: value for key, value in options.items() if value is not None}
     if "shapes" in given:
         given["shapes"] = {name: list(shape) for name, shape in given["shapes"].items()}
@@ -620,7 +645,7 @@ def _json(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _query(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Encodes options for a query string, one parameter for each shape; leaves out those that are None."""
+    """Returns the options of a request as names and values for its URL, one "shape" per input; leaves out None."""
     shapes: Mapping[str, Sequence[int]] = options.get("shapes") or {}
     query = [("shape", f"{name}={','.join(map(str, shape))}") for name, shape in shapes.items()]
     given = {key: value for key, value in options.items() if value is not None and key != "shapes"}

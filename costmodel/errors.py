@@ -1,32 +1,33 @@
-"""Every error that costmodel raises on purpose.
+"""The errors that costmodel raises on purpose.
 
-The tree, and when each happens::
+The class hierarchy, and the situation in which each error is raised::
 
     CostModelError
     ├── ModelError             the model file or graph cannot be used
-    │   ├── ModelReadError     not ONNX, truncated, empty, a directory, weights outside its folder
-    │   │   └── UnknownModelError  the client never sent the model that it refers to, or the model was forgotten
-    │   ├── ShapeError         a dimension is missing, zero, negative or absurd
-    │   └── LoweringError      the runtime refuses it: unknown operator, opset too new, cyclic
+    │   ├── ModelReadError     the file is not ONNX, truncated, empty, a directory, or has weights outside its folder
+    │   │   └── UnknownModelError  the client never sent the model that it refers to, or the service forgot it
+    │   ├── ShapeError         a dimension of a tensor is missing, zero, negative or impossibly large
+    │   └── LoweringError      the runtime refuses the model: unknown operator, opset too new, cyclic
     ├── SystemNameError        the name of a system has characters that a name must not have
-    ├── SystemMismatchError    this host is not the system that was named
-    ├── UnknownSystemError     nothing is known or measured under that name
+    ├── SystemMismatchError    this host is not the system that the user named
+    ├── UnknownSystemError     no system of the given name is known, or nothing has been measured on it
     ├── HostBusyError          another process is measuring on this host
-    ├── BusyError              all workers for the request are busy
-    ├── MeasurementError       a network failed to run, or gave no usable time
-    ├── StoreError             the store cannot be opened, is of a newer format, is no store, or is full
-    ├── ObservationError       a reported latency, or what comes with it, is out of range
-    ├── IdempotencyKeyError    an idempotency key was used before with another content
+    ├── BusyError              all processes that could handle the request are busy
+    ├── MeasurementError       a runnable network failed to run, or its timing gave no usable latency
+    ├── StoreError             the store cannot be opened, is of a newer format, is not a store, or is full
+    ├── ObservationError       a latency that users observed, or a value reported with it, is out of range
+    ├── IdempotencyKeyError    a client used an idempotency key again for a request with other content
     ├── SuiteError             a benchmark suite is incomplete, inconsistent, or cannot be written
-    ├── DataFileError          a file of results or latencies cannot be read or written, or contradicts itself
-    ├── ArtefactError          a trained regressor cannot be loaded here, or has another feature schema
-    │   └── UnknownVersionError    there is no trained regressor of that version
+    ├── DataFileError          a file of results or latencies cannot be read or written, or is inconsistent
+    ├── ArtefactError          the files of a trained regressor cannot be loaded, or are for another feature schema
+    │   └── UnknownVersionError    the system has no trained regressor of the requested version
     ├── TrainingError          there is not enough data to train on
-    ├── RuleError              a composition rule of the user does not exist, or breaks the contract of rules
+    ├── RuleError              a composition rule does not exist, fails, or returns no share for each sequence
     ├── UnpricedLayersError    layers are neither measured nor predictable, so there is no estimate
     └── MissingExtraError      an optional dependency is not installed
 
-The message is one sentence that names its subject and says what to do next; the CLI prints it and exits 1.
+Each message is one sentence that names its subject and says what to do next; the command line prints the message and
+exits with status 1.
 """
 
 import copyreg
@@ -63,11 +64,11 @@ __all__ = [
 class CostModelError(Exception):
     """Base class of all errors that costmodel raises on purpose.
 
-    The message is one line, whatever it quotes. Instances can be pickled, because worker processes raise them too.
+    The message is always a single line. Instances can be pickled, because worker processes send them to their parent.
     """
 
     def __init__(self, message: str = "") -> None:
-        """Joins `message` into one line: names in a model, and messages of a runtime, may contain line breaks."""
+        """Stores `message` as one line; the model names and runtime messages that it quotes may contain line breaks."""
         super().__init__(" ".join(message.split()))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,15 +85,15 @@ class ModelReadError(ModelError):
 
 
 class UnknownModelError(ModelReadError):
-    """The client never sent the model that it refers to, or the service has forgotten the model."""
+    """A client refers to a model that it never sent to the service, or that the service has forgotten."""
 
 
 class ShapeError(ModelError):
-    """A tensor has a dimension that is missing, zero, negative or absurd."""
+    """A tensor has a dimension that is missing, zero, negative or impossibly large."""
 
 
 class LoweringError(ModelError):
-    """The runtime refuses to build the model."""
+    """The runtime refuses a model: an operator is unknown, the opset is too new, or the graph has a cycle."""
 
 
 class SystemNameError(CostModelError):
@@ -100,31 +101,31 @@ class SystemNameError(CostModelError):
 
 
 class SystemMismatchError(CostModelError):
-    """This host is not the system that was named."""
+    """This host is not the system that the user named."""
 
 
 class UnknownSystemError(CostModelError):
-    """Nothing is known under that system name."""
+    """No system of the given name is known, or nothing has been measured on it."""
 
 
 class HostBusyError(CostModelError):
-    """Another process is measuring on this host."""
+    """Another process is measuring latencies on this host."""
 
 
 class MeasurementError(CostModelError):
-    """A network failed to run, or gave no usable time."""
+    """A runnable network failed to run, or its timing gave no usable latency."""
 
 
 class StoreError(CostModelError):
-    """The results store cannot be used."""
+    """The results store cannot be opened, is of a newer format, is not a store, or is full."""
 
 
 class ObservationError(CostModelError):
-    """A reported latency, or what comes with it, is out of range."""
+    """A latency that users observed, or a value reported with it, is out of range."""
 
 
 class IdempotencyKeyError(CostModelError):
-    """An idempotency key was used before with another content."""
+    """A client used an idempotency key again for a request with other content."""
 
 
 class SuiteError(CostModelError):
@@ -132,15 +133,15 @@ class SuiteError(CostModelError):
 
 
 class DataFileError(CostModelError):
-    """A file of results or latencies cannot be read or written, or contradicts itself."""
+    """A file of results or latencies cannot be read or written, or its contents contradict each other."""
 
 
 class ArtefactError(CostModelError):
-    """A trained regressor cannot be loaded here."""
+    """The files of a trained regressor cannot be loaded, or are for another feature schema."""
 
 
 class UnknownVersionError(ArtefactError):
-    """A system has no trained regressor of that version."""
+    """A system has no trained regressor of the requested version."""
 
 
 class TrainingError(CostModelError):
@@ -148,7 +149,7 @@ class TrainingError(CostModelError):
 
 
 class RuleError(CostModelError):
-    """A composition rule of the user does not exist, or breaks the contract of rules."""
+    """A composition rule that the user named does not exist, fails, or does not return a share for each sequence."""
 
 
 class UnpricedLayersError(CostModelError):
@@ -159,7 +160,7 @@ class UnpricedLayersError(CostModelError):
     """
 
     def __init__(self, model: str, system: str, layers: Sequence[str]) -> None:
-        """Names every layer of `model` that has no cost on `system`."""
+        """Writes a message that names every layer of `model` that has no cost on `system`."""
         self.layers = tuple(layers)
         super().__init__(
             f"{model} has {len(layers)} layers without a cost on {system}: {', '.join(layers)}; measure its file with "
@@ -169,12 +170,12 @@ class UnpricedLayersError(CostModelError):
 
 
 class BusyError(CostModelError):
-    """All workers that could do the job are busy."""
+    """All processes that could handle a request are busy."""
 
 
 class MissingExtraError(CostModelError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        """Names what needs `extra`, and the exact command that installs it."""
+        """Writes a message that `what` needs an optional dependency, and how to install it with the extra `extra`."""
         super().__init__(f"{what} needs an optional dependency: pip install 'costmodel[{extra}]'")

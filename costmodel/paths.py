@@ -7,38 +7,44 @@ from pathlib import Path
 
 from costmodel.errors import CostModelError
 
-__all__ = ["Home", "find_home"]
+__all__ = ["Home", "find_home", "shipped_data_folder"]
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folders of one installation.
+    """The folders in which one installation of costmodel keeps its files.
 
     Attributes:
-        root: `COSTMODEL_HOME` if set; the checkout when run from one; else the user's data folder.
+        root: Folder that contains all others: the environment variable `COSTMODEL_HOME` if set, else the source
+            checkout if costmodel runs from one, else a folder in the user's data folder.
     """
 
     root: Path
 
     @property
     def data(self) -> Path:
-        """Folder of stores, trained regressors and caches."""
+        """Folder of result stores, trained regressors, corpora and caches."""
         return self.root / "data"
 
     @property
     def store_url(self) -> str:
-        """URL of the default store, an SQLite file."""
+        """URL of the default results store, an SQLite file."""
         return f"sqlite:///{self.data / 'costmodel.db'}"
 
     @property
+    def survey_store_url(self) -> str:
+        """URL of the results store of `costmodel survey`, an SQLite file that contains only the standard set."""
+        return f"sqlite:///{self.data / 'survey.db'}"
+
+    @property
     def bundles(self) -> Path:
-        """Folder of the regressors trained on the default store, with a subfolder for each system."""
+        """Folder of the regressors trained on the default results store, with a subfolder for each system."""
         return self.data / "regressors"
 
     def bundles_of(self, store_url: str | None) -> Path:
-        """Returns the folder of the regressors trained on a store; equivalent URLs give the same folder.
+        """Returns the folder of the regressors trained on a results store; equivalent URLs give the same folder.
 
         URLs are equivalent if they differ only in driver, user, password, options, PostgreSQL's default port, or in
         the spelling of the path of an SQLite file.
@@ -51,10 +57,10 @@ class Home:
         """
         if store_url is None or store_url == self.store_url:
             return self.bundles
-        from costmodel.store_url import place_of  # imported here: it loads SQLAlchemy, which --help must not
+        from costmodel.store_url import store_identity  # imported here: it loads SQLAlchemy, which --help must not
 
-        place = place_of(store_url)
-        if place == place_of(self.store_url):
+        place = store_identity(store_url)
+        if place == store_identity(self.store_url):
             return self.bundles
         return self.data / f"regressors-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
@@ -65,17 +71,20 @@ class Home:
 
     @property
     def corpora(self) -> Path:
-        """Folder of built corpora, with a subfolder for each; may be deleted, and is then built again."""
+        """Folder of built corpora, with a subfolder for each; a deleted corpus is built again when it is needed."""
         return self.data / "corpora"
 
     @property
     def tracking(self) -> Path:
-        """Folder of MLflow's default store."""
+        """Folder in which MLflow records training runs by default."""
         return self.root / "mlruns"
 
 
-def find_home() -> Home:
-    """Finds the home of this installation; creates its data folder if necessary.
+def find_home(checkout: Path = _CHECKOUT) -> Home:
+    """Returns the folders of this installation; creates the data folder if necessary.
+
+    Args:
+        checkout: Folder that contains the package; the root if it is a source checkout and `COSTMODEL_HOME` is not set.
 
     Raises:
         CostModelError: The data folder cannot be created.
@@ -83,8 +92,8 @@ def find_home() -> Home:
     configured = os.environ.get("COSTMODEL_HOME")
     if configured:
         root = Path(configured).expanduser().resolve()
-    elif (_CHECKOUT / "pyproject.toml").exists() and (_CHECKOUT / "data").is_dir():
-        root = _CHECKOUT
+    elif _is_checkout(checkout):
+        root = checkout
     else:
         base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         root = Path(base) / "costmodel"
@@ -97,3 +106,16 @@ def find_home() -> Home:
             "written"
         ) from error
     return home
+
+
+def shipped_data_folder(checkout: Path = _CHECKOUT) -> Path | None:
+    """Returns the folder of the data sets that are versioned with costmodel; None if it was installed from a wheel.
+
+    Args:
+        checkout: Folder that contains the package.
+    """
+    return checkout / "data" if _is_checkout(checkout) else None
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "pyproject.toml").exists() and (folder / "data").is_dir()

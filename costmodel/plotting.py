@@ -13,7 +13,7 @@ ROW_INCHES = 0.19
 
 
 def check_installed() -> None:
-    """Checks that figures can be drawn; call it before a long measurement whose results are to be drawn.
+    """Checks that figures can be drawn, before a long measurement whose results are to be drawn.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -30,14 +30,14 @@ def _matplotlib() -> Any:
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
-    """Creates a figure and its axes.
+    """Returns a new matplotlib figure in the shared style, and its axes (an array if there are several).
 
     Args:
         width: Width of the figure in inches.
         height: Height of the figure in inches.
         rows: Number of rows of axes.
         columns: Number of columns of axes.
-        how: Further arguments of `pyplot.subplots`.
+        how: Further keyword arguments of `pyplot.subplots`.
     """
     matplotlib = _matplotlib()
     matplotlib.use("svg")
@@ -53,7 +53,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **h
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Writes a figure as SVG, reproducibly: the same figure gives the same bytes."""
+    """Writes a figure to `path` as SVG and closes it; the same figure always gives the same bytes."""
     from matplotlib import pyplot
 
     figure.savefig(path, metadata={"Date": None})

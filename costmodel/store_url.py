@@ -8,13 +8,13 @@ from sqlalchemy.exc import ArgumentError
 
 from costmodel.errors import StoreError
 
-__all__ = ["not_a_store", "parse_store_url", "place_of"]
+__all__ = ["not_a_store", "parse_store_url", "store_identity"]
 
 _POSTGRESQL_PORT = 5432
 
 
 def parse_store_url(url: str) -> URL:
-    """Parses a store's URL; for PostgreSQL sets the driver that costmodel uses.
+    """Parses the URL of a results store; for a PostgreSQL database, sets the driver that costmodel uses.
 
     Raises:
         StoreError: `url` is not a URL, or is that of a database in memory.
@@ -30,7 +30,7 @@ def parse_store_url(url: str) -> URL:
     return parsed
 
 
-def place_of(url: str) -> str:
+def store_identity(url: str) -> str:
     """Returns an identifier of the database that a URL leads to, independent of driver, user, password and options.
 
     Relative and absolute paths of the same SQLite file give the same identifier, and so does a symbolic link to it.
@@ -49,12 +49,15 @@ def place_of(url: str) -> str:
 
 
 def not_a_store(url: str) -> StoreError:
-    """Makes the error for a text that is not the URL of a database; it quotes the text without its password."""
+    """Returns the error for a text that is not the URL of a database; its message quotes the text without password."""
     shown = re.sub(r"(?<=//)[^/@]*:[^/@]*(?=@)", "***", url)
     return StoreError(f"{shown!r} is not the URL of a store: give one such as sqlite:///results.db")
 
 
 def _option(url: URL, name: str) -> str:
-    """Returns an option of the query string; PostgreSQL allows the host or a socket's folder there."""
+    """Returns an option from the query string of a URL; "" if it is absent.
+
+    PostgreSQL allows host, port or socket folder there.
+    """
     value = url.query.get(name, "")
     return value if isinstance(value, str) else ",".join(value)

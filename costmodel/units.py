@@ -12,7 +12,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 
 
 def format_us(latency_us: float) -> str:
-    """Formats a latency with three significant digits in the unit that suits it."""
+    """Formats a latency in microseconds as text with three significant digits, in µs, ms or s."""
     rounded = float(f"{latency_us:.3g}")  # before the unit is chosen, because 999.6 µs are 1.00 ms
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if abs(rounded) >= size:
@@ -49,7 +49,7 @@ def parse_latency_us(text: str) -> float:
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Parses an input's name and shape, such as "input=1,3,224,224".
+    """Parses the name and shape of a model's input, such as "input=1,3,224,224", into (name, shape).
 
     Raises:
         ValueError: `text` is not of that form.

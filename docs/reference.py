@@ -113,6 +113,8 @@ def _type(schema: dict[str, Any]) -> str:
     for several in ("anyOf", "oneOf"):
         if several in schema:
             return " or ".join(_type(one) for one in schema[several])
+    if "prefixItems" in schema:
+        return "list of " + " or ".join(dict.fromkeys(map(_type, schema["prefixItems"])))
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
     if "enum" in schema:

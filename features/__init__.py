@@ -1,7 +1,7 @@
 """Turns layer sequences on a system into numeric features for regressors.
 
-Contains the feature schema with its version and fingerprint, the encoder, and the analytical bound. Training and
-serving call the same functions; nothing in this package is learnt from data.
+The package contains the feature schema with its version and fingerprint, the encoder, and the analytical bound.
+Training and serving call the same functions; nothing in this package is learnt from data.
 """
 
 import lazy_loader

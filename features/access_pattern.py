@@ -1,6 +1,6 @@
 """Memory access pattern of a layer.
 
-It consists of the axes that the layer works along, how many consecutive elements stay together, and which operands are
+The pattern says which axes the layer works along, how many elements stay adjacent in memory, and which operands are
 broadcast.
 """
 
@@ -27,10 +27,12 @@ class AccessPattern:
     Attributes:
         last_axis_kept: Whether elements adjacent in memory are processed alike: the layer does not work along the last
             axis, or, for a transposition, the last axis stays the last.
-        inner_run: Number of consecutive elements that stay together.
-        axis_size: Number of elements along the axes that the layer works along, 1 if there are none.
-        other_operand: Elements of the smallest operand after the first, divided by those of the output: 1 if no
-            operand is broadcast.
+        inner_run: Number of elements that the layer leaves adjacent in memory. For a layer that works along axes, the
+            elements of all later axes; for a transposition, those of all axes after the last one that it moves; for
+            other layers, the longest run that is contiguous in both input and output.
+        axis_size: Number of elements along the axes that the layer works along; 1 if there are none.
+        other_operand: Number of elements of the smallest operand, the first one left out, divided by the number of
+            elements of the output; 1 if no operand is broadcast.
         other_operand_inner: Whether the last axis of that smallest operand has the size of the output's last axis.
         interpolation: Interpolation mode: 0 for nearest or none, 1 for linear, 2 for cubic.
     """
@@ -69,7 +71,7 @@ def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPa
 
 
 def _axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> list[int]:
-    """Returns the axes that a layer works along: those it names, or the default of its operator."""
+    """Returns the axes that a layer works along, as it says itself or by its operator's default; [] if elementwise."""
     rank = len(data.shape)
     if not rank:
         return []
@@ -88,7 +90,7 @@ def _axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> li
 
 
 def _kept_in_place(order: Sequence[int], shape: Sequence[int]) -> tuple[bool, int]:
-    """Returns whether a permutation keeps the last axis last, and the elements of the trailing axes that it keeps."""
+    """Returns whether a permutation keeps the last axis last, and how many elements the unmoved last axes hold."""
     kept = len(shape)
     while kept and order[kept - 1] == kept - 1:
         kept -= 1
@@ -96,7 +98,7 @@ def _kept_in_place(order: Sequence[int], shape: Sequence[int]) -> tuple[bool, in
 
 
 def _common_run(first: Sequence[int], second: Sequence[int]) -> int:
-    """Returns the number of elements that can be copied at once: the longest run contiguous in both tensors."""
+    """Returns how many elements can be copied at once: the longest run contiguous in tensors of both shapes."""
     if len(first) != len(second):
         return math.prod(second)
     run = 1
@@ -108,7 +110,7 @@ def _common_run(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def _other_operand(operands: Sequence[TensorType], output: TensorType) -> tuple[float, bool]:
-    """Returns `other_operand` and `other_operand_inner` of an access pattern."""
+    """Returns `AccessPattern.other_operand` and `other_operand_inner`, from the types of all operands but the first."""
     sizes = [t for t in operands if not t.opaque]
     if not sizes or not output.elements:
         return 1.0, True

@@ -26,5 +26,5 @@ def layer_bound_us(work: Work, system: System) -> float:
 
 
 def bound_us(sequence: LayerSequence, system: System) -> float:
-    """Returns a lower bound on the cost of a sequence, in microseconds: the sum of those of its layers."""
+    """Returns a lower bound on the cost of a sequence, in microseconds: the sum of its layers' bounds."""
     return sum(layer_bound_us(layer_work(sequence, layer), system) for layer in sequence.layers)

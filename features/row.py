@@ -1,4 +1,4 @@
-"""Numeric features of one layer on a system: the columns of `SCHEMA` except those of the operator.
+"""Numeric features of one layer on a system: the columns of `SCHEMA` except those that encode the operator.
 
 Sizes are given as logarithms, because costs span six orders of magnitude.
 """
@@ -35,12 +35,14 @@ _DataAndOutput = tuple[TensorType, TensorType]
 def layer_features(
     sequence: LayerSequence, layer: SequenceLayer, work: Work, bound: float, system: System
 ) -> Iterable[float]:
-    """Returns the features of a layer up to the operator columns, in the order of `SCHEMA`; footprint columns are 0.
+    """Returns the features of a layer in the order of `SCHEMA`, without the operator columns, which come last.
+
+    The footprint columns are 0, because the footprint depends on the model around the layer.
 
     Args:
         sequence: Sequence that contains the layer.
         layer: Layer to describe.
-        work: Work of the layer.
+        work: Arithmetic and memory traffic of the layer.
         bound: Analytical bound of the layer in microseconds.
         system: System that the layer would run on.
     """
@@ -56,7 +58,7 @@ def layer_features(
 
 
 def footprint_features(footprints: np.ndarray, system: System) -> tuple[np.ndarray, np.ndarray]:
-    """Returns log(footprint / cache size) of models for the second- and the third-level cache of a system.
+    """Returns log(footprint / cache size) of models for the level 2 and the level 3 cache of a system.
 
     Args:
         footprints: Bytes of weights that each model reads, shape [num_models].
@@ -195,5 +197,5 @@ def _log(size: int) -> float:
 
 
 def _waste(size: int, tile: int) -> float:
-    """Returns the logarithm of the factor by which padding to whole tiles enlarges `size`."""
+    """Returns the logarithm of the factor by which padding to a multiple of `tile` enlarges `size`."""
     return math.log(max(1, -(-size // tile)) * tile / max(1, size))

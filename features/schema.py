@@ -91,14 +91,14 @@ class Schema:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of version and names, stored with each trained regressor."""
+        """Digest of the schema's version and names, stored with each trained regressor."""
         return hashlib.sha256(f"{self.version}:{','.join(self.names)}".encode()).hexdigest()[:16]
 
     def check(self, fingerprint: str, what: str) -> None:
-        """Rejects an artefact that was trained on another feature schema.
+        """Checks that an artefact, such as a regressor, was trained on this feature schema.
 
         Args:
-            fingerprint: Schema fingerprint of the artefact.
+            fingerprint: Fingerprint of the schema that the artefact was trained on.
             what: Name of the artefact, the subject of the error message.
 
         Raises:

@@ -26,7 +26,8 @@ _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
 _NUMBERS = len(SCHEMA.names) - len(FEATURE_GROUPS["operator"])
 _FOOTPRINT = tuple(SCHEMA.names.index(name) for name in FEATURE_GROUPS["footprint"])
 _MAX_CACHED_LAYERS = 100_000  # each takes about 0.5 kB
-# Between sequences. A model of 20,000 layers, each a sequence of its own, has about 20,000 edges.
+# Limit on edges between layers of different sequences. A model of 20,000 layers, each a sequence of its own, has about
+# 20,000 edges.
 _MAX_EDGES = 1_000_000
 
 
@@ -38,8 +39,8 @@ class Encoded:
         features: float32, shape [num_layers, num_features], columns as in `SCHEMA`.
         bounds_us: Analytical bound of each layer in microseconds, shape [num_layers].
         starts: First row of each sequence, followed by the total number of rows; shape [num_sequences + 1].
-        edges: Pairs of rows: a layer that makes a tensor and a layer that reads it, each pair once; shape
-            [2, num_edges].
+        edges: Row of a layer that makes a tensor, and row of a layer that reads the tensor, for each such pair of
+            layers once; shape [2, num_edges].
     """
 
     features: np.ndarray
@@ -57,11 +58,11 @@ class Encoded:
         return np.diff(self.starts)
 
     def totals(self, of_layers: np.ndarray) -> np.ndarray:
-        """Sums a quantity of layers, shape [num_layers], over each sequence; returns shape [num_sequences]."""
+        """Returns the sums of values given by layer, shape [num_layers], over each sequence, shape [num_sequences]."""
         return np.add.reduceat(of_layers, self.starts[:-1]) if len(self) else np.zeros(0)
 
     def take(self, sequences: np.ndarray) -> "Encoded":
-        """Returns some of the sequences, selected by position or by a mask."""
+        """Returns some of the sequences, selected by position or by a mask, with the edges between their layers."""
         chosen = np.flatnonzero(sequences) if sequences.dtype == bool else sequences
         lengths = self.lengths[chosen]
         starts = _starts(lengths)
@@ -73,7 +74,7 @@ class Encoded:
 
 
 class Encoder:
-    """An encoder for one system that caches the features of a sequence which do not depend on the model around it.
+    """An encoder of sequences for one system, with a cache of the features that do not depend on a sequence's model.
 
     Instances are thread-safe.
     """
@@ -83,7 +84,7 @@ class Encoder:
 
         Args:
             system: System that the sequences would run on.
-            most: Maximum number of layers in the cache.
+            most: Maximum number of layers whose features are cached.
         """
         self.system = system
         self._recent: BoundedCache[str, _Rows] = BoundedCache(most, _Rows.__len__)
@@ -94,7 +95,19 @@ class Encoder:
         footprints: Iterable[float] | None = None,
         predecessors: Iterable[Iterable[int]] = (),
     ) -> Encoded:
-        """Encodes sequences as `encode_all` does, for the encoder's system."""
+        """Encodes sequences as `encode_all` does, for the encoder's system, with edges between the segments of a model.
+
+        Args:
+            sequences: Sequences to encode.
+            footprints: For each sequence, the bytes of weights that its model reads; see `encode_all`.
+            predecessors: If the sequences are the segments of one model: for each, the positions of the sequences whose
+                outputs it reads. Edges then also connect layers of different sequences. Which layer reads which output
+                is not known, so each layer that reads an input of its sequence is connected to each layer that makes an
+                output of a predecessor.
+
+        Raises:
+            ModelError: There would be more than 1,000,000 edges between layers of different sequences.
+        """
         sequences = list(sequences)
         return _assemble(sequences, list(map(self._rows_of, sequences)), self.system, footprints, predecessors)
 
@@ -107,10 +120,7 @@ class Encoder:
 
 
 def encode_all(
-    sequences: Iterable[LayerSequence],
-    system: System,
-    footprints: Iterable[float] | None = None,
-    predecessors: Iterable[Iterable[int]] = (),
+    sequences: Iterable[LayerSequence], system: System, footprints: Iterable[float] | None = None
 ) -> Encoded:
     """Encodes the layers of sequences as features, with their analytical bounds and the edges between them.
 
@@ -118,32 +128,24 @@ def encode_all(
         sequences: Sequences to encode.
         system: System that the sequences would run on.
         footprints: For each sequence, the bytes of weights that its model reads; they determine the cache that the
-            sequence's own weights are read from. A sequence whose footprint is None, or less than the bytes of its own
-            weights, is taken to be the whole model.
-        predecessors: For each sequence, positions of the sequences whose results it reads, if the sequences are
-            segments of one model; edges then connect these sequences. Which layer reads which result is not known, so
-            each layer that reads an input is connected to each layer that makes a result.
-
-    Raises:
-        ModelError: There would be more than 1,000,000 edges between sequences.
+            sequence's own weights are read from. If there are no footprints, or a footprint is less than the bytes of
+            the sequence's own weights, the sequence is taken to be the whole model.
     """
     sequences = list(sequences)
-    return _assemble(
-        sequences, [_Rows.of(sequence, system) for sequence in sequences], system, footprints, predecessors
-    )
+    return _assemble(sequences, [_Rows.of(sequence, system) for sequence in sequences], system, footprints, ())
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The features of one sequence on one system that do not depend on the model around it, without the footprint.
+    """The part of the encoding of one sequence on one system that does not depend on the model around it.
 
     Attributes:
-        numbers: Features before the operator columns, float32 [num_layers, _NUMBERS], as bytes, which are fast to
-            join; the footprint columns are 0.
+        numbers: Features before the operator columns, float32 of shape [num_layers, _NUMBERS], as bytes, which are fast
+            to join; the footprint columns are 0.
         operators: Index of each layer's operator among the operator columns.
         bounds_us: Analytical bound of each layer in microseconds.
-        weight_bytes: Bytes of weights that all layers read.
-        edges: Pairs of layers of the sequence: one that makes a tensor and one that reads it.
+        weight_bytes: Bytes of weights that all layers together read.
+        edges: Pairs of positions of layers in the sequence: one that makes a tensor, and one that reads it.
     """
 
     numbers: bytes
@@ -217,10 +219,18 @@ def _edges(sequence: LayerSequence) -> Iterable[tuple[int, int]]:
 def _edges_between(
     sequences: Sequence[LayerSequence], predecessors: Iterable[Iterable[int]], starts: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Returns edges from each layer that makes an output of a sequence to each layer of another one that reads it.
+    """Returns edges between layers of different sequences, as pairs of rows.
+
+    Between a sequence and one that reads its outputs, each layer that makes an output of the first is connected to
+    each layer that reads an input of the second.
+
+    Args:
+        sequences: The segments of one model.
+        predecessors: For each sequence, the positions of the sequences whose outputs it reads.
+        starts: First row of each sequence.
 
     Raises:
-        ModelError: There would be more than `_MAX_EDGES` edges, as between long sequences that read each other in full.
+        ModelError: There would be more than `_MAX_EDGES` edges, as between long sequences with many inputs and outputs.
     """
     edges: list[tuple[int, int]] = []
     output_rows: dict[int, list[int]] = {}
@@ -243,6 +253,6 @@ def _edges_between(
 
 
 def _output_rows(sequence: LayerSequence) -> list[int]:
-    """Returns the positions of the layers that make an output of the sequence."""
+    """Returns the positions, in a sequence, of the layers that make its outputs."""
     outputs = set(sequence.outputs)
     return [row for row, layer in enumerate(sequence.layers) if outputs.intersection(layer.outputs)]

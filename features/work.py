@@ -1,8 +1,8 @@
 """Work of a layer: arithmetic and memory traffic, from its operator, shapes and attributes alone.
 
-A rule that reads particular inputs or attributes relies on their presence, which holds for the graph of a runtime. For
-a layer that an untrusted client describes, `costmodel.serving.validation` checks these preconditions: a new rule needs
-its own check there.
+The rules for single operators rely on the presence of the inputs and attributes that they read, which holds in a graph
+that a runtime has lowered. For a layer that an untrusted client describes, `costmodel.serving.validation` checks their
+presence: whoever adds a rule here adds its check there.
 """
 
 import math
@@ -21,7 +21,7 @@ class Contraction:
     """A layer expressed as `batch` matrix products of (rows x depth) by (depth x columns).
 
     For a convolution there is one product for each image and group: rows are output positions, columns are the output
-    channels of the group, and depth is the input channels of the group times the window.
+    channels of the group, and depth is the input channels of the group times the number of elements in the window.
     """
 
     batch: int
@@ -31,7 +31,7 @@ class Contraction:
 
     @property
     def flops(self) -> float:
-        """Number of floating-point operations, two per multiply-add."""
+        """Number of floating-point operations, of which a multiply-add counts as two."""
         return 2.0 * self.batch * self.rows * self.columns * self.depth
 
 
@@ -40,13 +40,13 @@ class Work:
     """Arithmetic and memory traffic of one layer.
 
     Attributes:
-        multiply_flops: Floating-point operations of the layer's contractions, two per multiply-add.
+        multiply_flops: Floating-point operations of the layer's matrix products, of which a multiply-add counts as two.
         other_flops: All other arithmetic, in simple operations: 1 for an addition, about 10 for an exponential.
         scalar_calls: Number of calls into the C library, each for one element.
-        input_bytes: Bytes read from other layers.
+        input_bytes: Bytes read from tensors other than constants.
         weight_bytes: Bytes read from constants.
         output_bytes: Bytes written.
-        contraction: The largest matrix product of the layer; None if it has none.
+        contraction: The largest contraction of the layer, by its operations; None if it has none.
     """
 
     multiply_flops: float
@@ -59,7 +59,7 @@ class Work:
 
     @property
     def flops(self) -> float:
-        """Number of all operations."""
+        """Number of all operations: `multiply_flops` plus `other_flops`."""
         return self.multiply_flops + self.other_flops
 
     @property
@@ -69,7 +69,7 @@ class Work:
 
 
 def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
-    """Computes the work of one layer of a sequence."""
+    """Returns the work of one layer of a sequence."""
     inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]
     outputs = [sequence.values[i].type for i in layer.outputs if i >= 0]
     # Each tensor counts once, even if the layer lists it several times.
@@ -121,14 +121,14 @@ Types = Sequence[TensorType | None]
 
 
 def window_area(layer: SequenceLayer, data: TensorType) -> int:
-    """Returns the number of elements in a layer's window, clipped to the size of `data`; 1 without a window."""
+    """Returns the number of elements in a layer's window (kernel), clipped to the input's shape; 1 without a window."""
     kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
     sizes = data.shape[len(data.shape) - len(kernel) :]
     return math.prod(min(k, max(1, size)) for k, size in zip(kernel, sizes, strict=True))
 
 
 def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
-    """Returns whether ONNX Runtime calls std::pow for each element, at least ten times the cost of an exponential."""
+    """Returns whether ONNX Runtime runs a layer by std::pow for each element, at least ten times as slow as exp."""
     if layer.op_type == "Pow":
         exponent = layer.inputs[1]
         assert exponent >= 0
@@ -166,10 +166,13 @@ def _other_flops(
 
 
 def _fourier_flops(data: TensorType | None) -> float:
-    """Returns the operations of a Fourier transform: five for each element and level of a fast transform.
+    """Returns the operations of a Fourier transform: 5 per element on each of the log2(length) levels of an FFT.
 
-    A length that is not a power of two takes four times as many, because ONNX Runtime then computes two longer
-    transforms (Bluestein, 1970).
+    A transform whose length is not a power of two takes four times as many, because ONNX Runtime then computes two
+    longer transforms (Bluestein, 1970).
+
+    Args:
+        data: Type of the input, whose last axis but one is transformed.
     """
     assert data is not None
     length = data.shape[-2] if len(data.shape) > 1 else 1
@@ -261,15 +264,16 @@ def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes
 def _attention(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, past: int) -> list[Contraction]:
     """Returns the matrix products of an attention layer.
 
-    Scores and weighted sum, two products of the same size, are written as one product of twice the depth. An operator
-    with weights of its own (com.microsoft's Attention) first projects its input to queries, keys and values.
+    The scores and the weighted sum of the values, two products of the same size, are written as one product of twice
+    the depth. An operator with weights of its own (com.microsoft's Attention) first projects its input to queries, keys
+    and values.
 
     Args:
-        inputs: Types of query, key, ...; the key may be absent, or packed with the query.
-        outputs: Types of the outputs; the first has shape [batch, length, heads * size] or
-            [batch, heads, length, size].
+        inputs: Types of the inputs: query, key, ...; the key may be absent, or packed with the query.
+        outputs: Types of the outputs; the first has shape [batch, tokens, heads * size] or [batch, heads, tokens,
+            size].
         attributes: Attributes of the layer.
-        past: Input slot of the keys of earlier runs, shape [..., keys, size].
+        past: Position, among the inputs, of the keys of earlier runs, which have shape [..., keys, size].
     """
     output_shape = outputs[0].shape
     if len(output_shape) == 4:

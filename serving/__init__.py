@@ -1,7 +1,7 @@
-"""Answers: from a model to an estimate.
+"""Estimates the latency of models, in process or over HTTP.
 
-In come models, a store and trained regressors; out go estimates, one or thousands at a time, in process or over HTTP.
-It trains and measures nothing.
+Its inputs are models, a results store and trained regressors; its outputs are estimates, one or thousands at a time.
+Nothing is trained and nothing is measured here.
 """
 
 import lazy_loader

@@ -12,7 +12,10 @@ from .networks import price_blocks as price_blocks
 from .networks import price_networks as price_networks
 from .predictor import Predictor as Predictor
 from .ranking import QUANTILES as QUANTILES
+from .ranking import Quantile as Quantile
+from .ranking import RankAnswer as RankAnswer
 from .ranking import Ranked as Ranked
+from .ranking import RankError as RankError
 from .ranking import cheapest as cheapest
 from .ranking import rank as rank
 from .service import BulkModel as BulkModel

@@ -1,4 +1,4 @@
-"""A batch of models that are made of a few different layer sequences."""
+"""Batches of models as arrays, in which each different layer sequence is stored once."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,13 @@ __all__ = ["Batch"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Models as positions of their layer sequences, one model after another, in execution order.
+    """A batch of models, as arrays of indices into the layer sequences that the models are made of.
 
     Attributes:
-        sequences: The different layer sequences.
-        rows: Position in `sequences` of each sequence of each model, shape [num_rows].
-        lengths: Number of sequences of each model, shape [num_models].
+        sequences: The different layer sequences of all models, each once.
+        rows: Index in `sequences` of each sequence of each model, model after model, in execution order; shape
+            [num_rows].
+        lengths: Number of sequences of each model, repetitions included; shape [num_models].
     """
 
     sequences: tuple[LayerSequence, ...]
@@ -28,7 +29,7 @@ class Batch:
 
     @classmethod
     def of(cls, models: Iterable[Sequence[LayerSequence]]) -> "Batch":
-        """Returns the batch of models that are given as their layer sequences."""
+        """Returns the batch of models that are each given as their layer sequences in execution order."""
         positions: dict[str, int] = {}
         sequences: list[LayerSequence] = []
         rows, lengths = [], []
@@ -43,7 +44,7 @@ class Batch:
 
     @cached_property
     def model(self) -> np.ndarray:
-        """Number of the model that each row belongs to, shape [num_rows]."""
+        """Index of the model that each entry of `rows` belongs to, shape [num_rows]."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @cached_property
@@ -53,7 +54,7 @@ class Batch:
         return np.bincount(self.model, weights=read[self.rows], minlength=len(self.lengths))
 
     def models(self) -> Iterator[list[int]]:
-        """Yields the rows of each model."""
+        """Yields, for each model, the indices in `sequences` of its sequences, in execution order."""
         ends = np.cumsum(self.lengths)
         for start, end in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True):
             yield self.rows[start:end].tolist()

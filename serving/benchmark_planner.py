@@ -1,8 +1,8 @@
-"""Plans benchmarking: for each granularity of a model, the time that measuring takes and the expected error."""
+"""Plans benchmarking: finds how long measuring a model takes at each granularity, and which error is then expected."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -22,9 +22,9 @@ from costmodel.ir.footprint import read_bytes, weight_bytes
 from costmodel.ir.graph import LayerGraph
 from costmodel.measure.duration import estimated_group_seconds
 from costmodel.measure.groups import evicted_bytes
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.partition.decomposition import Decomposition
-from costmodel.partition.granularity import Option, candidates, is_whole
+from costmodel.partition.granularity import GranularityChoice, candidates, is_whole
 from costmodel.serving.predictor import Predictor
 
 __all__ = ["Known", "Planner"]
@@ -32,12 +32,12 @@ __all__ = ["Known", "Planner"]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The decomposition from which a model is best estimated without measuring.
+    """The decomposition from which a model is best estimated without measuring anything new.
 
     Attributes:
-        decomposition: The decomposition.
-        construction: Expected half-width of (sum of sequences) / (whole model) in log latency; None to use that of the
-            regressor's calibration.
+        decomposition: The model, cut into layer sequences.
+        construction: Expected half-width of the interval of log(sum of the sequences' latencies / latency of the whole
+            model); None to use the half-width that the calibration of the regressor has.
         reason: One sentence that says why this decomposition was chosen.
     """
 
@@ -48,19 +48,17 @@ class Known:
 
 @dataclass(frozen=True)
 class Planner:
-    """Finds what measuring more would bring on a system.
+    """Planner of benchmarks on one system: how long measuring a model takes, and which error its estimate then has.
 
     Attributes:
-        predictor: Predictor of the system, which has the measurements and prices the rest.
-        protocol: Measurement protocol, for the time that measuring takes.
+        predictor: Predictor of the system; its store has the measurements, and it prices what is not measured.
     """
 
     predictor: Predictor
-    protocol: Protocol = field(default_factory=Protocol)
 
     @cached_property
     def expected(self) -> ConstructionError:
-        """Expected error of constructed latencies, from the measured models."""
+        """Expected errors of constructed latencies at each granularity, learnt from models measured on the system."""
         store, system = self.predictor.store, self.predictor.system.name
         models = store.models()
         timings = store.timings(system, {model.whole for model in models})
@@ -68,14 +66,20 @@ class Planner:
         return construction_error(ratios, [noise_of(timing) for timing in timings.values()])
 
     def error(self, cut: Decomposition) -> float:
-        """Returns the expected |log(estimate / latency)| of a model whose sequences are all measured."""
+        """Returns the expected |log(estimate / latency)| of a model if all sequences of its decomposition are measured.
+
+        Args:
+            cut: Decomposition of the model.
+        """
         return self.expected.whole if is_whole(cut) else self.expected.by_granularity[cut.granularity]
 
-    def options(self, model: str, graph: LayerGraph) -> list[Option]:
-        """Returns the options for a model: the granularities to measure at, and prediction if there is a regressor.
+    def options(self, model: str, graph: LayerGraph) -> list[GranularityChoice]:
+        """Returns the options for a model: the granularities to measure it at, and prediction instead of measuring.
 
-        If one sequence of a decomposition is missing, the time of all of them counts, because they take turns.
-        Sequences that several models lack count for each of these models.
+        Prediction is an option if there is a regressor and at least one single layer is not measured. If at least one
+        sequence of a decomposition is not measured, the option costs the time to measure all sequences of the
+        decomposition, because they are timed as a group, taking turns. The time for an unmeasured sequence that occurs
+        in several models is counted for each of these models.
 
         Args:
             model: Name of the model.
@@ -90,29 +94,30 @@ class Planner:
         for cut in cuts:
             complete = cut.unique.keys() <= known.keys()
             seconds = 0.0 if complete else self._seconds(cut, known, layers_us, footprint)
-            found.append(Option(cut.granularity, self.error(cut), seconds))
+            found.append(GranularityChoice(cut.granularity, self.error(cut), seconds))
         regression = self.predictor.regression
         if found[0].seconds and regression is not None:
             calibration = regression.bundle.calibration
             parts = replace(calibration.uncertainty, construction=0.0)
             width = half_width([costs[segment.sequence.signature] for segment in cuts[0].segments], parts)
             error = math.hypot(expected_error(width, calibration.level), found[0].error)
-            found.append(Option(1, error, 0.0, measured=False))
+            found.append(GranularityChoice(1, error, 0.0, measured=False))
         return found
 
     def best_known(
         self, model: str, graph: LayerGraph, *, composition: str | Rule = "sequential", measured: bool = True
     ) -> Known:
-        """Returns the decomposition from which a model is best estimated without measuring.
+        """Returns the decomposition from which a model is best estimated without measuring anything new.
 
-        It is the one with the least expected error among those whose sequences are all measured, the whole model as one
-        sequence included. Without such a decomposition, or with a composition rule, it is that into single layers.
+        Among the decompositions whose sequences are all measured, the whole model as one sequence included, it is the
+        one with the least expected error. If there is none, if measurements are not to be used, or with a composition
+        rule other than "sequential", it is the decomposition into single layers.
 
         Args:
             model: Name of the model.
             graph: Layers of the model.
-            composition: As in `Predictor.estimate`.
-            measured: Whether to use measurements.
+            composition: Composition rule, or the name of one, as in `Predictor.estimate`.
+            measured: Whether to use measurements; without them every cost is predicted.
         """
         cuts = candidates(model, graph)
         if composition != "sequential":
@@ -128,19 +133,18 @@ class Planner:
         if is_whole(best):
             return Known(best, 0.0, f"the model was taken as one sequence, which is measured: {expected}")
         reason = f"granularity {best.granularity} was taken, all of its sequences are measured: {expected}"
-        return Known(best, half_width_of(self.error(best), self._level), reason)
-
-    @property
-    def _level(self) -> float:
-        regression = self.predictor.regression
-        return regression.bundle.calibration.level if regression else 0.9
+        return Known(best, half_width_of(self.error(best), self.predictor.interval_level), reason)
 
     def _latencies_us(self, cuts: Sequence[Decomposition]) -> dict[str, float]:
         signatures = {signature for cut in cuts for signature in cut.unique}
         return self.predictor.store.latencies_us(self.predictor.system.name, signatures)
 
     def _layers_us(self, layers: Decomposition, costs: Mapping[str, Cost]) -> list[float]:
-        """Returns the expected latency of each layer of a model: measured, predicted, or its analytical bound."""
+        """Returns the expected latency of each layer of a model in microseconds.
+
+        It is measured or predicted if possible, otherwise the analytical bound. The layers of an atomic group share the
+        latency of the group equally.
+        """
         unpriced = {s: sequence for s, sequence in layers.unique.items() if s not in costs}
         prices = {s: bound_us(sequence, self.predictor.system) for s, sequence in unpriced.items()}
         prices |= {signature: cost.latency_us for signature, cost in costs.items()}
@@ -153,7 +157,10 @@ class Planner:
     def _seconds(
         self, cut: Decomposition, known: Mapping[str, float], layers_us: Sequence[float], footprint_bytes: int
     ) -> float:
-        """Returns the approximate time to measure a decomposition; unmeasured sequences take what their layers do."""
+        """Returns the approximate time in seconds that measuring all sequences of a decomposition takes.
+
+        A sequence that is not measured yet is taken to run as long as its layers together.
+        """
         ends = list(accumulate(len(segment.layers) for segment in cut.segments))
         latencies_us = {
             segment.sequence.signature: math.fsum(layers_us[end - len(segment.layers) : end])
@@ -161,4 +168,4 @@ class Planner:
         } | {signature: known[signature] for signature in cut.unique if signature in known}
         read, weights = (sum(map(nbytes, cut.unique.values())) for nbytes in (read_bytes, weight_bytes))
         swept = 0 if is_whole(cut) else evicted_bytes(footprint_bytes, read, self.predictor.system.host)
-        return estimated_group_seconds(list(latencies_us.values()), weights, swept, self.protocol)
+        return estimated_group_seconds(list(latencies_us.values()), weights, swept, Protocol())

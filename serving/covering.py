@@ -1,4 +1,4 @@
-"""Covers a new model with the sequences that are measured on a system, wherever they fit."""
+"""Covers a new model with layer sequences, preferring those that are already measured on a system."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from costmodel.systems.system import System
 
 __all__ = ["cover_of", "run_us"]
 
-# About what a call takes beside the layers in it: one sequence of two layers is cheaper than two of one.
+# Approximate call overhead: because of it, one sequence of two layers is cheaper than two sequences of one layer.
 _CALL_US = 5.0
 
 
@@ -26,7 +26,8 @@ def cover_of(
         model: Name of the model.
         graph: Layers of the model.
         granularity: Maximum number of layers in a sequence.
-        measured: Whether measured sequences are free; without that every sequence takes benchmarking time.
+        measured: Whether sequences that are already measured count as needing no benchmarking time; if false, every
+            sequence is taken to need some.
     """
     system = predictor.system
 
@@ -38,9 +39,9 @@ def cover_of(
 
 
 def run_us(sequence: LayerSequence, system: System) -> float:
-    """Returns the approximate time of one run of a sequence in isolation, from its analytical bound.
+    """Returns the approximate time in microseconds of one run of a sequence in isolation, from its analytical bound.
 
-    The bounds of layers add up to the same sum however they are cut, while the lowest of many predictions is one that
-    is too low.
+    Bounds are used instead of predicted latencies because the bounds of layers add up to the same sum in every cover.
+    With predicted latencies, the cover with the lowest sum would often be one whose latencies are predicted too low.
     """
     return _CALL_US + bound_us(sequence, system)

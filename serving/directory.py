@@ -1,11 +1,10 @@
-"""A directory of systems and regressors, read without loading any, as immutable snapshots."""
+"""Snapshots of the systems of a results store and of their regressors, read without loading any regressor."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from costmodel.errors import ArtefactError, StoreError, UnknownSystemError, UnknownVersionError
 from costmodel.serving.observations.drift import Drift
@@ -13,6 +12,7 @@ from costmodel.serving.observations.observations import Observations
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 from costmodel.training.artefact import champion_of
+from costmodel.training.evaluation.results import ModelMetrics
 from costmodel.training.listing import TrainedRegressor, list_regressors
 
 __all__ = ["Directory", "Snapshot", "SystemEntry", "identity_of"]
@@ -20,22 +20,22 @@ __all__ = ["Directory", "Snapshot", "SystemEntry", "identity_of"]
 
 @dataclass(frozen=True)
 class SystemEntry:
-    """A system of the results store, with its measurements, regressors and drift.
+    """What is known about one system of the results store: number of measurements, regressors, accuracy and drift.
 
     Attributes:
-        system: The system.
-        identity: Hash of champion and measurements; as long as it is the same, so are the answers to the same request.
+        system: Record of the system: hardware, runtime and settings.
+        identity: Hash of champion and measurements; as long as it stays the same, the same request has the same answer.
         measurements: Number of measurements.
         regressors: Trained regressors of the system, newest first.
-        accuracy: Accuracy on held-out families, from the card of the champion; None without a champion.
-        drift: Drift of the system.
+        accuracy: Accuracy of the champion on held-out families, from its JSON card; None without a champion.
+        drift: Drift of the system: how far observed latencies differ from predicted ones.
     """
 
     system: System
     identity: str
     measurements: int
     regressors: tuple[TrainedRegressor, ...]
-    accuracy: Mapping[str, Any] | None
+    accuracy: ModelMetrics | None
     drift: Drift
 
     @property
@@ -46,18 +46,18 @@ class SystemEntry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The systems and regressors at one moment.
+    """Immutable record of the systems of a results store and of the trained regressors at one moment.
 
     Attributes:
-        entries: Systems by name, sorted by name.
-        regressors: All regressors, including those of systems without measurements.
+        entries: Entries of the systems by name, sorted by name.
+        regressors: All trained regressors, including those of systems without measurements in the store.
     """
 
     entries: Mapping[str, SystemEntry] = field(default_factory=dict)
     regressors: tuple[TrainedRegressor, ...] = ()
 
     def entry(self, name: str) -> SystemEntry:
-        """Returns one system.
+        """Returns the entry of the system with the given name.
 
         Raises:
             UnknownSystemError: There is no system with that name.
@@ -68,15 +68,15 @@ class Snapshot:
         return self.entries[name]
 
     def check(self, system: str | None, version: str | None) -> str:
-        """Checks that a system and a version of its regressor exist, and returns the name of the system.
+        """Checks that a system exists and has a regressor of a given version, and returns the name of the system.
 
         Args:
-            system: Name of the system; None for the only one.
-            version: Version of the regressor to use; None for the champion.
+            system: Name of the system; None for the only system that there is.
+            version: Version of a regressor of the system; None for the champion, whose existence is not checked.
 
         Raises:
-            UnknownSystemError: There is no such system, or none was named and there is not exactly one.
-            UnknownVersionError: The system has no such regressor.
+            UnknownSystemError: There is no system with that name, or none was named and there is not exactly one.
+            UnknownVersionError: The system has no regressor of that version.
         """
         if system is None:
             if len(self.entries) != 1:
@@ -89,14 +89,14 @@ class Snapshot:
 
 
 class Directory:
-    """Holder of the newest snapshot of a store and a folder of regressors; threads may share it."""
+    """Holder of the newest `Snapshot` of a results store and a folder of regressors; threads may share it."""
 
     def __init__(self, store: Store, observations: Observations, bundles: Path) -> None:
         """Prepares the directory, which has no snapshot until the first refresh.
 
         Args:
             store: Results store with the measurements.
-            observations: Observed latencies.
+            observations: Store of latencies that users observed.
             bundles: Folder of trained regressors.
         """
         self._snapshot: Snapshot | None = None
@@ -107,7 +107,7 @@ class Directory:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Snapshot of the last refresh.
+        """Snapshot that the last successful refresh has read.
 
         Raises:
             StoreError: No refresh has succeeded yet.
@@ -118,14 +118,14 @@ class Directory:
 
     @property
     def entries(self) -> Mapping[str, SystemEntry]:
-        """Systems of the newest snapshot by name; empty before the first refresh."""
+        """Entries of the systems in the newest snapshot, by name of the system; empty before the first refresh."""
         return {} if self._snapshot is None else self._snapshot.entries
 
     def refresh(self) -> Snapshot:
-        """Reads a new snapshot and returns it.
+        """Reads a new snapshot from the results store and the folder of regressors, and returns it.
 
         Raises:
-            StoreError: The store cannot be read; the last snapshot is kept.
+            StoreError: The store cannot be read; the last snapshot stays in use.
         """
         with self._lock:
             regressors = tuple(list_regressors(self._bundles))
@@ -140,7 +140,7 @@ class Directory:
         return SystemEntry(
             system=system,
             identity=identity_of(self._store, self._bundles, system.name),
-            measurements=self._store.measured(system.name)[0],
+            measurements=self._store.measurement_count_and_last_id(system.name)[0],
             regressors=tuple(regressors),
             accuracy=next((one.accuracy for one in regressors if one.champion), None),
             drift=self._observations.drift(system.name),
@@ -148,7 +148,9 @@ class Directory:
 
 
 def identity_of(store: Store, bundles: Path, system: str, version: str | None = None) -> str:
-    """Returns a hash of all that answers for a system depend on except the request: regressor and measurements.
+    """Returns a hash of the regressor and the measurements of a system.
+
+    As long as the hash stays the same, the same request has the same answer.
 
     Args:
         store: Results store with the measurements.
@@ -165,5 +167,5 @@ def identity_of(store: Store, bundles: Path, system: str, version: str | None = 
             version = "none" if path is None else path.name
         except ArtefactError:
             version = "damaged"
-    content = f"{system} {version} {store.measured(system)}"
+    content = f"{system} {version} {store.measurement_count_and_last_id(system)}"
     return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -1,7 +1,8 @@
-"""Groups the footprints of models into bins between which a regressor sees no difference.
+"""Groups the footprints of models into bins within which a regressor predicts the same.
 
-The same layer occurs in many models, each of which reads another number of bytes of weights. A tree only compares that
-number with its thresholds, so that a layer that was priced in one model need not be priced again in similar ones.
+A footprint is the number of bytes of weights that a model reads. The same layer occurs in many models with different
+footprints. A regression tree only compares the footprint with its thresholds, so that a layer that was priced in one
+model need not be priced again in models with a similar footprint.
 """
 
 import numpy as np
@@ -20,14 +21,18 @@ _LEQ, _LEAF = b"BRANCH_LEQ", b"LEAF"
 
 
 class FootprintBins:
-    """Bins of footprints within which a regressor predicts the same.
+    """Bins of footprints: for all footprints in a bin, a regressor predicts the same cost of a layer.
 
-    In an ensemble of trees their bounds are the thresholds of the trees; for any other regressor every different
-    footprint is a bin.
+    If the regressor is an ensemble of trees, the thresholds of the trees are the bounds of the bins; for any other
+    regressor every different footprint is a bin of its own.
     """
 
     def __init__(self, model: bytes) -> None:
-        """Reads the thresholds from a regressor in ONNX."""
+        """Reads the thresholds with which a regressor compares footprints.
+
+        Args:
+            model: Content of the regressor's ONNX file.
+        """
         nodes = [node for node in onnx.load_model_from_string(model).graph.node if "features" in node.input]
         found = [_thresholds(node) for node in nodes]
         self._cuts: list[np.ndarray] | None = None
@@ -39,14 +44,15 @@ class FootprintBins:
             ]
 
     def of(self, footprints: np.ndarray, system: System) -> np.ndarray:
-        """Returns a row for each model; rows are equal where the regressor sees no difference.
+        """Returns the bin of each model as a row of numbers; rows are equal exactly if the models are in the same bin.
 
         Args:
             footprints: Bytes of weights that each model reads, shape [num_models].
             system: System on which the models would run.
 
         Returns:
-            Shape [num_models, num_features].
+            Array of shape [num_models, num_features]: for each feature that is computed from the footprint, the number
+            of its bin, or the feature itself where the regressor is no ensemble of trees.
         """
         features = footprint_features(footprints, system)
         if self._cuts is None:
@@ -56,7 +62,11 @@ class FootprintBins:
 
 
 def _thresholds(node: NodeProto) -> list[tuple[int, float]] | None:
-    """Returns columns and thresholds on the footprint in an ensemble of trees; None for any other kind of node."""
+    """Returns the thresholds with which an ONNX node, an ensemble of trees, compares features of the footprint.
+
+    Returns:
+        For each comparison, the column of the feature and the threshold; None if the node is no ensemble of trees.
+    """
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if node.op_type != _TREES or not set(attributes["nodes_modes"]) <= {_LEQ, _LEAF}:
         return None

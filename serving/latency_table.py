@@ -1,7 +1,8 @@
-"""Latency tables: the cost of each choice of each block of a search space.
+"""Latency tables: the cost of each choice that a search space offers for each block of a network.
 
-The latency of a network is a sum of entries, so that a search can look it up, or differentiate it: the expected latency
-of a network with random choices is the sum of the entries times their probabilities (ProxylessNAS, Cai et al., 2019).
+The latency of a network is the sum of one table entry for each block. A search can look it up, or differentiate it:
+the expected latency of a network whose choices are drawn at random is the sum of all entries, each times the
+probability of its choice (ProxylessNAS, Cai et al., 2019).
 """
 
 import json
@@ -27,18 +28,18 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class LatencyTable:
-    """The cost of each choice of each block, in microseconds, on one system.
+    """Table of the latency of each choice for each block of a search space, in microseconds, on one system.
 
     Attributes:
         system: Name of the system.
-        version: Version of the regressor that priced what is not measured; "none" if there is none.
+        version: Version of the regressor that priced the layers without measurements; "none" if there is no regressor.
         blocks: Names of the blocks.
-        choices: Names of the choices of each block.
+        choices: For each block, the names of the choices for it.
         latency_us: Latency of each choice, shape [num_blocks, most_choices]; NaN where a block has fewer choices.
-        interval_us: Interval that holds each latency with probability `interval_level`, shape
-            [num_blocks, most_choices, 2].
-        interval_level: Probability that the intervals are made for, such as 0.9.
-        fixed_us: Latency of the layers that every network has.
+        interval_us: Lower and upper bound of each latency, shape [num_blocks, most_choices, 2].
+        interval_level: Probability with which a latency lies in its interval, such as 0.9.
+        fixed_us: Latency of the layers that every network has, whatever is chosen, and of what every network takes
+            besides its layers.
     """
 
     system: str
@@ -51,13 +52,14 @@ class LatencyTable:
     fixed_us: float
 
     def networks_us(self, picks: np.ndarray) -> np.ndarray:
-        """Returns the latencies of networks, shape [num_networks].
+        """Returns the latencies of networks in microseconds, shape [num_networks].
 
         Args:
-            picks: Position of the choice of each network in each block, shape [num_networks, num_blocks].
+            picks: For each network and block, the position of the network's choice among the choices of the block in
+                `choices`; shape [num_networks, num_blocks].
 
         Raises:
-            ValueError: A choice does not exist.
+            ValueError: A position does not exist, or the number of blocks is not that of the table.
         """
         picks = np.atleast_2d(picks)
         if picks.shape[1] != len(self.blocks):
@@ -67,7 +69,7 @@ class LatencyTable:
         return np.asarray(self.fixed_us + self.latency_us[np.arange(len(self.blocks)), picks].sum(axis=1))
 
     def save(self, path: str | Path) -> None:
-        """Writes the table as a NumPy archive (npz), which executes nothing when it is read."""
+        """Writes the table to a file as a NumPy archive (npz), which executes no code when it is read."""
         metadata = {
             "format": _FORMAT, "system": self.system, "version": self.version, "blocks": self.blocks,
             "choices": self.choices, "interval_level": self.interval_level, "fixed_us": self.fixed_us,
@@ -80,10 +82,10 @@ class LatencyTable:
 
     @classmethod
     def load(cls, path: str | Path) -> "LatencyTable":
-        """Reads a table that `save` wrote.
+        """Reads a latency table from a file that `save` wrote.
 
         Raises:
-            ArtefactError: The file is no such table, or of a newer format.
+            ArtefactError: The file is not a latency table, or has a newer format than this costmodel can read.
         """
         try:
             with np.load(path, allow_pickle=False) as arrays:
@@ -106,20 +108,21 @@ def tabulate_latencies(
     *,
     measured: bool = True,
 ) -> LatencyTable:
-    """Returns the table of a search space.
+    """Returns the latency table of a search space.
 
-    The cost of a layer depends a little on the weights of the model around it: these are taken to be those of a network
-    of average choices.
+    The cost of a layer depends a little on how many bytes of weights the model around it reads. This model is taken to
+    read what the fixed layers read and, for each block, the mean of what the choices of the block read.
 
     Args:
         predictor: Predictor of the system.
-        blocks: For each block, the layers of each of its choices; a choice may have none.
+        blocks: Blocks by name. Each block maps the names of its choices to their layer sequences; a choice may have
+            none.
         fixed: Layers that every network has.
         measured: Whether to use measurements; without them every cost is predicted.
 
     Raises:
-        UnpricedLayersError: A layer has no cost.
-        ValueError: A block has no choices.
+        UnpricedLayersError: A layer has no cost on the system.
+        ValueError: There are no blocks, or a block has no choices.
     """
     if not blocks or not all(blocks.values()):
         raise ValueError("a table needs at least one block, and each block a choice")
@@ -147,5 +150,5 @@ def tabulate_latencies(
         latency_us=latencies,
         interval_us=intervals,
         interval_level=predictor.interval_level,
-        fixed_us=float(found.latency_us[0]),
+        fixed_us=float(found.latency_us[0]) + predictor.model_us,
     )

@@ -1,7 +1,6 @@
-"""Predictors of the systems of a store: immutable, and replaced as a whole when regressor or measurements change."""
+"""Predictors of the systems of a store: immutable; one is replaced when its regressor or its measurements change."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -20,11 +19,12 @@ _MOST_PINNED = 8
 
 @dataclass(frozen=True)
 class LoadedPredictor:
-    """A loaded predictor with its identity.
+    """A predictor of a system, with a hash that tells whether its answers are still valid.
 
     Attributes:
-        predictor: Predictor of a system.
-        identity: Hash of regressor and measurements; as long as it is the same, so are the answers to a request.
+        predictor: The predictor.
+        identity: Hash of the regressor and the measurements; as long as it stays the same, the same request has the
+            same answer.
     """
 
     predictor: Predictor
@@ -38,12 +38,10 @@ class LoadedPredictors:
     Attributes:
         store: Results store with the measurements.
         bundles: Folder of trained regressors.
-        changed: Called with the name of each system whose predictor was loaded or replaced.
     """
 
     store: Store
     bundles: Path
-    changed: Callable[[str], None] = lambda _: None
     _current: dict[str, LoadedPredictor] = field(default_factory=dict)
     _pinned: BoundedCache[tuple[str, str], LoadedPredictor] = field(default_factory=lambda: BoundedCache(_MOST_PINNED))
     _refused: dict[str, str] = field(default_factory=dict)
@@ -56,13 +54,14 @@ class LoadedPredictors:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Reasons why the newest regressor of a system could not be loaded, by the name of the system."""
+        """For each system whose newest regressor could not be loaded, the reason, by the name of the system."""
         return dict(self._refused)
 
     def refresh(self) -> None:
-        """Loads what changed since the last refresh; requests in progress keep the predictor that they began with.
+        """Loads the predictors of those systems whose regressor or measurements changed since the last refresh.
 
-        If a regressor cannot be loaded, the previous predictor stays in use and `refused` has the reason.
+        Requests in progress keep the predictor that they began with. If a regressor cannot be loaded, the previous
+        predictor stays in use and `refused` has the reason.
 
         Raises:
             StoreError: The store cannot be read.
@@ -75,7 +74,6 @@ class LoadedPredictors:
                     current = self._current.get(name)
                     if current is None or current.identity != identity:
                         self._current[name] = self._load(name, None, identity)
-                        self.changed(name)
                     self._refused.pop(name, None)
                 except (ArtefactError, UnknownSystemError) as error:
                     if name not in self._refused:
@@ -86,13 +84,11 @@ class LoadedPredictors:
             for gone in self._current.keys() - known.keys():
                 del self._current[gone]
 
-    def identity(self, system: str) -> str | None:
-        """Returns the identity of the current predictor of a system, from memory only; None if there is none."""
-        current = self._current.get(system)
-        return None if current is None else current.identity
-
     def only(self, named: str | None) -> str:
-        """Returns the named system; if none is named, the only system that has a predictor.
+        """Returns the given name of a system; if it is None, the name of the only system that has a predictor.
+
+        Args:
+            named: Name of a system, which is not checked; None for the only one.
 
         Raises:
             UnknownSystemError: No system is named and there is not exactly one.
@@ -112,7 +108,7 @@ class LoadedPredictors:
 
         Raises:
             UnknownSystemError: There is no predictor for the system.
-            ArtefactError: There is no such version, or it cannot be loaded.
+            ArtefactError: The system has no regressor of that version, or the regressor cannot be loaded.
         """
         current = self._current.get(system)
         if current is None:

@@ -1,4 +1,4 @@
-"""A trained regressor, loaded and ready to answer."""
+"""A trained regressor, loaded into the runtime and ready to predict costs."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,30 +24,33 @@ from costmodel.training.support import sequence_distances
 
 __all__ = ["Regression"]
 
-_MOST_KNOWN = 100_000  # distances
+_MOST_KNOWN = 100_000  # distances that are cached
 _PORTION = 4096  # sequences that are predicted at once: the features of a layer take 1.4 kB
 
 
 class Regression:
-    """A trained regressor, loaded and ready to answer.
+    """A trained regressor, loaded into the runtime and ready to predict the costs of layer sequences.
 
     Attributes:
-        bundle: What it was loaded from.
-        sees_neighbours: Whether the cost of a layer depends on those around it.
-        footprint_bins: Footprints of models between which the regressor sees no difference.
+        bundle: Files of the regressor, from which it was loaded.
+        sees_neighbours: Whether the predicted cost of a layer depends on the layers around it.
+        footprint_bins: Bins of the footprints of models; within a bin the regressor predicts the same.
     """
 
     def __init__(self, bundle: Bundle) -> None:
-        """Load the bundle's network into the runtime.
+        """Loads the network of a trained regressor into the runtime.
+
+        Args:
+            bundle: Files of the regressor.
 
         Raises:
-            ArtefactError: The network does not load, or takes other inputs than our features.
+            ArtefactError: The network does not load, or its inputs are not the features that costmodel computes.
         """
         self.bundle = bundle
         self._encoder: Encoder | None = None
         self._far: BoundedCache[str, float] = BoundedCache(_MOST_KNOWN)
         try:
-            # One thread that does not spin: rows are few, and the cores belong to whoever asks.
+            # One thread that does not spin: few layers are predicted at once, and the cores are left to the caller.
             self._session = open_session(bundle.model, RuntimeSettings(threads=1, spinning=False))
             inputs = {port.name: port.shape for port in self._session.get_inputs()}
             self.sees_neighbours = inputs.pop("edges", None) is not None
@@ -78,13 +81,14 @@ class Regression:
         footprints: Sequence[float],
         predecessors: Sequence[Iterable[int]] = (),
     ) -> list[Cost]:
-        """The predicted cost of each sequence on `system`.
+        """Returns the predicted cost of each layer sequence on a system.
 
         Args:
-            sequences: What would run.
-            system: Where.
-            footprints: For each, the bytes of weights that the model reads which it is part of.
-            predecessors: Positions of those that each reads results of, where they are the segments of one model.
+            sequences: Layer sequences whose costs are wanted.
+            system: System on which they would run.
+            footprints: For each sequence, the bytes of weights that the model around it reads.
+            predecessors: If the sequences are the segments of one model, the positions in `sequences` of those whose
+                results each of them reads; otherwise empty.
         """
         if predecessors or len(sequences) <= _PORTION:
             return self._costs_of(sequences, system, footprints, predecessors)
@@ -93,7 +97,7 @@ class Regression:
             chosen = slice(start, start + _PORTION)
             return self._costs_of(sequences[chosen], system, footprints[chosen])
 
-        with ThreadPoolExecutor(usable_cpus()) as threads:  # the runtime lets go of the interpreter
+        with ThreadPoolExecutor(usable_cpus()) as threads:  # the runtime releases the interpreter lock
             return list(chain.from_iterable(threads.map(portion, range(0, len(sequences), _PORTION))))
 
     def _costs_of(
@@ -111,7 +115,10 @@ class Regression:
         return predicted_costs(latencies, [s.kind for s in sequences], distances, self.bundle.calibration)
 
     def _distances(self, sequences: Sequence[LayerSequence], encoded: Encoded) -> np.ndarray:
-        """That of each sequence to what was trained on, wherever it runs; shape [num_sequences]."""
+        """Returns the distance of each sequence to the data that the regressor was trained on, shape [num_sequences].
+
+        The distance does not depend on the model around a sequence.
+        """
         known = [self._far.get(sequence.signature) for sequence in sequences]
         missing = [place for place, distance in enumerate(known) if distance is None]
         if missing:

@@ -10,10 +10,10 @@ __all__ = ["JsonLines", "set_up_logging"]
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes a log record as one line of JSON; the entries of its `fields` attribute become members."""
+    """Formatter that writes a log record as one line of JSON; entries of the record's `fields` become its members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line of JSON for a record."""
+        """Returns a log record as one line of JSON."""
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -26,10 +26,10 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def set_up_logging(level: int = logging.INFO) -> None:
+def set_up_logging() -> None:
     """Configures logging to standard error, with one line of JSON for each record."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(logging.INFO)

@@ -1,23 +1,22 @@
-"""Caches the measured costs of a system until the store is written to."""
+"""Caches the measured costs of a system until the results store is written to."""
 
 from collections.abc import Mapping
 
 from costmodel.bounded_cache import BoundedCache
-from costmodel.estimate.cost import Cost
+from costmodel.estimate.cost import UNPRICED, Cost
 from costmodel.ir.sequence import LayerSequence
 from costmodel.store.store import Store
 
 __all__ = ["MeasuredCostCache"]
 
 _MAX_COSTS = 100_000
-_NOT_MEASURED = Cost(0.0, (0.0, 0.0), "unpriced", "")
 
 
 class MeasuredCostCache:
-    """Measured costs of layer sequences on one system; threads may share it.
+    """Cache of the measured costs of layer sequences on one system; threads may share it.
 
-    The cache is valid for one version of the store, so that a measurement that any process adds is used at once. A
-    store that cannot tell its version is read each time.
+    The cache is emptied whenever any process writes to the results store, so that new measurements are used at once. If
+    the database does not tell whether it was written to, the store is read each time.
     """
 
     def __init__(self, store: Store, system: str, *, settled: bool = False) -> None:
@@ -26,8 +25,8 @@ class MeasuredCostCache:
         Args:
             store: Results store with the measurements.
             system: Name of the system.
-            settled: Whether costs that were read once stay valid for good, because the caller itself looks for changes
-                and then creates another cache.
+            settled: Whether cached costs stay valid although the store is written to, because the caller itself looks
+                for changes and then creates a new cache.
         """
         self._settled = settled
         self._store = store
@@ -35,12 +34,12 @@ class MeasuredCostCache:
         self._cached: tuple[tuple[int, ...] | None, BoundedCache[str, Cost]] = (None, BoundedCache(_MAX_COSTS))
 
     def costs(self, sequences: Mapping[str, LayerSequence]) -> dict[str, Cost]:
-        """Returns the costs of those sequences that are measured, by signature.
+        """Returns the measured costs of sequences by signature; sequences without a measurement are left out.
 
         Args:
             sequences: Layer sequences by signature.
         """
-        # The version is read first: what is written while costs are read then belongs to a later version.
+        # The version of the store is read before the costs: what is written meanwhile belongs to a later version.
         version = () if self._settled else self._store.version()
         if version is None:
             return self._read(sequences)
@@ -54,12 +53,12 @@ class MeasuredCostCache:
             cost = cache.get(signature)
             if cost is None:
                 missing[signature] = sequence
-            elif cost is not _NOT_MEASURED:
+            elif cost is not UNPRICED:
                 found[signature] = cost
         if missing:
             read = self._read(missing)
             for signature in missing:
-                cache.put(signature, read.get(signature, _NOT_MEASURED))
+                cache.put(signature, read.get(signature, UNPRICED))
             found |= read
         return found
 

@@ -1,6 +1,6 @@
-"""Prices many networks at once, as arrays: what a search over architectures asks by the thousand.
+"""Prices many networks at once, as arrays, for architecture searches that need thousands of latencies.
 
-The numbers are those of `Predictor.estimate` for each network.
+The results equal those of `Predictor.estimate` for each single network.
 """
 
 import math
@@ -12,37 +12,38 @@ import numpy as np
 
 from costmodel.errors import UnpricedLayersError
 from costmodel.estimate.composition import PricedBatch
-from costmodel.estimate.cost import SOURCES, Cost
+from costmodel.estimate.cost import SOURCES, Cost, Source
 from costmodel.ir.sequence import LayerSequence
 from costmodel.serving.batch import Batch
 from costmodel.serving.predictor import Predictor
 
 __all__ = ["NO_BLOCK", "Networks", "price_blocks", "price_networks", "refuse_unpriced"]
 
-# Fills the row of a network that has fewer blocks than others.
+# Pads the row of a network that has fewer blocks than other networks.
 NO_BLOCK = -1
 
 
 @dataclass(frozen=True)
 class Networks:
-    """Latencies of networks on a system, in microseconds.
+    """Estimated latencies of networks on one system, in microseconds.
 
     Attributes:
         latency_us: Latency of each network, shape [num_networks].
-        interval_us: Interval that holds each latency with probability `interval_level`, shape [num_networks, 2].
-        interval_level: Probability that the intervals are made for, such as 0.9.
-        coverage: Share of the latency by source, each of shape [num_networks]; the shares of a network add up to 1.
-        version: Version of the regressor that priced what is not measured; "none" if there is none.
+        interval_us: Lower and upper bound of each latency, shape [num_networks, 2].
+        interval_level: Probability with which a latency lies in its interval, such as 0.9.
+        coverage: For each source of costs, its share of the latency of each network, shape [num_networks]; the shares
+            of a network add up to 1.
+        version: Version of the regressor that priced the layers without measurements; "none" if there is no regressor.
     """
 
     latency_us: np.ndarray
     interval_us: np.ndarray
     interval_level: float
-    coverage: dict[str, np.ndarray]
+    coverage: dict[Source, np.ndarray]
     version: str
 
     def __len__(self) -> int:
-        """Number of networks."""
+        """Returns the number of networks."""
         return len(self.latency_us)
 
 
@@ -53,17 +54,17 @@ def price_networks(
     *,
     measured: bool = True,
 ) -> Networks:
-    """Prices networks: the latency of each is the sum of its layers with their context correction.
+    """Returns the latency of each network: the sum of the costs of its layers, each with its context correction.
 
     Args:
         predictor: Predictor of the system.
-        blocks: Blocks that networks consist of: layer sequences in a row.
-        networks: For each network the positions in `blocks` of its blocks, in execution order: lists, or an array of
-            shape [num_networks, most_blocks] that is filled up with `NO_BLOCK`.
+        blocks: Blocks that the networks consist of, each as its layer sequences in execution order.
+        networks: For each network the positions in `blocks` of its blocks, in execution order: as lists, or as an array
+            of shape [num_networks, most_blocks] in which shorter networks are padded with `NO_BLOCK`.
         measured: Whether to use measurements; without them every cost is predicted.
 
     Raises:
-        UnpricedLayersError: A layer has no cost.
+        UnpricedLayersError: A layer has no cost on the system.
         ValueError: A network has no layer, or names a block that does not exist.
     """
     layers = tuple({layer.signature: layer for block in blocks for layer in block}.values())
@@ -77,15 +78,15 @@ def price_networks(
 def price_blocks(
     predictor: Predictor, blocks: Sequence[Sequence[LayerSequence]], *, measured: bool = True
 ) -> list[Cost]:
-    """Prices each block in isolation: the sum of its layers without context correction.
+    """Returns the cost of each block in isolation: the sum of the costs of its layers, without context correction.
 
     Args:
         predictor: Predictor of the system.
-        blocks: Blocks of at least one layer sequence each.
+        blocks: Blocks, each as its layer sequences in execution order, at least one.
         measured: Whether to use measurements; without them every cost is predicted.
 
     Raises:
-        UnpricedLayersError: A layer has no cost.
+        UnpricedLayersError: A layer has no cost on the system.
     """
     batch = Batch.of(blocks)
     of_layers = predictor.price_sequences(batch.sequences, np.full(len(batch.sequences), math.inf), measured=measured)
@@ -105,10 +106,15 @@ def price_blocks(
 
 
 def refuse_unpriced(predictor: Predictor, batch: Batch, priced: PricedBatch) -> None:
-    """Checks that every layer sequence of a batch has a cost.
+    """Checks that every layer sequence of the models has a cost.
+
+    Args:
+        predictor: Predictor that priced the models; the error names its system.
+        batch: Models that were priced together.
+        priced: Costs of the models' layer sequences.
 
     Raises:
-        UnpricedLayersError: One has none; the error names the kinds of all that have none.
+        UnpricedLayersError: A sequence has no cost; the error lists the operators of each such sequence.
     """
     unpriced = dict.fromkeys(batch.sequences[row].kind for row in batch.rows[priced.unpriced].tolist())
     if unpriced:
@@ -116,7 +122,15 @@ def refuse_unpriced(predictor: Predictor, batch: Batch, priced: PricedBatch) -> 
 
 
 def _flat(networks: "Sequence[Sequence[int]] | np.ndarray", blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions of the blocks of all networks, in a row, and the number of blocks of each network."""
+    """Returns the block numbers of all networks, network after network, and the number of blocks of each network.
+
+    Args:
+        networks: For each network, the numbers of its blocks, as in `price_networks`.
+        blocks: Number of blocks that exist.
+
+    Raises:
+        ValueError: The array has the wrong shape or type, or a network names a block that does not exist.
+    """
     if isinstance(networks, np.ndarray):
         if networks.ndim != 2 or networks.dtype.kind not in "iu":
             raise ValueError("networks must be an array of integers of shape [num_networks, most_blocks]")
@@ -140,7 +154,20 @@ def _layers_of(
     blocks: Sequence[Sequence[LayerSequence]],
     layers: Sequence[LayerSequence],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions of the layers of all networks, and the number of layers of each network."""
+    """Returns the positions in `layers` of the layers of all networks, one network after another.
+
+    Args:
+        rows: Positions in `blocks` of the blocks of all networks, one network after another.
+        lengths: Number of blocks of each network.
+        blocks: Layer sequences of each block.
+        layers: The different layer sequences of all blocks.
+
+    Returns:
+        The positions, and the number of layers of each network.
+
+    Raises:
+        ValueError: A network has no layers.
+    """
     place = {layer.signature: number for number, layer in enumerate(layers)}
     members = [[place[layer.signature] for layer in block] for block in blocks]
     sizes = np.fromiter(map(len, members), np.int64, len(members))

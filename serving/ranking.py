@@ -1,37 +1,41 @@
 """Ranks systems and models by a latency objective and by price."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal, get_args
 
-from costmodel.estimate.estimate import Estimate
+from typing_extensions import TypedDict
 
-__all__ = ["QUANTILES", "Ranked", "cheapest", "rank"]
+from costmodel.estimate.estimate import Coverage, Estimate
+
+__all__ = ["QUANTILES", "Quantile", "RankAnswer", "RankError", "Ranked", "cheapest", "rank"]
 
 # Latencies that an objective may be about: as users see them, or on the quiet machine.
-QUANTILES = ("p50", "p90", "p99", "quiet")
+Quantile = Literal["p50", "p90", "p99", "quiet"]
+QUANTILES: tuple[str, ...] = get_args(Quantile)
 _SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One model on one system, as an entry of a ranking.
+    """Entry of a ranking: one model on one system.
 
     Attributes:
         model: Name of the model.
         system: Name of the system.
         latency_us: Latency on the quiet machine, in microseconds.
-        interval_us: Interval of `latency_us`.
+        interval_us: Lower and upper bound of `latency_us`, in microseconds.
         slo_latency_us: Latency at the quantile of the objective, in microseconds.
-        slo_interval_us: Interval of `slo_latency_us`.
+        slo_interval_us: Lower and upper bound of `slo_latency_us`, in microseconds.
         meets: Whether `slo_latency_us` is within the objective; None without an objective.
-        within_interval: Whether the whole interval meets the objective, if the latency does, or all of it fails, if the
-            latency fails; None without an objective.
-        exceeds_by_us: Microseconds by which the latency exceeds the objective; negative if it meets it; None without
-            one.
-        usd_per_million: Price of one million inferences, one after the other; None where no price is known.
-        coverage: Share of the latency by source.
-        version: Version of the regressor that answered.
+        within_interval: Whether `meets` is the same over the whole interval: both bounds of `slo_interval_us` are on
+            the same side of the objective as `slo_latency_us`; None without an objective.
+        exceeds_by_us: Microseconds by which `slo_latency_us` exceeds the objective; negative if it is within the
+            objective; None without an objective.
+        usd_per_million: Price in US dollars of one million inferences, one after the other; None if no price of the
+            system is known.
+        coverage: Shares of the latency by source of the costs.
+        version: Version of the regressor that predicted costs; "none" if all of them are measured.
     """
 
     model: str
@@ -44,12 +48,34 @@ class Ranked:
     within_interval: bool | None
     exceeds_by_us: float | None
     usd_per_million: float | None
-    coverage: Mapping[str, float]
+    coverage: Coverage
     version: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the entry as `costmodel rank --json` prints it."""
-        return asdict(self)
+
+class RankError(TypedDict):
+    """Entry for a model that has no estimate on a system, with the reason."""
+
+    model: str
+    system: str
+    error: str
+
+
+class RankAnswer(TypedDict):
+    """A ranking of models on systems: entries that meet the latency objective first, by price and then by latency.
+
+    Attributes:
+        slo_us: Latency objective in microseconds; None without one.
+        quantile: Quantile that the objective refers to: "p50", "p90", "p99", or "quiet" for the quiet machine.
+        best: Cheapest entry that meets the objective; None if there is none.
+        ranking: All entries, the preferred one first.
+        failed: Pairs of model and system for which there is no estimate.
+    """
+
+    slo_us: float | None
+    quantile: str
+    best: Ranked | None
+    ranking: list[Ranked]
+    failed: list[RankError]
 
 
 def rank(
@@ -59,26 +85,36 @@ def rank(
     quantile: str = "p50",
     usd_per_hour: Mapping[str, float] | None = None,
 ) -> list[Ranked]:
-    """Sorts estimates by preference: those that meet the objective first, of these the cheapest, then the fastest.
+    """Returns the ranking of estimates, the preferred one first.
+
+    Estimates that meet the objective come first: those with a known price, in order of price and then of latency, then
+    those without one, in order of latency. Estimates that fail the objective follow, in order of latency.
 
     Args:
         estimates: Estimates of models on systems.
         slo_us: Latency that must not be exceeded, in microseconds; None for no objective.
         quantile: Quantile that the objective refers to, one of `QUANTILES`.
-        usd_per_hour: Price of each system per hour, by name.
+        usd_per_hour: Price of each system in US dollars per hour, by the name of the system.
     """
     ranked = [_ranked(estimate, slo_us, quantile, usd_per_hour or {}) for estimate in estimates]
     return sorted(ranked, key=_preference)
 
 
 def cheapest(ranked: Sequence[Ranked]) -> Ranked | None:
-    """Returns the first entry that meets the objective and has a price; without prices, the first that meets it."""
+    """Returns the cheapest entry of a ranking that meets the objective; without prices, the fastest that meets it.
+
+    Args:
+        ranked: Entries in the order in which `rank` returns them.
+
+    Returns:
+        The entry; None if no entry meets the objective. Without an objective, every entry meets it.
+    """
     meeting = [one for one in ranked if one.meets is not False]
     return next((one for one in meeting if one.usd_per_million is not None), meeting[0] if meeting else None)
 
 
 def _ranked(estimate: Estimate, slo_us: float | None, quantile: str, prices: Mapping[str, float]) -> Ranked:
-    # A system of which no noise is known has no other latency than the quiet one.
+    # Where no jitter is known, every quantile is taken to be the latency on the quiet machine.
     factor = estimate.jitter.get(quantile, 1.0)
     latency_us = factor * estimate.latency_us
     low, high = (factor * end for end in estimate.interval_us)
@@ -103,6 +139,6 @@ def _ranked(estimate: Estimate, slo_us: float | None, quantile: str, prices: Map
 def _preference(one: Ranked) -> tuple[bool, bool, float, float]:
     fails = one.meets is False
     unpriced = one.usd_per_million is None
-    # What fails is ordered by how little it fails, whatever it costs.
+    # Entries that fail the objective are ordered by latency, whatever their price.
     cost = 0.0 if fails or one.usd_per_million is None else one.usd_per_million
     return fails, unpriced and not fails, cost, one.slo_latency_us

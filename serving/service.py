@@ -1,4 +1,4 @@
-"""The prediction service without HTTP: answers questions about untrusted models from a store and its regressors."""
+"""The prediction service without HTTP: estimates the latency of untrusted models from a store and its regressors."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from costmodel.estimate.estimate import Estimate
 from costmodel.ir.sequence import LayerSequence
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.isolation.limits import Limits
-from costmodel.serving.isolation.pool import Pool, Task
+from costmodel.serving.isolation.pool import ReaderPool, Task
 from costmodel.serving.loaded_predictors import LoadedPredictor, LoadedPredictors
 from costmodel.serving.networks import Networks, price_networks
 from costmodel.serving.observations.drift import Observation, StoredObservation
@@ -30,25 +30,26 @@ from costmodel.store.store import Store
 
 __all__ = ["BulkModel", "ObservedRun", "PredictionOptions", "Service"]
 
-# Maximum memory of cached decompositions, and their memory per byte of text: 7.7 to 8.3 by tracemalloc, for three of
-# the light models.
+# Maximum memory of cached decompositions, and their memory per byte of canonical form: 7.7 to 8.3 by tracemalloc, for
+# three of the light models.
 _MOST_KEPT_BYTES = 128 << 20
 _BYTES_PER_TEXT_BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionOptions:
-    """The parameters of a prediction, except for the model.
+    """Parameters of a prediction, except for the model itself.
 
     Attributes:
         system: Name of the system on which the model would run.
         version: Version of the regressor; None for the champion.
         batch: Batch size, as in `costmodel.onnx_io.model.read_model`.
-        shapes: Input shapes, as in `costmodel.onnx_io.model.read_model`, sorted by name.
+        shapes: Input shapes, as in `costmodel.onnx_io.model.read_model`, but as pairs of name and shape, sorted by
+            name.
         granularity: Maximum number of layers in a sequence.
         composition: Name of a composition rule that comes with costmodel.
-        partial: Whether to answer even if some layers have no cost.
-        measured: Whether to use measurements.
+        partial: Whether to estimate even if some layers have no cost.
+        measured: Whether to use measurements; without them every cost is predicted.
     """
 
     system: str
@@ -63,7 +64,7 @@ class PredictionOptions:
 
 @dataclass(frozen=True, slots=True)
 class ObservedRun:
-    """A latency that users observed.
+    """A latency that users observed and report to the service.
 
     Attributes:
         latency_us: Observed latency in microseconds.
@@ -80,7 +81,7 @@ class ObservedRun:
 
 @dataclass(frozen=True, slots=True)
 class BulkModel:
-    """One of many models: its name, and the indices of its layers in a list that the models share."""
+    """One model of a bulk request: its name, and the positions of its layers in the list of layers of the request."""
 
     name: str
     layers: Sequence[int]
@@ -93,14 +94,14 @@ class Service:
     Attributes:
         store: Results store with the measurements.
         predictors: Predictors of the systems.
-        pool: Reader processes, which read models.
+        pool: Reader processes, which read and lower untrusted models.
         uploads: Models that clients uploaded.
         observations: Store of observed latencies.
     """
 
     store: Store
     predictors: LoadedPredictors
-    pool: Pool
+    pool: ReaderPool
     uploads: UploadedModelStore
     observations: Observations
     _decompositions: BoundedCache[tuple[object, ...], tuple[Decomposition, tuple[str, ...]]] = field(
@@ -117,24 +118,25 @@ class Service:
         Args:
             store_url: URL of the results store.
             bundles: Folder of trained regressors.
-            folder: Folder of the models that clients uploaded.
+            folder: Folder in which the models that clients upload are stored.
             readers: Maximum number of reader processes.
-            limits: Resource limits for reading one model.
+            limits: Resource limits of a reader process while it reads one model.
             uploads_bytes: Maximum disk space of the uploaded models.
             store_wait_s: Maximum time in seconds that a query waits for the database.
-            scratch: Folder for the folders of readers; by default the folder of temporary files.
+            scratch: Folder in which the reader processes have folders of their own; by default the folder of temporary
+                files.
         """
         store = Store(store_url, wait_s=store_wait_s, lazy=True)
         return cls(
             store,
             LoadedPredictors(store, bundles),
-            Pool(readers, limits, scratch),
+            ReaderPool(readers, limits, scratch),
             UploadedModelStore(folder, uploads_bytes),
             Observations(store_url, wait_s=store_wait_s, lazy=True),
         )
 
     def close(self) -> None:
-        """Ends the readers and closes the store."""
+        """Ends the reader processes and closes the results store and the store of observations."""
         self.pool.close()
         self.observations.close()
         self.store.close()
@@ -142,7 +144,7 @@ class Service:
     # Models
 
     def keep(self, owner: str, upload: Path, sent_as: str) -> str:
-        """Stores the model in an uploaded file, without its weights; the file is not needed afterwards.
+        """Stores the model of an uploaded file, without its weights; the file itself is not needed afterwards.
 
         A model that cannot be read is not stored.
 
@@ -156,7 +158,7 @@ class Service:
 
         Raises:
             ModelError: The model cannot be read.
-            BusyError: No reader was free in time.
+            BusyError: No reader process was free in time.
         """
         known = self.uploads.find(owner, sent_as)
         if known is not None:
@@ -166,7 +168,7 @@ class Service:
         return digest
 
     def keep_graph(self, owner: str, graph: Mapping[str, Any]) -> str:
-        """Stores a graph of layers and returns its digest: the hash of its JSON with sorted keys and no spaces."""
+        """Stores a graph of layers and returns its digest: the sha256 of its JSON with sorted keys and no spaces."""
         content = json.dumps(graph, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
         digest = content_digest(content)
         self.uploads.put(owner, digest, content, ".json")
@@ -175,7 +177,13 @@ class Service:
     def decompose(
         self, owner: str, digest: str, name: str, question: PredictionOptions
     ) -> tuple[Decomposition, tuple[str, ...]]:
-        """Returns the decomposition of an uploaded model, lowered for a system, and warnings about the model.
+        """Returns an uploaded model, lowered for a system and cut into layer sequences, and warnings about the model.
+
+        Args:
+            owner: Name of the owner who uploaded the model.
+            digest: Digest of the model, or hash of the uploaded file.
+            name: Name of the model, for the decomposition and messages.
+            question: Parameters of the prediction, which name the system.
 
         Raises:
             UnknownModelError: The owner did not upload the model, or it was deleted since.
@@ -226,7 +234,8 @@ class Service:
             digest: Digest of the model, or hash of the uploaded file.
             name: Name of the model, for the estimate and messages.
             question: Parameters of the prediction.
-            loaded: Predictor to use, to price several models by the same; None for that of the question.
+            loaded: Predictor to use, so that several models are priced by the same one; None for the one that
+                `question` names.
 
         Raises:
             CostModelError: There is no estimate; the class of the error says why.
@@ -246,17 +255,18 @@ class Service:
     def price_items(
         loaded: LoadedPredictor, layers: Sequence[LayerSequence | str], items: Sequence[BulkModel], *, measured: bool
     ) -> tuple[Networks | None, list[int], dict[int, str]]:
-        """Prices many models that share a list of layers.
+        """Prices many models, each of which names its layers by their positions in one shared list.
 
         Args:
             loaded: Predictor to use.
             layers: List of layers: each a layer sequence, or the reason why it is not valid.
             items: The models.
-            measured: Whether to use measurements.
+            measured: Whether to use measurements; without them every cost is predicted.
 
         Returns:
-            The costs of the items that have one (None if there are none), the positions of these items in the same
-            order, and the reasons why the other items have no cost, by position.
+            The latencies of the models that can be priced (None if there are none), the positions of these models in
+            `items`, in the same order, and the reasons why the other models cannot be priced, by their positions in
+            `items`.
         """
         predictor = loaded.predictor
         refused = {place: reason for place, reason in enumerate(layers) if isinstance(reason, str)}
@@ -279,9 +289,9 @@ class Service:
 
         Args:
             owner: Name of the owner of the observation.
-            digest: Digest of the model.
+            digest: Digest of the uploaded model.
             name: Name of the model.
-            question: System and options under which the model ran.
+            question: Parameters of the prediction: the system and the options under which the model ran.
             seen: The observed latency.
 
         Raises:
@@ -292,7 +302,6 @@ class Service:
             raise ModelError(f"{name} has no layer with a cost on {question.system}: there is nothing to compare with")
         factor = estimate.jitter.get("p50", 1.0)
         low, high = estimate.interval_us
-        regression = loaded.predictor.regression
         observation = Observation(
             system=question.system,
             model=name,
@@ -301,7 +310,7 @@ class Service:
             runs=seen.runs,
             predicted_us=factor * estimate.latency_us,
             interval_us=(factor * low, factor * high),
-            version=regression.id.version if regression else "none",
+            version=loaded.predictor.version,
             observed_at=seen.observed_at or datetime.now(UTC).isoformat(timespec="seconds"),
             owner=owner,
             idempotency_key=seen.idempotency_key,
@@ -311,7 +320,7 @@ class Service:
 
 
 def _nbytes_of(decomposition: Decomposition) -> int:
-    """Returns the approximate memory of a decomposition in bytes."""
+    """Returns the approximate memory that a decomposition takes, in bytes."""
     names = sum(getsizeof(name) for segment in decomposition.segments for name in segment.layers)
     texts = sum(len(sequence.text) for sequence in decomposition.unique.values())
     return 400 * len(decomposition.segments) + names + _BYTES_PER_TEXT_BYTE * texts
@@ -320,7 +329,17 @@ def _nbytes_of(decomposition: Decomposition) -> int:
 def _priced(
     predictor: Predictor, layers: Mapping[int, LayerSequence], refused: dict[int, str], *, measured: bool
 ) -> np.ndarray:
-    """Returns a mask of the listed layers that have a cost; adds the reasons for the others to `refused`."""
+    """Returns, for each position in a list of layers, whether the layer there has a cost on the predictor's system.
+
+    Args:
+        predictor: Predictor to use.
+        layers: Valid layers by position in the list.
+        refused: Reasons why the other layers cannot be used, by position; those that have no cost are added.
+        measured: Whether to use measurements; without them every cost is predicted.
+
+    Returns:
+        Mask of shape [num_layers].
+    """
     costs = predictor.costs({one.signature: one for one in layers.values()}, measured=measured)
     priced = np.zeros(len(layers) + len(refused), dtype=bool)
     for place, layer in layers.items():
@@ -333,7 +352,15 @@ def _priced(
 
 
 def _problems(items: Sequence[BulkModel], refused: Mapping[int, str], priced: np.ndarray) -> dict[int, str]:
-    """Returns the reasons why items have no cost, by position; items with a cost are left out."""
+    """Returns the reasons why models of a bulk request cannot be priced, by their positions in `items`.
+
+    Models that can be priced are left out.
+
+    Args:
+        items: The models.
+        refused: Reasons why layers of the request cannot be used, by position of the layer.
+        priced: Whether each layer of the request has a cost, shape [num_layers].
+    """
     lengths = np.fromiter((len(item.layers) for item in items), np.int64, len(items))
     rows = np.fromiter(chain.from_iterable(item.layers for item in items), np.int64, int(lengths.sum()))
     valid = np.append(priced, False)[np.minimum(rows, len(priced))]

@@ -2,13 +2,14 @@
 
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
+from costmodel.atomic_write import atomic_file
 from costmodel.errors import ModelReadError
 from costmodel.serving.isolation.digest import DIGEST
 
@@ -29,37 +30,39 @@ class UploadedModel:
     """A model that an owner has uploaded.
 
     Attributes:
-        digest: Hash of all that determines the work of the model, without names, weights and documentation.
+        digest: Content hash that identifies the model. That of an ONNX file does not depend on names, weights and
+            documentation.
         kind: "onnx" for an ONNX file, "graph" for layers in JSON.
-        nbytes: Size of the stored file.
-        used_at: Time of the last use; ISO 8601 in UTC.
+        stored_bytes: Size of the stored file in bytes.
+        used_at: Time at which the model was last used, ISO 8601 in UTC.
     """
 
     digest: str
-    kind: str
-    nbytes: int
+    kind: Literal["onnx", "graph"]
+    stored_bytes: int
     used_at: str
 
 
 class UploadedModelStore:
-    """A store of uploaded models in a folder that several processes share, with a folder for each owner.
+    """A store of uploaded models in a folder that several processes share, with a subfolder for each owner.
 
-    If the models take too much space, the least recently used ones of the owner with the most data are deleted first.
+    If the models take too much space, those of the owner with the most data are deleted first, beginning with the least
+    recently used one.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        """Creates the folder if it does not exist.
+        """Creates the folder of the store if it does not exist.
 
         Args:
             folder: Folder of the models.
-            most_bytes: Maximum disk space of all models.
+            most_bytes: Maximum disk space of all models together.
         """
         self._folder = folder
         self._most_bytes = most_bytes
         folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, owner: str, digest: str) -> Path | None:
-        """Returns the file of a model and marks it as used now; None if the owner has no such model.
+        """Returns the path of a stored model and marks the model as used now; None if the owner has no such model.
 
         Args:
             owner: Name of the owner of the model.
@@ -79,14 +82,14 @@ class UploadedModelStore:
         return None
 
     def put(self, owner: str, digest: str, content: bytes, suffix: str, sent_as: str | None = None) -> None:
-        """Stores a model atomically.
+        """Stores a model atomically, and deletes others if the models then take too much space.
 
         Args:
             owner: Name of the owner of the model.
             digest: Digest of the model.
-            content: The model without its weights, or its layers in JSON.
-            suffix: ".onnx" or ".json".
-            sent_as: Hash of the uploaded file, under which the model is found too; None if there is none.
+            content: The ONNX model without its weights, or its layers in JSON.
+            suffix: Suffix of the stored file: ".onnx" or ".json".
+            sent_as: Hash of the uploaded file, by which `find` finds the model too; None if no file was uploaded.
 
         Raises:
             ModelReadError: `digest` or `sent_as` is not a content hash.
@@ -99,17 +102,20 @@ class UploadedModelStore:
         self.trim()
 
     def models(self, owner: str) -> list[UploadedModel]:
-        """Returns the models of an owner, sorted by digest."""
+        """Returns the stored models of an owner, sorted by digest."""
         found = []
         for path, stat in _files(self._folder / _folder_of(owner)):
             if path.suffix in _SUFFIXES:
                 used_at = datetime.fromtimestamp(stat.st_mtime, UTC).isoformat(timespec="seconds")
-                kind = "onnx" if path.suffix == ".onnx" else "graph"
-                found.append(UploadedModel(f"sha256:{path.stem}", kind, stat.st_size, used_at))
+                found.append(
+                    UploadedModel(
+                        f"sha256:{path.stem}", "onnx" if path.suffix == ".onnx" else "graph", stat.st_size, used_at
+                    )
+                )
         return sorted(found, key=lambda model: model.digest)
 
     def remove(self, owner: str, digest: str) -> bool:
-        """Deletes a model of an owner, and returns whether there was one."""
+        """Deletes a model of an owner, and returns whether the owner had such a model."""
         path = self.find(owner, digest)
         if path is None:
             return False
@@ -122,7 +128,7 @@ class UploadedModelStore:
         return True
 
     def trim(self) -> None:
-        """Deletes models until the others fit the limit on disk space."""
+        """Deletes models until the remaining ones fit the limit on disk space."""
         by_owner = {
             folder: sorted(_files(folder), key=lambda found: found[1].st_mtime, reverse=True)
             for folder in self._folder.iterdir()
@@ -149,9 +155,8 @@ class UploadedModelStore:
 
     @staticmethod
     def _write(path: Path, content: bytes) -> None:
-        partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        with atomic_file(path) as partial:
+            partial.write_bytes(content)
 
 
 def _folder_of(owner: str) -> str:

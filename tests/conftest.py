@@ -7,6 +7,7 @@ the kernels of the real processor.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +41,17 @@ LIGHT = MappingProxyType({path.stem.removeprefix("light_"): path for path in sor
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the option `--host`, which runs all tests as if on another host."""
     parser.addoption("--host", choices=sorted(HOSTS), help="run as on this host of tests/hosts, not as on this machine")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Orders the files of a parallel run: those marked `starts_first`, then the others by number of tests.
+
+    A long file that started last would run alone. In a serial run the order does not matter, and files of a folder stay
+    together to share their fixtures.
+    """
+    if hasattr(config, "workerinput"):
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.get_closest_marker("starts_first") is None, -tests[item.path]))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -178,15 +190,15 @@ def run_alone(runtime: OnnxRuntime, settings: RuntimeSettings) -> Callable[[Laye
 
 
 @pytest.fixture(scope="session")
-def run_bricks(run_alone: Callable[[LayerSequence], None]) -> Callable[..., None]:
+def run_isolated(run_alone: Callable[[LayerSequence], None]) -> Callable[..., None]:
     """Function that runs in isolation every layer sequence of a graph cut at the given granularities."""
 
-    def run_bricks(graph: LayerGraph, *granularities: int) -> None:
+    def run_isolated(graph: LayerGraph, *granularities: int) -> None:
         for granularity in granularities or (1,):
             for sequence in decompose("tiny", graph, granularity).unique.values():
                 run_alone(sequence)
 
-    return run_bricks
+    return run_isolated
 
 
 _OPERATORS = (("Relu", 1), ("Tanh", 1), ("Neg", 1), ("Add", 2), ("Mul", 2), ("Sub", 2), ("Max", 3))

@@ -6,6 +6,7 @@ Only runs advance its clock, each by a cost computed from the sequence, so that 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.ir.attributes import encode_attribute
@@ -14,7 +15,9 @@ from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.ir.operators import since_version
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.jobs.benchmark_session import BenchmarkSession
-from costmodel.measure.measurement import Measurement, Protocol
+from costmodel.measure.machine_state import StateProbe, product_chain
+from costmodel.measure.measurement import Kind, Measurement, kind_of
+from costmodel.measure.protocol import Protocol
 from costmodel.onnx_io.model import Model
 from costmodel.onnx_io.shape_inference import infer_model
 from costmodel.partition.decomposition import whole_model
@@ -34,6 +37,7 @@ __all__ = [
     "FakeRuntime",
     "elementwise",
     "fake_bench",
+    "fake_sessions",
     "fake_system",
     "measured",
     "results",
@@ -188,7 +192,7 @@ class FakeRuntime:
 
     def fingerprint(self) -> str:
         """Returns a constant, because the fake runtime does not depend on the processor."""
-        return "imagined"
+        return "simulated"
 
 
 def elementwise(*shape: int, op_type: str = "Relu", dtype: str = "float32") -> LayerSequence:
@@ -216,16 +220,20 @@ def fake_system(
 def fake_bench(
     store: Store, runtime: FakeRuntime, system: System | None = None, protocol: Protocol | None = QUICK
 ) -> BenchmarkSession:
-    """Returns a bench that uses the runtime's simulated clock and takes no machine-wide lock."""
-    system = system or fake_system(runtime=runtime)
-    return BenchmarkSession(
-        store,
-        system,
-        runtime,
-        protocol=protocol,
+    """Returns a session that uses the runtime's simulated clock and takes no machine-wide lock."""
+    return fake_sessions(runtime)(store, system or fake_system(runtime=runtime), runtime, protocol=protocol)
+
+
+def fake_sessions(runtime: FakeRuntime) -> Callable[..., BenchmarkSession]:
+    """Returns a constructor of sessions that use the runtime's simulated clock and take no machine-wide lock."""
+    return partial(
+        BenchmarkSession,
+        protocol=QUICK,
         lock=nullcontext,
         clock_ns=runtime.clock,
         sleep=lambda seconds: runtime.clock.pass_us(seconds * 1e6),
+        probes=lambda open_sequence, _: [StateProbe("products", open_sequence(product_chain()), 1.3)],
+        cpu_ns=runtime.clock,
     )
 
 
@@ -235,11 +243,13 @@ def measured(
     at: str = "2026-01-01T00:00:00.000+00:00",
     stable: bool = True,
     overhead_us: float = 0.0,
+    kind: Kind | None = None,
 ) -> Measurement:
-    """Returns a measurement of `sequence` with these raw times."""
+    """Returns a measurement of `sequence` with these raw times; by default as a model if there is no call overhead."""
     rounds = tuple(tuple(times) for times in pass_times_us) or ((10.0, 11.0, 12.0),)
     return Measurement(
         signature=sequence.signature,
+        kind=kind or kind_of(sequence, whole=not overhead_us),
         pass_times_us=rounds,
         reference_us=(100.0,) * len(rounds),
         stable=stable,

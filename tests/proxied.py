@@ -1,9 +1,7 @@
 """A reverse proxy in front of the service, as an operator would deploy it."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
 
 import httpx
 import uvicorn
@@ -11,6 +9,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
+
+from tests.running import running
 
 __all__ = ["behind_prefix"]
 
@@ -38,15 +38,5 @@ def behind_prefix(url: str, prefix: str, passed: list[bytes] | None = None) -> I
 
     routes = [Mount(prefix, routes=[Route("/{path:path}", pass_on, methods=["GET", "POST"])])]
     config = uvicorn.Config(Starlette(routes=routes), port=0, log_config=None)
-    socket = config.bind_socket()
-    server = uvicorn.Server(config)
-    thread = Thread(target=server.run, kwargs={"sockets": [socket]})
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}{prefix}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        socket.close()
+    with running(config) as proxy_url:
+        yield f"{proxy_url}{prefix}"

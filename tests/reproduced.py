@@ -15,7 +15,7 @@ TEXTS = {
     "wide": "(float[2,3] x) => (float[2,3] y) { a = Relu(x) \n b = Exp(x) \n y = Add(a, b) }",
 }
 FAMILIES = {"deep": "chains", "wide": "branches"}
-LOWERING = "fake-1.0-all-imagined"
+LOWERING = "fake-1.0-all-simulated"
 CALL_US = 2.0
 # Latency of each sequence and each model in isolation.
 LAYERS_US = {"Relu": 10.0, "Tanh": 20.0, "Exp": 30.0, "Add": 5.0, "Relu+Relu": 18.0}

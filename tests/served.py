@@ -1,9 +1,8 @@
 """The service in tests: started on a home and queried in the same process."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Lock, Thread
+from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +17,7 @@ from costmodel.serving.engine.pool import EnginePool
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http.app import MakeEngines, create_app
 from costmodel.serving.http.settings import Settings
+from tests.running import running
 
 __all__ = ["FILE", "HERE", "InProcess", "Serve", "listening", "serving"]
 
@@ -69,15 +69,5 @@ def listening(
     patch.setenv("COSTMODEL_HOME", str(home.root))
     app = create_app(Settings(**settings), make_engines=make_engines)
     config = uvicorn.Config(app, port=0, log_config=None, http="costmodel.serving.http.protocol:LimitedProtocol")
-    socket = config.bind_socket()
-    server = uvicorn.Server(config)
-    thread = Thread(target=server.run, kwargs={"sockets": [socket]})
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"{HERE}:{socket.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        socket.close()
+    with running(config) as url:
+        yield url

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from costmodel.features.analytical_bound import bound_us
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models
-from costmodel.measure.measurement import Measurement, Protocol
+from costmodel.measure.measurement import Kind, Measurement
+from costmodel.measure.protocol import Protocol
 from costmodel.paths import Home
 from costmodel.runtimes.base import RuntimeSettings, get_runtime, lowering_key
 from costmodel.store.store import Store
@@ -90,11 +91,13 @@ def made_up_us(sequence: LayerSequence, system: System = SYSTEM) -> float:
     return bound_us(sequence, system) * factor * noise
 
 
-def made_up_measurement(signature: str, latency_us: float) -> Measurement:
-    """Returns a measurement with median `latency_us` and noise mostly above it."""
+def made_up_measurement(signature: str, latency_us: float, kind: Kind = "layer") -> Measurement:
+    """Returns a measurement with latency `latency_us`; the runs of a model vary, mostly upwards."""
+    factors = (0.99, 1.0, 1.0, 1.05, 1.4) if kind == "model" else (1.0,) * 5
     return Measurement(
         signature=signature,
-        pass_times_us=tuple(tuple(latency_us * factor for factor in (0.99, 1.0, 1.0, 1.05, 1.4)) for _ in range(5)),
+        kind=kind,
+        pass_times_us=tuple(tuple(latency_us * factor for factor in factors) for _ in range(5)),
         reference_us=(420.0,) * 5,
         stable=True,
         environment={"protocol": Protocol().version},
@@ -121,7 +124,7 @@ def fill(store: Store, models: Iterable[DecomposedModel], *, system: System = SY
         sequences |= segments.unique
         total = sum(made_up_us(segment.sequence, system) for segment in segments.segments)
         whole_us = total * (0.97 + 0.06 * _chance(item.model.name))
-        store.put_measurement(system.name, made_up_measurement(item.whole.signature, whole_us), item.whole)
+        store.put_measurement(system.name, made_up_measurement(item.whole.signature, whole_us, "model"), item.whole)
     around = sample_around(list(sequences.values()), samples)
     store.put_samples(around)
     sequences |= {signature: sample for signature, (sample, _) in around.items()}

@@ -152,7 +152,7 @@ def test_pods_talk_to_few(manifests: dict[str, Any], pod: dict[str, Any]) -> Non
     assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} <= ports
 
 
-def test_nobody_is_root(compose: dict[str, Any], pod: dict[str, Any]) -> None:
+def test_no_container_runs_as_root(compose: dict[str, Any], pod: dict[str, Any]) -> None:
     """The image sets a user, and containers have no additional privileges."""
     stages = (DEPLOY / "Containerfile").read_text().split("\nFROM ")
     assert re.findall(r"^USER (.+)$", stages[-1], re.MULTILINE) == [str(UID)]

@@ -1,4 +1,4 @@
-"""Trains regressors: corpora, data sets, training, evaluation, tracking, artefacts.
+"""Training of regressors: corpora, data sets, fitting, evaluation, records in MLflow, and bundles.
 
 Training turns the measurements in a store into bundles: files from which costs of unmeasured layers are predicted. This
 package does not depend on the code that serves the bundles.

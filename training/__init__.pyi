@@ -23,11 +23,16 @@ from .dataset import load_dataset as load_dataset
 from .labels import REASONS as REASONS
 from .labels import count_reasons as count_reasons
 from .labels import suspects as suspects
+from .level_choice import LEAST_COMPARED as LEAST_COMPARED
+from .level_choice import held_out_errors as held_out_errors
 from .listing import TrainedRegressor as TrainedRegressor
 from .listing import list_regressors as list_regressors
+from .search import Search as Search
+from .standard_set import STANDARD_SET_FILE as STANDARD_SET_FILE
+from .standard_set import StandardSet as StandardSet
 from .suggestion import MeasurementBatch as MeasurementBatch
 from .suggestion import choose as choose
-from .suggestion import worth as worth
+from .suggestion import value_of_measuring as value_of_measuring
 from .support import Support as Support
 from .support import sequence_distances as sequence_distances
 from .tracking import where_to_look as where_to_look

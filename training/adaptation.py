@@ -1,8 +1,9 @@
 """Adaptation: predicts costs on a new system from those on a base system and a few measurements on the new one.
 
-The cost of a layer on the base is its anchor, and trees learn log(cost / anchor) from features. Several members are
-trained, each without some families: the spread of their predictions is the uncertainty of a cost, and the predictions
-of a member for the families it was trained without give the error.
+The cost of a layer on the base system is the layer's anchor, and gradient-boosted trees learn log(cost on the new
+system / anchor) from the layer's features. An ensemble of such regressors is trained, each member without some of the
+families. The spread of the members' predictions is the uncertainty of a cost. The predictions of a member for the
+families that it was trained without show how large errors are.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -15,14 +16,13 @@ from costmodel.features.tabular import Encoded
 from costmodel.ir.footprint import read_bytes, weight_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.duration import estimated_group_seconds
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 from costmodel.training.dataset import Dataset, dataset_of
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out
 from costmodel.training.regressors.anchors import anchored, anchors
 from costmodel.training.regressors.lightgbm_regressor import Hyperparameters, LightGBMRegressor
-from costmodel.training.regressors.registry import Regressor
 from costmodel.training.suggestion import BenchmarkTimeModel, Usage, importance
 
 __all__ = ["Adaptation", "AdaptationState", "Expected", "load_adaptation"]
@@ -45,7 +45,7 @@ _MEMBER = Hyperparameters(num_boost_round=300, num_leaves=15)
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected errors of the estimates of models.
+    """Errors that are to be expected of the estimates of models on the new system.
 
     Attributes:
         error: Mean absolute relative error.
@@ -58,14 +58,18 @@ class Expected:
 
 @dataclass(frozen=True)
 class AdaptationState:
-    """Costs on the new system after some measurements.
+    """Measured and predicted costs on the new system, after some measurements on it.
+
+    A row is a row of the data set, that is, a sequence that could be measured.
 
     Attributes:
         measured: Whether each row is measured on the new system, shape [num_rows].
-        costs_us: Cost of each row: measured, or else its anchor times the learnt factor; shape [num_rows].
-        spread: Standard deviation of the members' predictions in log cost, shape [num_rows].
-        apart_us: For measured single layers, the cost predicted by the member that was trained without their families;
-            nan for all other rows. Shape [num_rows].
+        costs_us: Cost of each row in microseconds: measured, or else its anchor (usually its cost on the base system)
+            times a learnt factor; shape [num_rows].
+        spread: Uncertainty of each row's cost: standard deviation of the logarithms of the costs that the members of
+            the ensemble predict; shape [num_rows].
+        apart_us: For each measured single layer, the cost in microseconds predicted by the member of the ensemble that
+            was trained without the layer's families; nan for all other rows. Shape [num_rows].
     """
 
     measured: np.ndarray
@@ -79,13 +83,13 @@ class Adaptation:
     """The sequences that could be measured on a new system, with their costs on a base system.
 
     Attributes:
-        dataset: The sequences, encoded for the new system. Costs are those on the base, nan where it has none.
-        anchors_us: Anchor of each row, its assumed cost until it is measured; shape [num_rows].
+        dataset: Data set with a row for each sequence, encoded for the new system. The costs in it are those on the
+            base system, nan where the base system has none.
+        anchors_us: Anchor of each row in microseconds, its assumed cost until it is measured; shape [num_rows].
         usages: Models whose sequences may be measured.
-        construction: For each model that the base has measured whole, its latency divided by the sum of its sequences
-            on the base.
-        sequences: Layer sequence of each signature.
-        make: Makes the regressor of a member from a seed.
+        construction: For each model that was measured whole on the base system, its latency divided by the sum of the
+            latencies of its sequences there; shape [num_models].
+        sequences: Layer sequences by signature.
     """
 
     dataset: Dataset
@@ -93,22 +97,23 @@ class Adaptation:
     usages: tuple[Usage, ...]
     construction: np.ndarray
     sequences: Mapping[str, LayerSequence]
-    make: Callable[[int], Regressor] = lambda seed: LightGBMRegressor(seed, hyperparameters=_MEMBER)
 
     @cached_property
     def _used(self) -> dict[str, Usage]:
         return {usage.name: usage for usage in self.usages}
 
     def to_check(self, learnt: AdaptationState, protocol: Protocol, budget_s: float) -> list[tuple[int, Usage]]:
-        """Draws models to be measured whole, within a time, so that errors of their estimates become known.
+        """Draws models at random that are to be measured whole, so that errors of their estimates become known.
+
+        Only models that are not measured whole yet are drawn, and no more than the time allows.
 
         Args:
-            learnt: Costs on the new system so far.
-            protocol: Protocol of the measurements.
-            budget_s: Time for all of them in seconds.
+            learnt: Measured and predicted costs on the new system so far.
+            protocol: Measurement protocol, which determines how long a measurement takes.
+            budget_s: Seconds that measuring all drawn models may take.
 
         Returns:
-            For each drawn model, its row in the data set as a whole, and its usage.
+            For each drawn model, the row of the data set that is the whole model, and the model's sequences.
         """
         models = [m for m in self.dataset.models if m.name in self._used]
         chosen = []
@@ -122,12 +127,12 @@ class Adaptation:
 
     @cached_property
     def row_of(self) -> dict[str, int]:
-        """Row of each signature."""
+        """Position of each row in the data set, by the signature of its sequence."""
         return {signature: row for row, signature in enumerate(self.dataset.signatures)}
 
     @cached_property
     def open(self) -> np.ndarray:
-        """Whether each row occurs in a model, so that it can be measured; shape [num_rows]."""
+        """Whether each row of the data set occurs in a model, so that it can be measured; shape [num_rows]."""
         used = np.zeros(len(self.dataset), dtype=bool)
         for usage in self.usages:
             used[usage.rows] = True
@@ -135,16 +140,20 @@ class Adaptation:
 
     @cached_property
     def weights_bytes(self) -> np.ndarray:
-        """Bytes of weights of each open row, 0 for the others; shape [num_rows]."""
+        """Size in bytes of the weights of each row that occurs in a model, 0 for other rows; shape [num_rows]."""
         return self._of_open(weight_bytes)
 
     @cached_property
     def reads_bytes(self) -> np.ndarray:
-        """Bytes of weights that a run of each open row reads, 0 for the others; shape [num_rows]."""
+        """Bytes of weights that one run of each row reads, 0 for rows that occur in no model; shape [num_rows]."""
         return self._of_open(read_bytes)
 
     def _of_open(self, nbytes: Callable[[LayerSequence], int]) -> np.ndarray:
-        """Returns a number of bytes for each open row, 0 for the others; shape [num_rows]."""
+        """Returns a size in bytes of each row that occurs in a model, 0 for other rows; shape [num_rows].
+
+        Args:
+            nbytes: Function that computes the size of a row from its layer sequence.
+        """
         sizes = np.zeros(len(self.dataset), dtype=np.int64)
         for row in np.flatnonzero(self.open):
             sizes[row] = nbytes(self.sequences[self.dataset.signatures[row]])
@@ -155,19 +164,20 @@ class Adaptation:
         return anchored(self.dataset.encoded, self.anchors_us)
 
     def shares(self, learnt: AdaptationState) -> np.ndarray:
-        """Returns the share of the models' latencies that each row makes up, shape [num_rows]."""
+        """Returns the share of a model's latency that each row makes up, averaged over the models; shape [num_rows]."""
         return importance(self.usages, learnt.costs_us)
 
     def prices(self, learnt: AdaptationState, protocol: Protocol) -> BenchmarkTimeModel:
-        """Returns the model of how long measuring each row takes on the new system."""
+        """Returns what predicts how long it takes to measure rows of the data set on the new system."""
         host = self.dataset.system.host
         return BenchmarkTimeModel(learnt.costs_us, self.weights_bytes, self.reads_bytes, host, protocol)
 
     def learn(self, latencies_us: Mapping[str, float]) -> AdaptationState:
-        """Predicts the costs of all rows from measurements on the new system.
+        """Predicts the costs of all rows of the data set from measurements on the new system.
 
         Args:
-            latencies_us: Measured latency of each signature; signatures without a row are ignored.
+            latencies_us: Latency measured on the new system in microseconds, by signature; signatures that have no row
+                in the data set are ignored.
         """
         exact = np.full(len(self.dataset), np.nan)
         for signature, latency_us in latencies_us.items():
@@ -188,13 +198,13 @@ class Adaptation:
         """Trains the ensemble, each member without some of the families, and predicts every row with each member.
 
         Args:
-            exact: Measured costs in microseconds, nan where there are none; shape [num_rows].
+            exact: Costs measured on the new system in microseconds, nan where there are none; shape [num_rows].
             single: Mask of the measured single layers, shape [num_rows].
 
         Returns:
             Log cost of each row as each member predicts it, shape [num_members, num_rows]; and for each measured single
-            layer the cost in microseconds predicted by the member that was trained without its families, nan for other
-            rows; shape [num_rows].
+            layer the cost in microseconds predicted by the member that was trained without the layer's families, nan
+            for other rows, shape [num_rows].
         """
         log_costs = []
         apart = np.full(len(self.dataset), np.nan)
@@ -202,7 +212,9 @@ class Adaptation:
             trained_on = single & split.train_rows
             if trained_on.sum() < _LEAST_TO_LEARN / 2:
                 continue
-            regressor = self.make(number).fit(self._anchored.take(trained_on), exact[trained_on])
+            regressor = LightGBMRegressor(number, hyperparameters=_MEMBER).fit(
+                self._anchored.take(trained_on), exact[trained_on]
+            )
             costs = self._anchored.totals(regressor.predict_us(self._anchored))
             log_costs.append(np.log(costs))
             judged = single & split.test_rows
@@ -210,11 +222,11 @@ class Adaptation:
         return np.array(log_costs), apart
 
     def expected(self, learnt: AdaptationState) -> Expected:
-        """Returns the expected errors of the models' estimates.
+        """Returns the errors that are to be expected of the models' estimates on the new system.
 
-        If enough models are measured whole, these are the errors of the sums of their layers, measured or predicted.
-        Otherwise they are composed of two errors: that of the costs that were predicted without the family of a layer,
-        and that of sums of layers against whole models on the base.
+        If enough models are measured whole, the sum of the costs of each such model's layers, measured or predicted, is
+        compared with the model's latency. Otherwise two errors are combined: that of costs which are predicted for
+        layers of held-out families, and that of the sum of a model's layers against its latency on the base system.
         """
         checked = [m for m in self.dataset.models if learnt.measured[m.row] and m.name in self._used]
         if len(checked) >= _LEAST_CHECKED:
@@ -226,7 +238,11 @@ class Adaptation:
         return Expected(float(np.abs(off).mean()), float((np.abs(off) <= _WITHIN).mean()))
 
     def _composed_errors(self, learnt: AdaptationState) -> np.ndarray:
-        """Returns errors of all models, one for each pair of an error of a sum and a ratio of a whole to its sum."""
+        """Returns possible relative errors of the estimates of all models, shape [num_errors].
+
+        Each model contributes several: one for each pair of a relative error from `sum_errors`, which applies to the
+        part of the model's latency that is not measured, and a ratio from `construction`.
+        """
         errors = self.sum_errors(learnt)[:, None]
         ratios = self.construction if len(self.construction) else np.ones(1)
         errors_of_models = [np.empty(0)]
@@ -237,9 +253,11 @@ class Adaptation:
         return np.concatenate(errors_of_models)
 
     def sum_errors(self, learnt: AdaptationState) -> np.ndarray:
-        """Returns the relative error of the sum over the measured layers of each model, predicted without its family.
+        """Returns, for each model, the relative error of the sum of predicted costs over its measured layers.
 
-        Models of which too little is measured are left out.
+        The error is relative to the sum of the measured costs of these layers. Each layer is predicted by the member of
+        the ensemble that was trained without the layer's families. Models of which too small a share is measured are
+        left out.
         """
         errors = []
         for usage in self.usages:
@@ -250,17 +268,18 @@ class Adaptation:
         return np.array(errors)
 
     def _judges(self, learnt: AdaptationState) -> bool:
-        """Returns whether enough rows of enough families are measured to judge on."""
+        """Returns whether enough rows of enough families are measured on the new system to judge regressors on them."""
         rows = np.flatnonzero(learnt.measured & ~self.dataset.whole & ~self.dataset.sampled)
         families = set().union(*(self.dataset.families[row] for row in rows))
         return len(rows) >= _LEAST_TO_LEARN and len(families) > LEAST_FAMILIES
 
     def adapted(self, learnt: AdaptationState) -> Dataset:
-        """Returns the data set of the new system: measured rows are judged on, rows transferred from the base train.
+        """Returns a data set of the new system, with measured costs and, for rows without one, predicted costs.
 
-        While too little is measured, transferred rows are judged on as well, and intervals are about as wide as those
-        of the base. The latency of a model that is not measured whole is its latency on the base, times the ratio of
-        the costs of its layers on the new system to those on the base.
+        Regressors are judged on the measured rows; rows with predicted costs are only trained on. While too little is
+        measured, rows with predicted costs are judged on as well, and intervals are about as wide as those of the base
+        system. The latency of a model that is not measured whole is its latency on the base system, times the ratio of
+        the sum of its layers' costs on the new system to that sum on the base system.
         """
         dataset, costs = self.dataset, learnt.costs_us.copy()
         models = []
@@ -284,17 +303,18 @@ class Adaptation:
 def load_adaptation(
     store: Store, base: str | None, system: System, *, lowering: str = "", names: Set[str] | None = None
 ) -> Adaptation:
-    """Loads the sequences that could be measured on a system, with their costs on a base.
+    """Loads the sequences that could be measured on a new system, with their costs on a base system.
 
     Args:
-        store: Store with the models and the measurements on the base.
-        base: Name of the system whose costs are the anchors; None to use analytical bounds as anchors.
+        store: Store with the models and the measurements on the base system.
+        base: Name of the base system, whose costs are the anchors; None to use analytical bounds as anchors.
         system: The new system, with its capabilities.
-        lowering: Lowering of the models to use; empty for the models of which the base has measured every layer.
+        lowering: Lowering of the models to use; empty for the models of which every layer was measured on the base
+            system.
         names: Names of the models of that lowering to use; None for all.
 
     Raises:
-        UnknownSystemError: The store has no system of the base's name.
+        UnknownSystemError: The store has no system named `base`.
         TrainingError: There are too few sequences to learn from.
     """
     known = store.latencies_us(store.system(base).name) if base is not None else {}

@@ -1,19 +1,18 @@
 """Artefacts: trained regressors as files in durable formats that execute no code when they are loaded.
 
-A bundle is a folder with `model.onnx` (the regressor that serves), `support.npz` (the layers that it was trained on, as
-arrays of numbers), `card.json` (schema fingerprint, system, calibration, accuracy) and, for a regressor with a text
-format of its own, a file such as `lightgbm.txt`. `champion.json` beside the bundles of a system names its champion.
-Nothing is pickled.
+A bundle is a folder with `model.onnx` (the regressor that predictions are made with), `support.npz` (the layers that it
+was trained on, as arrays of numbers), `card.json` (schema fingerprint, system, calibration, accuracy) and, for a
+regressor with a text format of its own, a file such as `lightgbm.txt`. A system's bundles lie in one folder, where
+`champion.json` names the bundle that is the champion. Nothing is pickled.
 """
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from costmodel.atomic_write import atomic_file, atomic_folder
 from costmodel.errors import ArtefactError, UnknownVersionError
 from costmodel.estimate.context_correction import ContextCorrection
 from costmodel.features.schema import SCHEMA
@@ -33,14 +32,15 @@ class Bundle:
 
     Attributes:
         name: Name of the regressor, such as "lightgbm" or "gnn".
-        version: Version, unique among the bundles of the system.
+        version: Version of the bundle, unique among the bundles of the system.
         system: Name of the system that the regressor was trained for.
-        model: ONNX model from features, and edges if it takes them, to log(cost / bound).
+        model: ONNX model that maps the features of layers, and the edges between them if it uses these, to log(cost /
+            analytical bound) of each layer.
         calibration: Calibration of the prediction intervals.
         support: Layers that the regressor was trained on.
-        facts: Information for people: data fingerprint, number of rows, accuracy.
-        predicted_correction: Context correction of predicted costs.
-        measured_correction: Context correction of measured costs.
+        facts: Information for people: data fingerprint, number of rows of the data set, accuracy.
+        predicted_correction: Context correction for predicted costs.
+        measured_correction: Context correction for measured costs.
         source: The regressor in its own text format; empty if it has none.
     """
 
@@ -57,13 +57,12 @@ class Bundle:
 
 
 def save_bundle(folder: Path, bundle: Bundle) -> Path:
-    """Writes a bundle to `folder`/<system>/<version>, completely or not at all, and returns that path.
+    """Writes a bundle to the folder `folder`/<system>/<version>, completely or not at all, and returns its path.
 
     Raises:
         ArtefactError: The folder cannot be written.
     """
     target = folder / bundle.system / bundle.version
-    partial = target.with_name(f".{bundle.version}.partial")
     card = {
         "card_version": CARD_VERSION,
         "name": bundle.name,
@@ -79,42 +78,37 @@ def save_bundle(folder: Path, bundle: Bundle) -> Path:
         "facts": dict(bundle.facts),
     }
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        (partial / _MODEL).write_bytes(bundle.model)
-        (partial / _SUPPORT).write_bytes(bundle.support.to_bytes())
-        if bundle.source:
-            (partial / f"{bundle.name}.txt").write_text(bundle.source)
-        (partial / _CARD).write_text(json.dumps(card, indent=1, allow_nan=False))
-        os.replace(partial, target)
+        with atomic_folder(target) as partial:
+            (partial / _MODEL).write_bytes(bundle.model)
+            (partial / _SUPPORT).write_bytes(bundle.support.to_bytes())
+            if bundle.source:
+                (partial / f"{bundle.name}.txt").write_text(bundle.source)
+            (partial / _CARD).write_text(json.dumps(card, indent=1, allow_nan=False))
     except OSError as error:
         raise ArtefactError(
             f"the trained regressor cannot be written to {target} ({error.strerror}): check the folder and the space"
         ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return target
 
 
 def promote(folder: Path, system: str, version: str) -> None:
-    """Makes a saved bundle the champion of its system.
+    """Makes the saved bundle of a given version the champion of its system.
 
     Raises:
         ArtefactError: There is no such bundle, or `champion.json` cannot be written.
     """
     pointer = folder / system / _CHAMPION
-    partial = pointer.with_suffix(".partial")
     if not (folder / system / version / _CARD).is_file():
         raise ArtefactError(f"{system} has no regressor {version} in {folder}: train one with `costmodel train`")
     try:
-        partial.write_text(json.dumps({"version": version}))
-        os.replace(partial, pointer)
+        with atomic_file(pointer) as partial:
+            partial.write_text(json.dumps({"version": version}))
     except OSError as error:
         raise ArtefactError(f"{pointer} cannot be written ({error.strerror}): check its folder") from error
 
 
 def champion_of(folder: Path, system: str) -> Path | None:
-    """Returns the folder of the champion of a system; None if the system has no champion.
+    """Returns the folder of the bundle that is the champion of a system; None if the system has no champion.
 
     Raises:
         ArtefactError: `champion.json` is damaged.
@@ -129,7 +123,7 @@ def champion_of(folder: Path, system: str) -> Path | None:
 
 
 def bundle_of(folder: Path, system: str, version: str) -> Path:
-    """Returns the folder of the bundle of a system that has the given version.
+    """Returns the folder of the bundle that has the given version among the bundles of a system.
 
     Raises:
         UnknownVersionError: The system has no complete bundle of that version.
@@ -144,10 +138,11 @@ def bundle_of(folder: Path, system: str, version: str) -> Path:
 
 
 def load_bundle(path: Path) -> Bundle:
-    """Reads a bundle from its folder.
+    """Reads a bundle from its folder, except the regressor's own text format.
 
     Raises:
-        ArtefactError: The bundle is incomplete, damaged, of a newer format, or was trained on another feature schema.
+        ArtefactError: The bundle is incomplete or damaged, has a newer format, or was trained on another feature
+            schema.
     """
     try:
         card = json.loads((path / _CARD).read_text())

@@ -1,8 +1,9 @@
 """Prediction intervals by split conformal prediction on held-out families (Lei et al., 2018).
 
-Errors are divided by the error that is typical of their operator and size, and the quantile of these scores is taken
-separately for each range of distances to the training data (Mondrian conformal prediction; Vovk et al., 2005). Further
-away from the training data an interval is wider, by as much as held-out errors were larger.
+The error of each held-out layer is divided by the error that is typical of its operator and size. The quantile of
+these quotients is taken separately for each range of distances to the training data (Mondrian conformal prediction;
+Vovk et al., 2005). A layer far from the training data thus gets a wider interval, in proportion to the larger errors
+that held-out layers at that distance had.
 """
 
 import math
@@ -28,13 +29,19 @@ _LEAST_ERROR = 0.005
 _SHRINK = 20
 # Iterations of the median polish.
 _STEPS = 4
-# Beyond the sequence_distances distance with enough held-out errors, intervals are widened by this round factor. A
+# Beyond the largest distance with enough held-out errors, intervals are widened by this round factor. A
 # layer is called extrapolated at distances where errors exceed those at usual distances by the same factor.
 EXTRAPOLATION_FACTOR = 2.0
 
 
 def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float) -> float:
-    """Returns the value that a new score stays below with probability `level`; the largest if there are too few scores.
+    """Returns the value that a new score does not exceed with a probability of at least `level`.
+
+    With too few scores for that level, the value is the largest score, and the probability may be lower.
+
+    Args:
+        scores: Scores that the new one is assumed to be distributed like, shape [num_scores].
+        level: Probability, between 0 and 1.
 
     Raises:
         ValueError: There are no scores.
@@ -48,16 +55,18 @@ def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Half-widths of prediction intervals in log latency, that is, factors on a cost.
+    """Half-widths of the prediction intervals of a regressor, derived from its errors on held-out families.
+
+    A half-width w is in log latency: the interval of a cost reaches from cost / exp(w) to cost * exp(w).
 
     Attributes:
-        level: Nominal coverage.
-        by_distance: Half-width for a layer of a typical kind and size, for each range between `DISTANCES`; it never
-            decreases with the distance.
-        by_kind: Factor on `by_distance` for each kind of sequences that was judged.
-        by_size: Factor on `by_distance` for each range of predicted latencies between `SIZES_US`.
+        level: Nominal coverage: the share of true costs that intervals are meant to contain.
+        by_distance: Half-width for a sequence of a typical kind and size, for each range of distances to the training
+            data between the limits `DISTANCES`; it never decreases with the distance.
+        by_kind: Factor on `by_distance` for each kind of sequence (its operator types) that had held-out errors.
+        by_size: Factor on `by_distance` for each range of predicted latencies between the limits `SIZES_US`.
         extrapolated_from: Distance from which a prediction is called extrapolated.
-        uncertainty: Parameters of the intervals of composed latencies.
+        uncertainty: Parameters of the intervals of latencies that are composed of several costs.
     """
 
     level: float
@@ -76,13 +85,13 @@ class Calibration:
         residuals: np.ndarray,
         level: float,
     ) -> Self:
-        """Computes half-widths from the residuals of sequences whose family was held out.
+        """Computes half-widths from the errors of predictions for sequences whose family was held out.
 
         Args:
-            kinds: Kind of each held-out sequence; there must be at least one.
+            kinds: Kind (operator types) of each held-out sequence; there must be at least one.
             predicted_us: Predicted cost of each sequence in microseconds, shape [num_sequences].
             distances: Distance of each sequence to the training data, shape [num_sequences].
-            residuals: log(measured / predicted), shape [num_sequences].
+            residuals: log(measured cost / predicted cost) of each sequence, shape [num_sequences].
             level: Nominal coverage.
 
         Raises:
@@ -106,11 +115,11 @@ class Calibration:
         )
 
     def half_widths(self, kinds: Sequence[str], latencies_us: np.ndarray, distances: np.ndarray) -> np.ndarray:
-        """Returns the half-widths of the intervals of predicted sequences, shape [num_sequences].
+        """Returns the half-widths of the intervals of predicted costs in log latency, shape [num_sequences].
 
         Args:
-            kinds: Kind of each sequence.
-            latencies_us: Predicted latency of each sequence, shape [num_sequences].
+            kinds: Kind (operator types) of each sequence.
+            latencies_us: Predicted cost of each sequence in microseconds, shape [num_sequences].
             distances: Distance of each sequence to the training data, shape [num_sequences].
         """
         of_kinds = np.array([self.by_kind.get(kind, 1.0) for kind in kinds])
@@ -130,11 +139,17 @@ class Calibration:
 
 
 def _effects(values: np.ndarray, classes: Sequence[tuple[np.ndarray, int]]) -> list[np.ndarray]:
-    """Returns the additive effect of each class on a value, for several classifications (Tukey's median polish).
+    """Explains values as sums of effects of the classes that they belong to (Tukey's median polish).
+
+    Each value belongs to one class of each classification, such as one operator and one range of sizes.
 
     Args:
         values: Values to explain, shape [num_values].
-        classes: For each classification, the class of each value, shape [num_values], and the number of classes.
+        classes: For each classification, the index of each value's class, shape [num_values], and the number of
+            classes.
+
+    Returns:
+        For each classification, the amount that each of its classes adds to the overall median, shape [num_classes].
     """
     typical = np.median(values)
     effects = [np.zeros(number) for _, number in classes]
@@ -151,9 +166,11 @@ def _effects(values: np.ndarray, classes: Sequence[tuple[np.ndarray, int]]) -> l
 
 
 def _by_distance(scores: np.ndarray, distances: np.ndarray, level: float) -> tuple[float, ...]:
-    """Returns the conformal quantile of the scores in each range of distances.
+    """Returns the conformal quantile of the scores in each range of distances between the limits `DISTANCES`.
 
-    A range is pooled with the next nearer one if either has too few scores, or if its quantile is not the larger one.
+    A range is pooled with the next nearer range if one of the two has too few scores, or if the quantile of the nearer
+    range is at least as large. Beyond the last range with enough scores, the quantile is multiplied by
+    `EXTRAPOLATION_FACTOR`.
     """
     places = np.digitize(distances, DISTANCES)
     least = max(10, math.ceil(1 / (1 - level)))
@@ -177,7 +194,12 @@ def _by_distance(scores: np.ndarray, distances: np.ndarray, level: float) -> tup
 
 
 def _extrapolated_from(by_distance: Sequence[float], distances: np.ndarray) -> float:
-    """Returns the distance from which intervals are `EXTRAPOLATION_FACTOR` times as wide as at the median distance."""
+    """Returns the distance from which intervals are `EXTRAPOLATION_FACTOR` times as wide as at the median distance.
+
+    Args:
+        by_distance: Half-width for each range of distances between the limits `DISTANCES`.
+        distances: Distances of the held-out sequences, shape [num_sequences].
+    """
     usual = by_distance[int(np.digitize(np.median(distances), DISTANCES))]
     beyond = (
         start
@@ -193,10 +215,10 @@ def predicted_costs(
     """Returns predicted latencies as costs with intervals.
 
     Args:
-        latencies_us: Predicted latency of each sequence, shape [num_sequences].
-        kinds: Kind of each sequence.
+        latencies_us: Predicted latency of each sequence in microseconds, shape [num_sequences].
+        kinds: Kind (operator types) of each sequence.
         distances: Distance of each sequence to the training data, shape [num_sequences].
-        calibration: Calibration of the regressor.
+        calibration: Calibration of the regressor that predicted the latencies.
     """
     factors = np.exp(calibration.half_widths(kinds, latencies_us, distances))
     extrapolated = distances >= calibration.extrapolated_from

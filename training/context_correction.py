@@ -1,4 +1,7 @@
-"""Fits the context correction to whole models: what layers cost inside them compared with alone (docs/adr/0008)."""
+"""Fits the context correction: the factor from a layer's cost in isolation to its cost inside a model.
+
+It is fitted to models that were measured whole (docs/adr/0008).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +23,13 @@ _STEPS = 20
 
 @dataclass(frozen=True)
 class ModelLayers:
-    """The layers of a model with their costs alone.
+    """The layers of one model, with what each of them costs in isolation.
 
     Attributes:
-        costs_us: Cost of each layer alone in microseconds, shape [num_layers].
-        operators: Operator of each layer; empty for a sequence of several layers, whose cost is not corrected.
-        cache_pressure: Cache pressure of the model's weights, see `costmodel.estimate.context_correction`.
+        costs_us: Cost of each layer in isolation in microseconds, shape [num_layers].
+        operators: Operator of each layer; an empty string for a sequence of several layers, whose cost is not
+            corrected.
+        cache_pressure: Cache pressure of the model: how far its weights overflow a core's own cache, as a logarithm.
     """
 
     costs_us: np.ndarray
@@ -33,21 +37,22 @@ class ModelLayers:
     cache_pressure: float
 
     def corrected_us(self, correction: ContextCorrection) -> np.ndarray:
-        """Returns the cost of each layer inside the model in microseconds, shape [num_layers]."""
+        """Returns what each layer costs inside the model in microseconds, shape [num_layers]."""
         single = np.array([bool(operator) for operator in self.operators])
         factors = correction.factors(self.costs_us, self.operators, self.cache_pressure)
         return np.where(single, self.costs_us * factors, self.costs_us)
 
 
 def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence[float]) -> ContextCorrection:
-    """Fits the context correction with which the layers of each model add up to its latency.
+    """Fits the context correction with which the costs of each model's layers add up to the model's latency.
 
-    log(latency / sum of layers) is a linear function of the shares of the sum that belong to short layers and to
-    each operator, and of the cache pressure; the fit has the least absolute errors under a ridge penalty, by iterated
-    reweighting. To first order this makes the latency the sum of `ModelLayers.corrected_us`.
+    log(latency / sum of isolated costs) of a model is described as a linear function of the shares of that sum that
+    belong to short layers and to each operator, and of the cache pressure. The fit minimises the absolute errors plus a
+    ridge penalty, by iteratively reweighted least squares. To first order, `ModelLayers.corrected_us` then adds up to
+    the latency.
 
     Args:
-        models: Models with the costs of their layers alone.
+        models: Models with the costs of their layers in isolation.
         latencies_us: Measured end-to-end latency of each model in microseconds.
     """
     if not models:
@@ -71,7 +76,12 @@ def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence
 
 
 def _design_row(model: ModelLayers, names: Sequence[str]) -> np.ndarray:
-    """Returns the row of a model in the design matrix: means over its layers, weighted by cost."""
+    """Returns the row of a model in the design matrix of the linear fit, shape [num_coefficients].
+
+    Its elements are means over the model's layers, weighted by their costs: of the functions of `short_layer_basis`, of
+    the model's cache pressure, and of an indicator for each operator in `names`. A sequence of several layers counts as
+    0 in each mean.
+    """
     column = {name: position for position, name in enumerate(names)}
     single = np.array([bool(operator) for operator in model.operators])
     shares = np.where(single, model.costs_us, 0.0) / model.costs_us.sum()

@@ -9,7 +9,7 @@ import onnx
 
 from costmodel.errors import ModelReadError
 from costmodel.paths import find_home
-from costmodel.training.corpora.registry import MADE, read_manifest, recipes_of
+from costmodel.training.corpora.registry import RECIPE_MODULES, read_manifest, recipes_of
 
 __all__ = ["CORPORA", "HELD_BACK", "CorpusModel", "corpus_models", "corpus_names", "known_models"]
 
@@ -35,7 +35,7 @@ CORPORA = {
     "starter": tuple(name for name in _LIGHT_FAMILIES if name != HELD_BACK),
 }
 
-_NAMES = (*CORPORA, *MADE)
+_NAMES = (*CORPORA, *RECIPE_MODULES)
 
 _LINEAGE = re.compile(r"^[A-Za-z]+")
 
@@ -45,7 +45,7 @@ class CorpusModel:
     """One model of a corpus.
 
     Attributes:
-        name: Name, unique in the corpus.
+        name: Name of the model, unique in the corpus.
         path: Path of the ONNX file.
         family: Architecture lineage; empty for models that no one deploys.
     """
@@ -60,14 +60,15 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
 
     Args:
         corpus: Name of a built-in corpus or of one of its models, name of a corpus that `costmodel corpus build` made,
-            path of an ONNX file, or path of a folder with ONNX files at any depth. The family of a file in a folder is
-            the name of the subfolder that contains it, or else the first letters of its own name, which keeps resnet18
-            and resnet50 together; a file that came with costmodel or was built by it keeps its family.
+            path of an ONNX file, or path of a folder with ONNX files at any depth. The family of a file in a subfolder
+            of that folder is the name of the subfolder. Outside subfolders, a file that came with costmodel or was
+            built by it keeps its family, and the family of any other file is the letters that its name begins with,
+            which keeps resnet18 and resnet50 together.
 
     Raises:
         ModelReadError: There is no such corpus, it is not completely built, or it contains no ONNX file.
     """
-    if str(corpus) in MADE:
+    if str(corpus) in RECIPE_MODULES:
         return _built_models(str(corpus))
     if str(corpus) in CORPORA:
         return [CorpusModel(name, _light_path(name), _LIGHT_FAMILIES[name]) for name in CORPORA[str(corpus)]]
@@ -87,7 +88,9 @@ def corpus_models(corpus: str | Path) -> list[CorpusModel]:
 
 
 def corpus_names(corpus: str) -> list[str]:
-    """Returns the sorted names of the models of a corpus; one that `costmodel corpus build` makes need not be built.
+    """Returns the sorted names of the models of a corpus.
+
+    A corpus that `costmodel corpus build` makes need not have been built.
 
     Args:
         corpus: Corpus, as in `corpus_models`.
@@ -95,16 +98,16 @@ def corpus_names(corpus: str) -> list[str]:
     Raises:
         ModelReadError: There is no such corpus, or it contains no ONNX file.
     """
-    if corpus in MADE:
+    if corpus in RECIPE_MODULES:
         return sorted(recipe.name for recipe in recipes_of(corpus))
     return [model.name for model in corpus_models(corpus)]
 
 
 def known_models() -> list[CorpusModel]:
-    """Returns the models that came with costmodel and those of every corpus that are built."""
+    """Returns the models that came with costmodel, and those that `costmodel corpus build` has built."""
     built = [
         CorpusModel(entry.name, folder / entry.file, entry.family)
-        for folder in (find_home().corpora / corpus for corpus in MADE)
+        for folder in (find_home().corpora / corpus for corpus in RECIPE_MODULES)
         for entry in read_manifest(folder)
     ]
     return [*(CorpusModel(name, _light_path(name), family) for name, family in _LIGHT_FAMILIES.items()), *built]

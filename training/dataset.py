@@ -1,4 +1,4 @@
-"""The data set of one system: measured layer sequences as features, and the models that were measured whole."""
+"""The data set of one system: its measured layer sequences as features, and the models that were measured whole."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -7,13 +7,18 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.errors import TrainingError
+from costmodel.errors import MissingExtraError, TrainingError
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded, encode_all
 from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.store.store import Store, StoredModel
 from costmodel.systems.system import System
+
+try:
+    from scipy.cluster.hierarchy import DisjointSet
+except ModuleNotFoundError as error:
+    raise MissingExtraError("training", "train") from error
 
 __all__ = ["Dataset", "MeasuredModel", "dataset_of", "load_dataset"]
 
@@ -28,14 +33,14 @@ LEAST_REPEATS = 30
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModel:
-    """A model with its measured end-to-end latency.
+    """A model that was measured whole, with its sequences as rows of the data set.
 
     Attributes:
         name: Name of the model.
         family: Architecture lineage of the model.
-        rows: Row of the data set for each sequence of the model, in execution order; the row of the model itself where
-            only whole models were measured.
-        row: Row of the data set for the model as a whole.
+        rows: Row of the data set for each sequence of the model, in execution order; only the row of the model itself
+            where nothing but whole models was measured.
+        row: Row of the data set that is the whole model.
         latency_us: Measured end-to-end latency in microseconds.
     """
 
@@ -48,12 +53,12 @@ class MeasuredModel:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Measured sequences of one system.
+    """Measured sequences of one system, one row for each, on which regressors are trained and judged.
 
     Attributes:
         system: System on which the sequences were measured.
-        signatures: Signature of each row.
-        kinds: Operator types of each row.
+        signatures: Signature of each row's sequence.
+        kinds: Operator types of each row's sequence, such as "Conv" or "Conv+MaxPool".
         families: For each row, the families of the models in which it occurs and, for a sample, those of the sequence
             that it was made from; empty if there are none, or if the row occurs only in models without a family.
         sampled: Whether each row is a sample, or occurs only in models without a family. Such rows are trained on but
@@ -62,7 +67,8 @@ class Dataset:
         encoded: Layers of the rows as features, with their analytical bounds.
         latencies_us: Measured cost of each row in microseconds, shape [num_rows].
         models: Models whose end-to-end latency is measured.
-        repeats: Pairs (first, second) of the latencies of sequences that were measured twice.
+        repeats: For sequences that were measured repeatedly, pairs of the first latency and a later one in
+            microseconds.
     """
 
     system: System
@@ -77,7 +83,7 @@ class Dataset:
     repeats: tuple[tuple[float, float], ...]
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Returns the number of rows, that is, of measured sequences."""
         return len(self.signatures)
 
     @property
@@ -87,14 +93,14 @@ class Dataset:
 
     @property
     def all_families(self) -> tuple[str, ...]:
-        """Every family, in alphabetical order."""
+        """All families of the rows, in alphabetical order."""
         return tuple(sorted({family for families in self.families for family in families}))
 
     def by_model(self) -> "Dataset":
-        """Returns this data set with every model as a family of its own, so that each can be held out alone.
+        """Returns this data set with every model as a family of its own, so that each model can be held out alone.
 
-        Valid only where nothing but whole models is measured: models may share layers, which would then occur both in
-        training and in test.
+        This is valid only where nothing but whole models is measured: models may share layers, which would otherwise
+        occur in the training data and in the test data.
         """
         names = {model.row: model.name for model in self.models}
         return replace(
@@ -105,7 +111,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of signatures and latencies, by which a trained regressor identifies its data."""
+        """Digest of the feature schema, signatures and latencies, by which a bundle identifies its training data."""
         digest = hashlib.sha256(SCHEMA.fingerprint.encode())
         for signature, latency in sorted(zip(self.signatures, self.latencies_us.tolist(), strict=True)):
             digest.update(f"{signature}:{latency:.3f};".encode())
@@ -113,13 +119,16 @@ class Dataset:
 
     @cached_property
     def known_elsewhere(self) -> tuple[np.ndarray, ...]:
-        """For each model, whether each of its sequences also occurs in a model of another family."""
+        """For each model of `models`, a mask of those of its sequences that also occur in a model of another family."""
         return tuple(
             np.array([bool(self.families[row] - {model.family}) for row in model.rows]) for model in self.models
         )
 
     def noise_floor(self) -> float | None:
-        """Returns the mean relative difference of two measurements of a sequence; None if too few were repeated."""
+        """Returns the mean relative difference between two measurements of the same sequence.
+
+        It is None if too few sequences were measured repeatedly.
+        """
         if len(self.repeats) < LEAST_REPEATS:
             return None
         first, second = np.array(self.repeats).T
@@ -127,7 +136,7 @@ class Dataset:
 
 
 def load_dataset(store: Store, system_name: str) -> Dataset:
-    """Loads the data set of a system.
+    """Loads the data set of a system from a store.
 
     Raises:
         UnknownSystemError: The store has no system of that name.
@@ -137,12 +146,12 @@ def load_dataset(store: Store, system_name: str) -> Dataset:
 
 
 def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> Dataset:
-    """Makes a data set of given costs on a system.
+    """Makes a data set of sequences whose costs on a system are given.
 
     Args:
         store: Store with the sequences and the models in which they occur.
         system: System for which the sequences are encoded.
-        latencies: Cost of each signature in microseconds; nan if it is not known yet.
+        latencies: Cost of each sequence in microseconds, by signature; nan if it is not known yet.
 
     Raises:
         TrainingError: There are too few costs to train on.
@@ -187,42 +196,42 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
 def _footprints(
     models: Iterable[StoredModel], samples: Mapping[str, str], sequences: Mapping[str, LayerSequence]
 ) -> list[float]:
-    """Returns the footprint in bytes of the model in which each sequence was timed; the median, if there are several.
+    """Returns, for each sequence, the footprint in bytes of the model in which the sequence was timed.
 
-    A sample was timed next to the sequence that it was made from. A sequence of no model was timed with cold caches, so
-    its footprint is infinite.
+    A sequence that occurs in several models gets the median of their footprints. A sample was timed next to the
+    sequence that it was made from, and gets the same footprint. A sequence that occurs in no model was timed with cold
+    caches, so its footprint is infinite.
+
+    Args:
+        models: Models of the store.
+        samples: Signature of the sequence that each sample was made from, by the signature of the sample.
+        sequences: Layer sequences by signature.
     """
     read_by_sequence = {signature: read_bytes(sequence) for signature, sequence in sequences.items()}
     footprints: dict[str, list[float]] = {}
     for model in models:
         footprint = float(sum(read_by_sequence.get(segment.signature, 0) for segment in model.segments))
-        for signature in {model.whole, *(segment.signature for segment in model.segments)}:
+        for signature in model.signatures:
             footprints.setdefault(signature, []).append(footprint)
     return [float(np.median(footprints.get(samples.get(s, s)) or footprints.get(s) or [np.inf])) for s in sequences]
 
 
 def _one_family_each(models: Iterable[StoredModel]) -> list[StoredModel]:
-    """Merges the families of models with the same graph.
+    """Returns the models with their families merged so that models with the same graph are of the same family.
 
     Otherwise a copy of a held-out model under another name could be trained on.
     """
     models = list(models)
-    merged_into: dict[str, str] = {}
-
-    def representative(family: str) -> str:
-        while merged_into.get(family, family) != family:
-            family = merged_into[family]
-        return family
-
+    families = DisjointSet(model.family for model in models)
     first: dict[str, str] = {}
     for model in models:
-        one, other = sorted((representative(model.family), representative(first.setdefault(model.whole, model.family))))
-        merged_into[other] = one
-    return [replace(model, family=representative(model.family)) for model in models]
+        families.merge(model.family, first.setdefault(model.whole, model.family))
+    merged = {family: min(subset) for subset in families.subsets() for family in subset}
+    return [replace(model, family=merged[model.family]) for model in models]
 
 
 def _owners(models: Iterable[StoredModel]) -> dict[str, set[str]]:
-    """Returns the families of the models in which each signature occurs."""
+    """Returns, for each signature, the families of the models in which the sequence occurs."""
     owners: dict[str, set[str]] = {}
     for model in models:
         for segment in model.segments:
@@ -233,7 +242,7 @@ def _owners(models: Iterable[StoredModel]) -> dict[str, set[str]]:
 def _measured_models(
     models: Iterable[StoredModel], signatures: tuple[str, ...], latencies: Mapping[str, float], *, whole_only: bool
 ) -> Iterable[MeasuredModel]:
-    """Yields the models whose end-to-end latency and sequences are measured, each graph once."""
+    """Yields the models that are measured whole and in all their sequences; of models with equal graphs, only one."""
     row = {signature: position for position, signature in enumerate(signatures)}
     counted: set[str] = set()
     for model in models:
@@ -248,9 +257,9 @@ def _measured_models(
 
 
 def _repeats(store: Store, system: str, signatures: Iterable[str]) -> Iterable[tuple[float, float]]:
-    """Yields the first latency of a sequence with each later one, for sequences that were measured repeatedly."""
+    """Yields pairs of the first and a later latency in microseconds, for sequences that were measured repeatedly."""
     first: dict[str, float] = {}
-    for measurement in store.measurements(system, store.repeated(system).intersection(signatures)):
+    for measurement in store.measurements(system, store.repeated_signatures(system).intersection(signatures)):
         if measurement.signature in first:
             yield first[measurement.signature], measurement.latency_us
         else:

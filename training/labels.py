@@ -1,8 +1,8 @@
 """Checks of measured costs before training: which of them look wrong, and which are impossible.
 
 A sequence whose cost looks wrong is measured again (`costmodel bench --recheck`), and the median of its measurements
-counts; an impossible cost is not trained on. An error of the machine, the clock or the call overhead affects a single
-measurement, so three measurements are enough.
+becomes its cost; a sequence whose cost is impossible is not trained on. An error of the machine, the clock or the call
+overhead affects a single measurement, so three measurements are enough.
 """
 
 import json
@@ -53,7 +53,7 @@ def suspects(
     measurements: Iterable[Measurement],
     make: Callable[[int], Regressor],
 ) -> dict[str, frozenset[str]]:
-    """Returns the reasons to measure each suspect sequence again, by signature.
+    """Returns the reasons to measure suspect sequences again, as keys of `REASONS`, by signature.
 
     Whole models, and sequences that were measured `SETTLED` times, are left out.
 
@@ -61,7 +61,7 @@ def suspects(
         dataset: Measured sequences.
         sequences: Layer sequence of each signature of the data set.
         measurements: All measurements that the data set was made from.
-        make: Makes the regressor that detects outliers, from a seed.
+        make: Function that makes a regressor from a seed; costs that are far from its predictions are outliers.
     """
     by_signature: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
@@ -89,15 +89,16 @@ def suspects(
 
 
 def count_reasons(found: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """Returns the number of sequences with each reason of `REASONS`."""
+    """Returns the number of suspect sequences for each reason of `REASONS`."""
     counts = Counter(reason for reasons in found.values() for reason in reasons)
     return {reason: counts[reason] for reason in REASONS}
 
 
 def impossible(dataset: Dataset) -> np.ndarray:
-    """Returns a mask of the rows that were measured to take far less than their multiplications alone must take.
+    """Returns a mask of the rows that were measured to take far less time than their multiplications alone must take.
 
-    Memory traffic is not checked, because data in caches, and data that is not moved, are no lower bound on the cost.
+    A row is a row of the data set, that is, a measured sequence. Memory traffic is not checked, because data may be in
+    a cache or may not be moved at all, so that it sets no lower bound on the cost.
     """
     flops = dataset.encoded.totals(np.expm1(dataset.encoded.features[:, _FLOPS].astype(np.float64)))
     least_us = flops / (_FASTEST * dataset.system.capabilities["gemm_gflops"] * 1e3)
@@ -105,7 +106,7 @@ def impossible(dataset: Dataset) -> np.ndarray:
 
 
 def load_plausible_dataset(store: Store, system_name: str) -> tuple[Dataset, int]:
-    """Loads the data set of a system without the impossible costs, and returns it with the number of those.
+    """Loads the data set of a system without impossible costs, and returns it with the number of costs left out.
 
     Raises:
         UnknownSystemError: The store has no system of that name.
@@ -120,7 +121,10 @@ def load_plausible_dataset(store: Store, system_name: str) -> tuple[Dataset, int
 
 
 def _floored(dataset: Dataset) -> np.ndarray:
-    """Returns a mask of the rows at the smallest cost that is recorded, if less than a quarter of their kind are."""
+    """Returns a mask of the rows with the smallest cost that can be recorded, where that is rare for their kind.
+
+    A row is a measured sequence, and its kind is its operator types. Rare means less than a quarter of the kind's rows.
+    """
     at_floor = dataset.latencies_us <= MIN_LATENCY_US
     shares: dict[str, list[bool]] = defaultdict(list)
     for kind, floored in zip(dataset.kinds, at_floor.tolist(), strict=True):
@@ -130,9 +134,9 @@ def _floored(dataset: Dataset) -> np.ndarray:
 
 
 def _not_monotonic(dataset: Dataset, sequences: Mapping[str, LayerSequence]) -> np.ndarray:
-    """Returns a mask of the layers of non-monotonic pairs.
+    """Returns a mask of the layers in non-monotonic pairs, where the larger layer is far cheaper than the smaller.
 
-    The layers of such a pair differ in sizes only, and one is at least as large in every dimension yet far cheaper.
+    The two layers of a pair differ in sizes only, and the larger one is at least as large in every dimension.
     """
     alike: dict[str, list[int]] = defaultdict(list)
     for row, signature in enumerate(dataset.signatures):
@@ -152,7 +156,7 @@ def _not_monotonic(dataset: Dataset, sequences: Mapping[str, LayerSequence]) -> 
 
 
 def _without_sizes(sequence: LayerSequence) -> str:
-    """Returns a description of a single layer that is the same for all sizes of its tensors."""
+    """Returns a description of a single layer that does not depend on the sizes of its tensors."""
     (layer,) = sequence.layers
     return json.dumps(
         [
@@ -164,7 +168,10 @@ def _without_sizes(sequence: LayerSequence) -> str:
 
 
 def _outliers(dataset: Dataset, make: Callable[[int], Regressor]) -> np.ndarray:
-    """Returns a mask of single layers far from what others predict, relative to the residuals of their operator."""
+    """Returns a mask of single layers whose cost is far from the prediction of a regressor trained on other layers.
+
+    A cost is far from the prediction if the error is large compared with typical errors of the layer's operator.
+    """
     mask = np.zeros(len(dataset), dtype=bool)
     single = np.flatnonzero(dataset.encoded.lengths == 1)
     if len(single) < _FOLDS * _LEAST_OF_KIND:

@@ -1,7 +1,6 @@
-"""Lists the trained regressors of a folder, as the cards of their bundles describe them."""
+"""Lists the trained regressors of a folder, as described by the cards (`card.json`) of their bundles."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,14 @@ from typing import Any
 from costmodel.errors import ArtefactError
 from costmodel.features.schema import SCHEMA
 from costmodel.training.artefact import champion_of
+from costmodel.training.evaluation.results import ModelMetrics
 
 __all__ = ["TrainedRegressor", "list_regressors"]
 
 
 @dataclass(frozen=True)
 class TrainedRegressor:
-    """A bundle in a list of trained regressors.
+    """A trained regressor in a list, as the card of its bundle (`card.json`) describes it.
 
     Attributes:
         system: System that the regressor was trained for.
@@ -23,8 +23,8 @@ class TrainedRegressor:
         name: Name of the regressor, such as "lightgbm"; None if the card cannot be read.
         champion: Whether the regressor is the champion of its system.
         usable: Whether the card can be read and the regressor was trained on the feature schema of this costmodel.
-        model_mape: Mean relative error over models of held-out families; None if no model was measured whole.
-        rows: Number of measured sequences that the regressor was fitted on.
+        model_mape: Mean absolute relative error over models of held-out families; None if no model was measured whole.
+        rows: Number of measured sequences that the regressor was fitted to; None if the card does not contain it.
         trained_at: Time of training in ISO 8601, UTC; None if the card does not contain it.
         accuracy: Metrics over models of held-out families; None if the card contains none.
     """
@@ -34,26 +34,26 @@ class TrainedRegressor:
     name: str | None
     champion: bool
     usable: bool
-    model_mape: float | None = None
-    rows: int | None = None
-    trained_at: str | None = None
-    accuracy: Mapping[str, Any] | None = None
+    model_mape: float | None
+    rows: int | None
+    trained_at: str | None
+    accuracy: ModelMetrics | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns an entry of the list that `costmodel regressors --json` prints."""
+        """Returns the regressor's entry in the JSON list that `costmodel regressors --json` prints."""
         record = asdict(self)
         del record["accuracy"]
         return record
 
 
 def list_regressors(folder: Path, system: str | None = None) -> list[TrainedRegressor]:
-    """Lists the bundles under `folder` by system, newest first, including damaged ones.
+    """Lists the bundles under a folder by system, for each system the newest first, including damaged bundles.
 
     A system whose `champion.json` is damaged is listed without a champion.
 
     Args:
         folder: Folder of trained regressors, with a subfolder for each system.
-        system: Name of the only system to list; None for all.
+        system: Name of the system whose bundles are listed; None for all systems.
     """
     bundles = []
     for path in sorted(folder.glob("*/*"), key=lambda path: path.name, reverse=True):
@@ -75,10 +75,19 @@ def _read(path: Path, *, champion: bool) -> TrainedRegressor:
     try:
         card = json.loads((path / "card.json").read_text())
         name, facts = str(card["name"]), card["facts"]
-        accuracy, rows, at = facts.get("accuracy") or {}, facts.get("rows"), facts.get("trained_at")
-        usable = card["schema_fingerprint"] == SCHEMA.fingerprint
+        accuracy = ModelMetrics.from_dict(facts["accuracy"]) if facts.get("accuracy") else None
         return TrainedRegressor(
-            system, version, name, champion, usable, accuracy.get("mape"), rows, at, accuracy or None
+            system,
+            version,
+            name,
+            champion,
+            usable=card["schema_fingerprint"] == SCHEMA.fingerprint,
+            model_mape=accuracy.mape if accuracy else None,
+            rows=facts.get("rows"),
+            trained_at=facts.get("trained_at"),
+            accuracy=accuracy,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return TrainedRegressor(system, version, None, champion, usable=False)
+        return TrainedRegressor(
+            system, version, None, champion, usable=False, model_mape=None, rows=None, trained_at=None, accuracy=None
+        )

@@ -1,8 +1,9 @@
 """Hyperparameter search for the boosted trees; no other module uses Optuna.
 
-The search minimises the error on held-out families, so that this error is too optimistic for the trial that it chooses.
-A share of the families therefore takes no part in the search, and the best trial replaces the defaults only if it also
-does better on those. The reported accuracy comes from a later evaluation with other groups of families.
+The search chooses the trial with the smallest error on held-out families, so that this error is too optimistic. A
+share of the families therefore takes no part in the search, and the best trial replaces the default hyperparameters
+only if it also has a smaller error on these families. The reported accuracy comes from a later evaluation with other
+groups of families.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,19 +38,18 @@ __all__ = ["Search", "Trial", "search"]
 CONFIRMING_SHARE = 0.25
 # With fewer held-out models than this, trials are judged by layers.
 LEAST_MODELS = 10
-# Number of trials before one may be pruned, and number of folds that are run of every trial.
-_TRIALS_BEFORE_PRUNING, _LEAST_FOLDS = 5, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A choice of hyperparameters with its errors.
+    """One choice of hyperparameters in a search, with its errors on held-out families.
 
     Attributes:
-        number: Number of the trial, from 0; trial 0 has the defaults.
+        number: Number of the trial, from 0; trial 0 has the default hyperparameters.
         hyperparameters: Hyperparameters of the trial.
-        errors: After each fold, the mean error over all models or layers judged so far.
-        pruned: Whether the trial was stopped before the last fold, because others had smaller errors at that point.
+        errors: After each fold, the mean of |log(predicted / measured)| over all models or layers judged so far.
+        pruned: Whether the trial was stopped before the last fold, because other trials had smaller errors at that
+            point.
         began: Start of the trial, UTC.
         ended: End of the trial, UTC.
     """
@@ -64,14 +64,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a hyperparameter search. Its errors are means of |log(predicted / measured)|.
+    """The result of a hyperparameter search, whose errors are means of |log(predicted / measured)|.
 
     Attributes:
         trials: All trials that were finished or pruned.
         judged: "model" or "layer": whether errors are those of models or of layers.
         best: The trial with the smallest error.
-        confirming: Families that took no part in the search.
-        defaults_error: Error of the defaults on the confirming families.
+        confirming: Families that took no part in the search, on which its result is confirmed.
+        defaults_error: Error of the default hyperparameters on the confirming families.
         found_error: Error of the best trial on the confirming families.
         interrupted: Whether the user interrupted the search.
     """
@@ -85,20 +85,28 @@ class Search:
     interrupted: bool
 
     @property
+    def pruned(self) -> int:
+        """Number of trials that were stopped before the last fold."""
+        return sum(trial.pruned for trial in self.trials)
+
+    @property
     def adopted(self) -> bool:
-        """Whether the best trial has a smaller error than the defaults on the confirming families."""
+        """Whether the best trial has a smaller error than the defaults on families that took no part in the search."""
         return self.found_error < self.defaults_error
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Hyperparameters to train with: those of the best trial if it is adopted, or else the defaults."""
+        """Hyperparameters to train with: those of the best trial if these are `adopted`, or else the defaults."""
         return self.best.hyperparameters if self.adopted else DEFAULTS
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the result as JSON data for a report. `search_error` was optimised, so it is not an accuracy."""
+        """Returns the result as JSON data for a report.
+
+        `search_error` in it was minimised by the search, so it is too optimistic as a measure of accuracy.
+        """
         return {
             "trials": len(self.trials),
-            "pruned": sum(trial.pruned for trial in self.trials),
+            "pruned": self.pruned,
             "interrupted": self.interrupted,
             "judged": self.judged,
             "search_error": self.best.errors[-1],
@@ -116,19 +124,23 @@ def search(
     seed: int = 0,
     folds: int = 6,
     threads: int = 1,
+    unpruned_trials: int = 5,
+    least_folds: int = 2,
     progress: Progress | None = None,
 ) -> Search:
-    """Searches for better hyperparameters than the defaults.
+    """Searches for hyperparameters of the boosted trees that are better than the defaults.
 
     An interruption (Ctrl-C) ends the search with the best trial so far.
 
     Args:
         dataset: Measured sequences and models.
-        trials: Number of trials; the first one has the defaults.
-        seed: Seed of the choices, of the trees, and of the families that are held out.
+        trials: Number of trials; the first one has the default hyperparameters.
+        seed: Seed of the choice of hyperparameters, of the trees, and of the families that are held out.
         folds: Number of groups in which families are held out.
         threads: Number of threads for training.
-        progress: Called with (done, total, the smallest error so far), counting trainings.
+        unpruned_trials: Number of trials that are run before any trial may be pruned, that is, stopped early.
+        least_folds: Number of folds that are run of every trial.
+        progress: Called with (trainings done, trainings in total, a label with the smallest error so far).
 
     Raises:
         TrainingError: Only whole models are measured, or too few families.
@@ -168,7 +180,7 @@ def search(
     with _optuna_silenced():
         study = optuna.create_study(
             sampler=optuna.samplers.TPESampler(seed=seed),
-            pruner=optuna.pruners.MedianPruner(_TRIALS_BEFORE_PRUNING, n_warmup_steps=_LEAST_FOLDS - 1),
+            pruner=optuna.pruners.MedianPruner(unpruned_trials, n_warmup_steps=least_folds - 1),
         )
         usual = default_num_leaves(int(splits[0].train_rows.sum()))
         study.enqueue_trial(_as_suggestions(replace(DEFAULTS, num_leaves=usual)))
@@ -197,7 +209,13 @@ def _regressor_maker(chosen: Hyperparameters, threads: int) -> Callable[[int], L
 
 
 def _without_confirming(dataset: Dataset, split: Split, confirming: Split) -> Split:
-    """Returns a split without the confirming families and without all sequences that their models contain."""
+    """Returns a split without the families that take no part in the search, and without their models' sequences.
+
+    Args:
+        dataset: Measured sequences and models.
+        split: Split of the search.
+        confirming: Split that holds out the families that take no part in the search.
+    """
     return replace(
         split,
         families=split.families - confirming.families,
@@ -208,10 +226,14 @@ def _without_confirming(dataset: Dataset, split: Split, confirming: Split) -> Sp
 
 
 def _errors(run: HeldOut, judged: str) -> np.ndarray:
-    """Returns |log(predicted / measured)| of each model, all of its layers predicted, or of each held-out layer.
+    """Returns |log(predicted / measured)| of each held-out model, with all layers predicted, or of each held-out layer.
 
     A mean of relative errors instead of logarithms would be dominated by the few models that are predicted far too
     slow.
+
+    Args:
+        run: Predictions for held-out families.
+        judged: "model" or "layer".
     """
     if judged == "layer":
         predicted, measured = run.rows_us[run.judged], run.dataset.latencies_us[run.judged]
@@ -222,7 +244,7 @@ def _errors(run: HeldOut, judged: str) -> np.ndarray:
 
 
 def _suggested(trial: optuna.Trial) -> Hyperparameters:
-    """Draws hyperparameters from the search space."""
+    """Draws the hyperparameters of an Optuna trial from the search space."""
     objective = trial.suggest_categorical("objective", list(OBJECTIVES))
     linear_from = DEFAULTS.linear_from
     if OBJECTIVES[objective]:
@@ -243,7 +265,7 @@ def _suggested(trial: optuna.Trial) -> Hyperparameters:
 
 
 def _as_suggestions(chosen: Hyperparameters) -> dict[str, Any]:
-    """Returns the parameters of an Optuna trial for which `_suggested` returns these hyperparameters."""
+    """Returns the parameter values of an Optuna trial for which `_suggested` returns the given hyperparameters."""
     return {
         name: value for name, value in chosen.to_dict().items() if name != "linear_from" or OBJECTIVES[chosen.objective]
     }
@@ -251,7 +273,7 @@ def _as_suggestions(chosen: Hyperparameters) -> dict[str, Any]:
 
 @contextmanager
 def _optuna_silenced() -> Iterator[None]:
-    """Silences Optuna's log of single trials, because there is a progress bar."""
+    """Silences Optuna's log of single trials within a `with` block, because there is a progress bar."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

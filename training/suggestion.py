@@ -9,19 +9,19 @@ import numpy as np
 
 from costmodel.measure.duration import estimated_group_seconds
 from costmodel.measure.groups import evicted_bytes
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.systems.host import Host
 
-__all__ = ["BenchmarkTimeModel", "MeasurementBatch", "Usage", "choose", "importance", "worth"]
+__all__ = ["BenchmarkTimeModel", "MeasurementBatch", "Usage", "choose", "importance", "value_of_measuring"]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """The sequences of a model, as rows of the data set of what can be measured.
+    """The sequences of one model, each as its row in the data set of all sequences that can be measured.
 
     Attributes:
         name: Name of the model.
-        rows: Row of each sequence in execution order; a sequence that occurs twice is listed twice.
+        rows: Row of each sequence in execution order; the row of a sequence that occurs twice is listed twice.
         footprint_bytes: Bytes of weights that all sequences of the model read.
     """
 
@@ -31,33 +31,33 @@ class Usage:
 
     @cached_property
     def unique(self) -> np.ndarray:
-        """Rows of the model's sequences in execution order, each once."""
+        """Rows of the model's sequences in execution order, each only once."""
         return np.array(list(dict.fromkeys(self.rows.tolist())), dtype=int)
 
 
 @dataclass(frozen=True)
 class MeasurementBatch:
-    """Sequences of one model that are measured together.
+    """Sequences of one model that are chosen to be measured together.
 
     Attributes:
         usage: The model. All of its sequences take turns while they are timed: measuring a few of them alone, with
             cache eviction in between, would take longer (docs/adr/0010).
-        rows: Rows that the batch was chosen for, in execution order.
-        seconds: Expected duration in seconds.
-        worth: Sum of the values of its rows, in the unit of the values that it was chosen by.
+        rows: Rows of the chosen sequences in the data set, in execution order.
+        seconds: Expected duration, in seconds, of measuring all sequences of the model.
+        value: Sum of the values of measuring the chosen rows, in the unit of the values that `choose` was given.
     """
 
     usage: Usage
     rows: np.ndarray
     seconds: float
-    worth: float
+    value: float
 
 
 def importance(usages: Sequence[Usage], latencies_us: np.ndarray) -> np.ndarray:
-    """Returns the share of a model's latency that each row makes up, averaged over the models.
+    """Returns the share of a model's latency that each row of the data set makes up, averaged over the models.
 
     Args:
-        usages: The models.
+        usages: Models with their sequences as rows of the data set.
         latencies_us: Cost of each row in microseconds, shape [num_rows].
 
     Returns:
@@ -70,25 +70,28 @@ def importance(usages: Sequence[Usage], latencies_us: np.ndarray) -> np.ndarray:
     return shares / max(1, len(usages))
 
 
-def worth(shares: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Returns the value of measuring each row: the error of the models' latencies that it removes; shape [num_rows].
+def value_of_measuring(shares: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Returns the value of measuring each row of the data set: by how much this reduces the error of models' latencies.
 
     Args:
-        shares: Share of the models' latencies that each row makes up, as `importance` returns it.
-        spread: Uncertainty of each cost, in log cost.
+        shares: Share of the models' latencies that each row makes up, as `importance` returns it; shape [num_rows].
+        spread: Uncertainty of each row's cost as the standard deviation of its logarithm, shape [num_rows].
+
+    Returns:
+        Values of the rows, shape [num_rows].
     """
     return np.asarray(shares * spread)
 
 
 @dataclass(frozen=True)
 class BenchmarkTimeModel:
-    """A model of how long measuring takes.
+    """A model of how long it takes to measure sequences, each given as its row in the data set.
 
     Attributes:
         latencies_us: Expected latency of each row in microseconds, shape [num_rows].
-        weights_bytes: Bytes of weights of each row, shape [num_rows].
-        reads_bytes: Bytes of weights that a run of each row reads, shape [num_rows].
-        host: Host whose caches are evicted between laps.
+        weights_bytes: Size in bytes of the weights of each row, shape [num_rows].
+        reads_bytes: Bytes of weights that one run of each row reads, shape [num_rows].
+        host: Host whose caches are evicted between laps; None if it is not known.
         protocol: Measurement protocol, which determines the number of runs.
     """
 
@@ -99,26 +102,33 @@ class BenchmarkTimeModel:
     protocol: Protocol
 
     def seconds(self, usage: Usage, rows: np.ndarray) -> float:
-        """Returns the seconds that it takes to measure some rows of a model together."""
+        """Returns the expected seconds for measuring the given rows of a model together."""
         swept = evicted_bytes(usage.footprint_bytes, int(self.reads_bytes[rows].sum()), self.host)
         return estimated_group_seconds(
             self.latencies_us[rows].tolist(), int(self.weights_bytes[rows].sum()), swept, self.protocol
         )
 
     def marginal_seconds(self, row: int) -> float:
-        """Returns the seconds that one row adds to a large group, without the overhead that the group shares."""
+        """Returns the seconds that one row adds to a large group, without the overhead that the group's rows share."""
         return estimated_group_seconds([float(self.latencies_us[row])], int(self.weights_bytes[row]), 0, self.protocol)
 
 
 @dataclass(frozen=True)
 class _Chooser:
-    """Values and durations from which the best batch of a model is derived."""
+    """The value and the measuring time of each row, to derive from them the best batch of a model."""
 
     values: np.ndarray
     prices: BenchmarkTimeModel
 
     def best(self, usage: Usage, left: np.ndarray) -> MeasurementBatch | None:
-        """Returns the batch of a model's rows that are left and have a positive value; None if there are none."""
+        """Returns a batch of all rows of a model that can still be chosen and have a positive value.
+
+        Returns None if there are no such rows.
+
+        Args:
+            usage: The model.
+            left: Mask of the rows that can still be chosen, shape [num_rows].
+        """
         rows = usage.unique[left[usage.unique]]
         rows = rows[self.values[rows] > 0]
         if not len(rows):
@@ -129,14 +139,16 @@ class _Chooser:
 def choose(
     usages: Sequence[Usage], left: np.ndarray, values: np.ndarray, prices: BenchmarkTimeModel, budget_s: float
 ) -> list[MeasurementBatch]:
-    """Chooses batches greedily, each of the model with the highest value per second at that time.
+    """Chooses batches of sequences to measure, each time the batch with the highest value per second of measuring.
+
+    A batch has those sequences of one model that have a positive value and are in no batch chosen before.
 
     Args:
-        usages: The models to choose from.
+        usages: Models to choose from, with their sequences as rows of the data set.
         left: Mask of the rows that can be chosen, shape [num_rows].
         values: Value of measuring each row, not negative; shape [num_rows].
-        prices: Model of how long measuring takes.
-        budget_s: Seconds for all batches; the last one may exceed it, so that at least one is chosen.
+        prices: Predicts how long it takes to measure rows.
+        budget_s: Seconds for measuring all batches; the last one may exceed it, so that at least one is chosen.
     """
     chooser = _Chooser(values, prices)
     left = left.copy()
@@ -146,7 +158,7 @@ def choose(
     for number, usage in enumerate(usages):
         batch = chooser.best(usage, left)
         if batch is not None:
-            heap.append((-batch.worth / batch.seconds, number, batch))
+            heap.append((-batch.value / batch.seconds, number, batch))
     heapq.heapify(heap)
     chosen: list[MeasurementBatch] = []
     spent_s = 0.0
@@ -158,5 +170,5 @@ def choose(
             left[batch.rows] = False
         next_batch = chooser.best(usages[number], left)
         if next_batch is not None:
-            heapq.heappush(heap, (-next_batch.worth / next_batch.seconds, number, next_batch))
+            heapq.heappush(heap, (-next_batch.value / next_batch.seconds, number, next_batch))
     return chosen

@@ -1,7 +1,7 @@
-"""Support of a regressor: the layers it was trained on as points, and the distance of other layers to the nearest.
+"""Support of a regressor: the layers that it was trained on as points, and the distance of other layers to them.
 
 A prediction interpolates between measured layers of the same operator. It is less certain the further away the nearest
-of them is; calibration turns that distance into a wider interval (`costmodel.training.calibration`).
+of these is; calibration turns that distance into a wider interval (`costmodel.training.calibration`).
 """
 
 import io
@@ -35,7 +35,7 @@ _FIRST_OPERATOR = next(i for i, name in enumerate(SCHEMA.names) if name.startswi
 
 @dataclass(frozen=True)
 class Support:
-    """The layers that a regressor was trained on, as points.
+    """The layers that a regressor was trained on, as points whose coordinates are mostly logarithms of sizes.
 
     Attributes:
         points: Coordinates of the points in tenths, int16, shape [num_points, num_coordinates].
@@ -48,7 +48,7 @@ class Support:
 
     @classmethod
     def of(cls, features: np.ndarray) -> Self:
-        """Creates the support of layers; layers with equal coordinates become one point.
+        """Creates a support from the features of the layers trained on; layers with equal coordinates become one point.
 
         Args:
             features: float32, shape [num_layers, num_features], columns as in `SCHEMA`.
@@ -57,7 +57,7 @@ class Support:
         return cls(layers[:, 1:], layers[:, 0])
 
     def distances(self, features: np.ndarray) -> np.ndarray:
-        """Returns the distance of each layer to the nearest point of its operator.
+        """Returns the distance of each layer to the nearest point of the same operator.
 
         Args:
             features: float32, shape [num_layers, num_features], columns as in `SCHEMA`.
@@ -75,7 +75,7 @@ class Support:
 
     @cached_property
     def _known(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """For each operator, its points times -2 as columns, and the squared norms of its points."""
+        """Points of each operator: their coordinates times -2 as columns, and the squared norms of the points."""
         known = {}
         for operator in np.unique(self.operators).tolist():
             points = self.points[self.operators == operator].astype(np.float32)
@@ -93,7 +93,7 @@ class Support:
         """Creates a support from the result of `to_bytes`.
 
         Raises:
-            ValueError: `data` is not an archive that `to_bytes` of this version makes.
+            ValueError: `data` is not an archive of `to_bytes`, or has coordinates other than this version of costmodel.
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
@@ -106,7 +106,13 @@ class Support:
 
 
 def _nearest(points: np.ndarray, columns: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Returns the distance of each point to the nearest of those in `Support._known`, shape [num_points]."""
+    """Returns the distance of each point to the nearest point of a support, shape [num_points].
+
+    Args:
+        points: Coordinates in tenths, shape [num_points, num_coordinates].
+        columns: Points of the support times -2 as columns, shape [num_coordinates, num_support_points].
+        squares: Squared norms of the points of the support, shape [num_support_points].
+    """
     squared = np.empty(len(points))
     for start in range(0, len(points), _CHUNK):
         chunk = points[start : start + _CHUNK].astype(np.float32)
@@ -124,7 +130,10 @@ def _operators(features: np.ndarray) -> np.ndarray:
 
 
 def sequence_distances(encoded: Encoded, support: Support) -> np.ndarray:
-    """Returns the largest distance of a layer in each sequence, shape [num_sequences]."""
+    """Returns the distance of each sequence to a support, shape [num_sequences].
+
+    It is the largest distance of any layer of the sequence to the nearest point of the same operator.
+    """
     if not len(encoded):
         return np.zeros(0)
     return np.asarray(np.maximum.reduceat(support.distances(encoded.features), encoded.starts[:-1]))

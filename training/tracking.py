@@ -1,7 +1,8 @@
 """Records trained bundles in MLflow; no other module uses MLflow.
 
-Every trained bundle is a run of one experiment and a version of its system's registered model; the alias `champion` is
-on the version of the champion. MLflow only keeps records: predictions read the bundles and nothing from MLflow.
+Every trained bundle is recorded as a run of one experiment and as a version of the registered model of its system; the
+alias `champion` points to the version that is the champion. MLflow only keeps records: predictions read the bundles and
+nothing from MLflow.
 """
 
 import contextlib
@@ -9,7 +10,6 @@ import logging
 import os
 import re
 import shlex
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import CostModelError, MissingExtraError
+from costmodel.process_state import environment_variables, log_levels
 
 try:
     from mlflow import MlflowClient, MlflowException
@@ -58,10 +59,10 @@ def track(
     tags: Mapping[str, str],
     artefacts: Path,
     documents: Mapping[str, Any],
-    figures: Mapping[str, Path | bytes] = MappingProxyType({}),
+    figures: Mapping[str, bytes] = MappingProxyType({}),
     champion: bool,
 ) -> str:
-    """Records one trained bundle as a run and as a version of its system's registered model.
+    """Records one trained bundle as an MLflow run and as a version of its system's registered model.
 
     Args:
         folder: Folder of the default store; ignored if MLFLOW_TRACKING_URI is set.
@@ -69,11 +70,11 @@ def track(
         run_name: Name of the run, for people.
         parameters: Settings of the regressor.
         metrics: Metrics to compare runs by.
-        tags: Tags of the run and of the version, such as data fingerprint, schema fingerprint and split.
+        tags: Tags of the run and of the model version, such as data fingerprint, schema fingerprint and split.
         artefacts: Folder of the bundle, which is copied into the run.
         documents: JSON documents to store with the run, by file name.
-        figures: Figures to store with the run, by file name.
-        champion: Whether the bundle is the new champion, so that the alias moves to its version.
+        figures: SVG figures to store with the run, by file name.
+        champion: Whether the bundle is the new champion, so that the alias `champion` moves to its model version.
 
     Returns:
         Id of the run.
@@ -95,7 +96,8 @@ def track(
             client.log_artifacts(run_id, str(artefacts), _BUNDLE)
             for name, document in documents.items():
                 client.log_dict(run_id, dict(document), name)
-            _log_figures(client, run_id, figures)
+            for name, figure in figures.items():
+                client.log_text(run_id, figure.decode(), f"{_FIGURES}/{name}")
             _register(client, system, run_id, f"{run.info.artifact_uri}/{_BUNDLE}", tags, champion=champion)
             status = "FINISHED"
         finally:
@@ -104,13 +106,13 @@ def track(
 
 
 def track_trials(folder: Path, run_id: str, system: str, trials: Iterable["Trial"]) -> None:
-    """Records the trials of a search as runs nested in the run of a bundle.
+    """Records the trials of a hyperparameter search as MLflow runs that are nested in the run of a bundle.
 
     Args:
         folder: Folder of the default store; ignored if MLFLOW_TRACKING_URI is set.
         run_id: Id of the bundle's run, as `track` returned it.
         system: Name of the system that the bundle was trained for.
-        trials: Trials, each of which becomes a run; a pruned trial is a killed run.
+        trials: Trials, each of which becomes a run; the run of a pruned trial has the status of a killed run.
 
     Raises:
         CostModelError: The tracking store cannot be used.
@@ -129,12 +131,15 @@ def track_trials(folder: Path, run_id: str, system: str, trials: Iterable["Trial
 
 
 def model_name(system: str) -> str:
-    """Returns the name of a system's registered model; names of systems contain no character that MLflow rejects."""
+    """Returns the name of a system's registered model in MLflow.
+
+    Names of systems contain no character that MLflow rejects.
+    """
     return f"costmodel-{system}"
 
 
 def where_to_look(folder: Path) -> str:
-    """Returns a sentence for people that says how to see the runs that `track` records."""
+    """Returns a sentence for people that says how to see the runs that `track` records in MLflow."""
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
         return f"the run is in MLflow at {_without_password(uri)}"
@@ -146,7 +151,10 @@ def _default_uri(folder: Path) -> str:
 
 
 def _open(folder: Path) -> tuple[MlflowClient, str]:
-    """Opens the tracking store, and returns it with the id of the experiment, which is created if it does not exist."""
+    """Opens the tracking store, and returns a client of it and the id of costmodel's experiment.
+
+    The experiment is created if it does not exist.
+    """
     uri, artifacts = os.environ.get("MLFLOW_TRACKING_URI"), None
     if not uri:
         folder.mkdir(parents=True, exist_ok=True)
@@ -166,14 +174,15 @@ def _open(folder: Path) -> tuple[MlflowClient, str]:
 
 @contextlib.contextmanager
 def _recording(folder: Path) -> Iterator[tuple[MlflowClient, str]]:
-    """Opens the tracking store for writing, and yields it with the id of the experiment.
+    """Opens the tracking store for writing, and yields a client of it and the id of costmodel's experiment.
 
     Raises:
         CostModelError: The tracking store cannot be used.
     """
     try:
         # A client instead of MLflow's fluent functions, which keep one store for the whole process.
-        with _quiet_mlflow():
+        unset = {name: value for name, value in _ENVIRONMENT.items() if name not in os.environ}
+        with environment_variables(unset), log_levels(_LOG_LEVELS):
             yield _open(folder)
     except Exception as error:  # a store may be a plug-in, a driver or a cloud client, each with its own error classes
         raise CostModelError(
@@ -182,21 +191,13 @@ def _recording(folder: Path) -> Iterator[tuple[MlflowClient, str]]:
         ) from error
 
 
-def _log_figures(client: MlflowClient, run_id: str, figures: Mapping[str, Path | bytes]) -> None:
-    if not figures:
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        for name, figure in figures.items():
-            (Path(folder) / name).write_bytes(figure.read_bytes() if isinstance(figure, Path) else figure)
-        client.log_artifacts(run_id, folder, _FIGURES)
-
-
 def _register(
     client: MlflowClient, system: str, run_id: str, source: str, tags: Mapping[str, str], *, champion: bool
 ) -> None:
-    """Makes the run's bundle a version of the system's registered model.
+    """Makes the bundle of a run a version of the registered model of its system.
 
-    The source of the version is the logged folder: MLflow's own model formats would add a pickle, or a second copy.
+    The source of the version is the folder that was logged with the run: MLflow's own model formats would add a pickle,
+    or a second copy. The alias `champion` moves to the version if the bundle is the champion.
     """
     name = model_name(system)
     try:
@@ -207,23 +208,6 @@ def _register(
     version = client.create_model_version(name, source, run_id, tags=dict(tags), await_creation_for=0)
     if champion:
         client.set_registered_model_alias(name, CHAMPION, version.version)
-
-
-@contextlib.contextmanager
-def _quiet_mlflow() -> Iterator[None]:
-    """Sets `_ENVIRONMENT` and `_LOG_LEVELS`, and restores environment and log levels afterwards."""
-    unset = [name for name in _ENVIRONMENT if name not in os.environ]
-    levels = {name: logging.getLogger(name).level for name in _LOG_LEVELS}
-    os.environ.update({name: _ENVIRONMENT[name] for name in unset})
-    for name, level in _LOG_LEVELS.items():
-        logging.getLogger(name).setLevel(level)
-    try:
-        yield
-    finally:
-        for name in unset:
-            os.environ.pop(name, None)
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
 
 
 def _without_password(text: str) -> str:

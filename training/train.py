@@ -1,4 +1,8 @@
-"""Trains the regressors of a system: evaluates on held-out families, fits on all data, saves, promotes and tracks."""
+"""Trains the regressors that predict costs on one system.
+
+Regressors are evaluated on held-out families, fitted to all data and saved as bundles; the best one is promoted to
+champion, and all are recorded in MLflow.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +21,7 @@ from costmodel.training.evaluation.evaluation import Evaluation, evaluate
 from costmodel.training.labels import load_plausible_dataset
 from costmodel.training.recording import record
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
-from costmodel.training.regressors.registry import BASELINES, GNN_INSTALLED, LEARNERS, Learner, Regressor
+from costmodel.training.regressors.registry import BASELINES, GNN_INSTALLED, LEARNERS, Learner, Regressor, model_us
 from costmodel.training.regressors.targets import layer_targets
 from costmodel.training.support import Support
 from costmodel.training.train_report import Trained, TrainReport
@@ -29,6 +33,10 @@ __all__ = ["FOLDS", "TrainReport", "Trained", "train_on", "train_system"]
 
 # The regressor whose hyperparameters can be searched.
 SEARCHED = "lightgbm"
+# Regressors that are trained where nothing but a few whole models is measured, and the number of models from which on
+# the others are trained as well. Fewer determine no trees and no network, whose training takes minutes.
+_OF_FEW_MODELS = frozenset({"log_linear", "roofline", "flops", "operator_count"})
+_ENOUGH_MODELS = 100
 # Number of groups in which families are held out, if there are more families; each trains every regressor once.
 FOLDS = 6
 
@@ -48,7 +56,9 @@ def train_system(
     searching: Progress | None = None,
     progress: Progress | None = None,
 ) -> TrainReport:
-    """Trains the regressors of `system` and promotes the one with the smallest error on held-out families.
+    """Trains regressors on what was measured on a system, and promotes the best one to champion.
+
+    The best one is that with the smallest error on held-out families.
 
     Args:
         store: Store with the measurements of the system.
@@ -56,13 +66,14 @@ def train_system(
         bundles: Folder of trained regressors.
         tracking: Folder of MLflow's default store; None for no tracking.
         seeds: Seeds of the evaluation; the first is also the seed of the regressors that are saved.
-        folds: Number of groups in which families are held out, if there are more families than that.
-        learners: Makers of the regressors that are trained, by name.
+        folds: Number of groups in which families are held out; if there are at most `folds` families, each is held out
+            alone.
+        learners: Functions that each make a regressor from a seed, by name; these regressors are trained and saved.
         level: Nominal coverage of intervals.
-        jobs: Number of groups that are evaluated in parallel.
+        jobs: Number of groups of families that are evaluated in parallel.
         trials: Number of trials of a search for LightGBM's hyperparameters; 0 to use the defaults.
-        searching: Called like `progress` during the search.
-        progress: Called with (done, total, what is next).
+        searching: Called during the search with (trainings done, trainings in total, a label with the smallest error).
+        progress: Called with (predictors evaluated, predictors in total, name of the next predictor).
 
     Raises:
         UnknownSystemError: The store has no system of that name.
@@ -84,7 +95,7 @@ def train_system(
         progress=progress,
     )
     warnings = list(report.warnings)
-    if not GNN_INSTALLED:
+    if not GNN_INSTALLED and not _few_models(dataset, learners):
         warnings.append(
             "the graph neural network was not trained, because it is not installed: pip install 'costmodel[gnn]'"
         )
@@ -111,28 +122,36 @@ def train_on(
     facts: Mapping[str, Any] = MappingProxyType({}),
     progress: Progress | None = None,
 ) -> TrainReport:
-    """Trains regressors on a given data set and promotes the one with the smallest error on held-out families.
+    """Trains regressors on a given data set, and promotes the best one to champion of the data set's system.
+
+    The best one is that with the smallest error on held-out families.
 
     Args:
         dataset: Measured sequences and models.
         bundles: Folder of trained regressors.
         tracking: Folder of MLflow's default store; None for no tracking.
         seeds: Seeds of the evaluation; the first is also the seed of the regressors that are saved.
-        folds: Number of groups in which families are held out, if there are more families than that.
-        learners: Makers of the regressors that are trained, by name.
-        baselines: Makers of the baselines that are evaluated beside them, by name.
+        folds: Number of groups in which families are held out; if there are at most `folds` families, each is held out
+            alone.
+        learners: Functions that each make a regressor from a seed, by name; these regressors are trained and saved.
+        baselines: Functions that each make a baseline from a seed, by name; baselines are evaluated, but not saved.
         level: Nominal coverage of intervals.
-        jobs: Number of groups that are evaluated in parallel.
+        jobs: Number of groups of families that are evaluated in parallel.
         trials: Number of trials of a search for LightGBM's hyperparameters; 0 to use the defaults.
-        searching: Called like `progress` during the search.
+        searching: Called during the search with (trainings done, trainings in total, a label with the smallest error).
         facts: Additional information for the cards of the bundles and their records in MLflow.
-        progress: Called with (done, total, what is next).
+        progress: Called with (predictors evaluated, predictors in total, name of the next predictor).
 
     Raises:
         TrainingError: Too little is measured to train on.
         ArtefactError: A bundle cannot be written.
     """
     system = dataset.system.name
+    few = _few_models(dataset, learners)
+    if few:
+        learners = {name: make for name, make in learners.items() if name in _OF_FEW_MODELS}
+        baselines = {name: make for name, make in baselines.items() if name in _OF_FEW_MODELS}
+        seeds = seeds[:1]  # none of these regressors uses random numbers
     found: Search | None = None
     if trials:
         from costmodel.training.search import search  # imported here, because only a search needs Optuna
@@ -149,7 +168,7 @@ def train_on(
         jobs=jobs,
         progress=progress,
     )
-    champion = evaluation.report["champion"]
+    champion = evaluation.report.champion
     warnings = []
     if found is not None and not found.adopted:
         warnings.append(
@@ -159,6 +178,10 @@ def train_on(
     if dataset.whole_only:
         warnings.append(
             "only whole models are measured: costs of layers are estimated as their shares of the models' latencies"
+        )
+    if few:
+        warnings.append(
+            f"fewer than {_ENOUGH_MODELS} whole models determine no trees and no network: only log_linear was trained"
         )
     if evaluation.best != champion:
         warnings.append(
@@ -198,8 +221,13 @@ def train_on(
         len(dataset),
         evaluation.report,
         tuple(dict.fromkeys(warnings)),
-        search=found.to_dict() if found else None,
+        search=found,
     )
+
+
+def _few_models(dataset: Dataset, learners: Mapping[str, Callable[[int], Learner]]) -> bool:
+    """Returns whether a data set has nothing but a few whole models: only `_OF_FEW_MODELS` are then trained on it."""
+    return dataset.whole_only and len(dataset) < _ENOUGH_MODELS and bool(_OF_FEW_MODELS & learners.keys())
 
 
 def _fit_and_save(
@@ -210,7 +238,7 @@ def _fit_and_save(
     bundles: Path,
     facts: Mapping[str, Any],
 ) -> tuple[Trained, Mapping[str, object]]:
-    """Fits a regressor on all data, saves its bundle, and returns both the saved bundle and the settings."""
+    """Fits a regressor to all data and saves its bundle; returns the saved bundle and the regressor's settings."""
     regressor.fit(dataset.encoded, dataset.latencies_us)
     layer_features = dataset.encoded.features[layer_targets(dataset.encoded, dataset.latencies_us)[0]]
     now = datetime.now(UTC)
@@ -225,13 +253,13 @@ def _fit_and_save(
             "trained_at": now.isoformat(timespec="seconds"),
             "rows": len(dataset),
             "data_fingerprint": dataset.fingerprint,
-            "seeds": evaluation.report["seeds"],
-            "split": evaluation.report["split"],
-            "accuracy": evaluation.report["predictors"][name]["model"],
+            "seeds": list(evaluation.report.seeds),
+            "split": evaluation.report.split,
+            "accuracy": evaluation.report.predictors[name].model.to_dict(),
             "settings": dict(regressor.settings),
             **facts,
         },
-        predicted_correction=evaluation.held_out[name].predicted_correction,
+        predicted_correction=replace(evaluation.held_out[name].predicted_correction, model_us=model_us(regressor)),
         measured_correction=evaluation.held_out[name].measured_correction,
         source=regressor.to_text(),
     )

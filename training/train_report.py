@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from costmodel.training.evaluation.results import EvaluationReport
+
+if TYPE_CHECKING:
+    from costmodel.training.search import Search
 
 __all__ = ["TrainReport", "Trained"]
 
@@ -13,9 +18,9 @@ class Trained:
 
     Attributes:
         name: Name of the regressor, such as "lightgbm" or "gnn".
-        version: Version of its bundle.
-        path: Folder of its bundle.
-        run_id: Id of its run in the tracking store; None if it was not tracked.
+        version: Version of the regressor's bundle.
+        path: Folder of the bundle.
+        run_id: Id of the bundle's run in MLflow; None if it was not recorded there.
     """
 
     name: str
@@ -24,7 +29,7 @@ class Trained:
     run_id: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns an entry of the document that `costmodel train --json` prints."""
+        """Returns the regressor's entry in the JSON document that `costmodel train --json` prints."""
         return {"name": self.name, "version": self.version, "path": str(self.path), "run_id": self.run_id}
 
 
@@ -34,10 +39,10 @@ class TrainReport:
 
     Attributes:
         system: Name of the system.
-        champion: The regressor that was promoted.
+        champion: The regressor that was promoted to champion.
         others: Regressors with larger errors on held-out families, which are saved as well.
-        rows: Number of measured sequences that the regressors were fitted on.
-        evaluation: The document of `costmodel evaluate`.
+        rows: Number of measured sequences that the regressors were fitted to.
+        evaluation: Results of all predictors on held-out families.
         warnings: Warnings for the user, one sentence each.
         search: Result of the hyperparameter search; None if there was none.
     """
@@ -46,9 +51,9 @@ class TrainReport:
     champion: Trained
     others: tuple[Trained, ...]
     rows: int
-    evaluation: dict[str, Any]
+    evaluation: EvaluationReport
     warnings: tuple[str, ...]
-    search: dict[str, Any] | None = None
+    search: "Search | None" = None
 
     @property
     def version(self) -> str:
@@ -62,11 +67,11 @@ class TrainReport:
 
     @property
     def run_id(self) -> str | None:
-        """Id of the champion's run in the tracking store; None if it was not tracked."""
+        """Id of the champion's run in MLflow; None if it was not recorded there."""
         return self.champion.run_id
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the document that `costmodel train --json` prints."""
+        """Returns the JSON document that `costmodel train --json` prints."""
         return {
             "system": self.system,
             "predictor": {"name": self.champion.name, "version": self.version},
@@ -74,7 +79,7 @@ class TrainReport:
             "rows": self.rows,
             "run_id": self.run_id,
             "others": [other.to_dict() for other in self.others],
-            "evaluation": self.evaluation,
+            "evaluation": self.evaluation.to_dict(),
             "warnings": list(self.warnings),
-            **({"search": self.search} if self.search else {}),
+            **({"search": self.search.to_dict()} if self.search else {}),
         }

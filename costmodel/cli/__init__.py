@@ -3,10 +3,12 @@
 import contextlib
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 
 import typer
 
+from costmodel.cli.options import Tools
 from costmodel.cli.output import plain
 from costmodel.errors import CostModelError
 
@@ -25,11 +27,16 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Runs the command line; exits with 0 when done, 1 on a CostModelError, 2 on wrong usage, 130 on Ctrl-C."""
+def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) -> None:
+    """Runs the command line; exits with 0 when done, 1 on a CostModelError, 2 on wrong usage, 130 on Ctrl-C.
+
+    Args:
+        arguments: Name of the command and its arguments; by default those that the process was started with.
+        tools: Runtime, benchmark sessions and shipped data that the commands use; by default those of this host.
+    """
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        app()
+        app(arguments, prog_name=None if arguments is None else "costmodel", obj=tools or Tools())
     except CostModelError as error:
         sys.stderr.write(f"costmodel: {plain(str(error))}\n")
         raise SystemExit(1) from None
@@ -65,6 +72,7 @@ from costmodel.cli import (  # noqa: E402
     regressors,
     reproduce,
     serve,
+    survey,
     systems,
     tour,
     train,
@@ -73,7 +81,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, compare, corpus, decompose, drift, lower, predict, rank, regressors, reproduce, serve, systems,
-        tour, train, transfer,
+        adapt, bench, compare, corpus, decompose, drift, lower, predict, rank, regressors, reproduce, serve, survey,
+        systems, tour, train, transfer,
     )
 )  # fmt: skip

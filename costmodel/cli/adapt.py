@@ -1,4 +1,4 @@
-"""Implements `costmodel adapt`, and prints the results of `costmodel bench --suggest`."""
+"""Implements `costmodel adapt`, and prints the suggestions of `costmodel bench --suggest`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +34,10 @@ _REASONS = {
 
 @app.command()
 def adapt(
-    base: Annotated[str, typer.Option("--from", metavar="BASE", help="The measured system to start from.")],
+    command: typer.Context,
+    base: Annotated[
+        str, typer.Option("--from", metavar="BASE", help="The measured system to start from, here or in data/.")
+    ],
     system: SystemOption = None,
     budget: Annotated[str, typer.Option(help="Stop measuring after this long: 90s, 5m.")] = "5m",
     corpus: Annotated[
@@ -54,19 +57,21 @@ def adapt(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Adapt a cost model of another system to this one.
+    """Adapt the cost model of another system to this one.
 
-    Measures in rounds what improves the models' estimates most, and prints the expected error after each round; Ctrl-C
-    stops measuring when the error is small enough. Then a regressor is trained and becomes the champion.
+    Measures in rounds those layer sequences that improve the estimates of the models most, and prints the expected
+    error after each round; Ctrl-C stops measuring, for example when the error is small enough. Then a regressor is
+    trained, and becomes the champion of this system.
     """
     from costmodel.jobs.adaptation import adapt as adapt_system
 
-    context = Context(store)
+    context = Context(store, tools=command.obj)
     budget_s = parse_budget_s(budget)
     assert budget_s is not None
     runtime, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
     if base == here.name:
         raise typer.BadParameter("a system is not adapted from itself: name another one", param_hint="--from")
+    context.import_if_shipped(base)
     with progress_bars() as stage:
         report = adapt_system(
             context.store,
@@ -80,6 +85,7 @@ def adapt(
             cache=context.home.cache,
             on_point=lambda point: None if json else say(_line(point)),
             progress=stage if json else None,  # on a terminal, bars would overwrite the lines of the curve
+            bench=context.bench,
         )
     for what, reason in report.bench.failed.items():
         note(f"{what} was not measured: {reason}")
@@ -106,12 +112,12 @@ def _line(point: "Point") -> str:
 
 
 def suggestion_document(system: str, suggestions: "list[Suggestion]") -> dict[str, Any]:
-    """Returns the JSON document of `costmodel bench --suggest`."""
+    """Returns the JSON document that `costmodel bench --suggest --json` prints."""
     return {"system": system, "suggestions": [asdict(suggested) for suggested in suggestions]}
 
 
 def print_suggestions(suggestions: "list[Suggestion]") -> None:
-    """Prints a table of suggestions, best first."""
+    """Prints the sequences that are suggested for measuring as a table, in the given order."""
     from costmodel.units import format_us
 
     print_table(

@@ -1,4 +1,4 @@
-"""Implements `costmodel bench`."""
+"""Implements `costmodel bench`, which measures layer sequences on this host."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +30,7 @@ __all__ = ["bench", "bench_document", "bench_line", "note_failures"]
 
 @app.command()
 def bench(
+    command: typer.Context,
     target: Annotated[
         str | None, typer.Argument(help="A benchmark suite, a folder of models, or one model; instead of --corpus.")
     ] = None,
@@ -62,17 +63,17 @@ def bench(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure the layer sequences of models that the store lacks.
+    """Measure layer sequences that are not measured yet.
 
-    Cuts models into unique sequences, and measures them together with the models. Run it again to go on where it
-    stopped.
+    Cuts the models into unique sequences, and measures these together with the whole models. If it is stopped, the same
+    command goes on where it stopped.
     """
     from costmodel.jobs.bench import bench_target
     from costmodel.partition.granularity import AUTO
 
     budget_s = parse_budget_s(budget)
     most = parse_granularity(granularity)
-    context = Context(store)
+    context = Context(store, tools=command.obj)
     known = context.store.systems() if suggest is not None else {}
     if suggest is not None and system in known:
         _suggest(context, known[system], suggest, json=json)
@@ -100,6 +101,7 @@ def bench(
                 samples=samples,
                 budget_s=budget_s,
                 progress=stage,
+                bench=context.bench,
             )
     note_failures(report)
     if json:
@@ -111,7 +113,7 @@ def bench(
 
 
 def _suggest(context: Context, system: "System", count: int, *, json: bool) -> None:
-    """Prints the sequences that are most worth measuring."""
+    """Prints the `count` sequences that are most worth measuring on a system, as a table or as JSON."""
     from costmodel.cli.adapt import print_suggestions, suggestion_document
     from costmodel.jobs.suggestion import suggest
 
@@ -125,14 +127,19 @@ def _suggest(context: Context, system: "System", count: int, *, json: bool) -> N
 def _recheck(
     context: Context, runtime: "Runtime", here: "System", target: str, budget_s: float | None, *, shown: bool
 ) -> "tuple[dict[str, int], BenchReport]":
-    """Measures suspect sequences again and prints why they are suspect; returns the number for each reason."""
+    """Measures those sequences again whose measurements look wrong; if `shown`, prints how many there are per reason.
+
+    Returns:
+        The number of sequences whose measurements look wrong, by reason; and the report of the new measurements.
+    """
     from costmodel.jobs.rechecking import recheck
     from costmodel.training.labels import REASONS, count_reasons
 
     with progress_bars() as stage:
         suspects, report = recheck(
-            context.store, here, runtime, target, context.home.cache, budget_s=budget_s, progress=stage
-        )
+            context.store, here, runtime, target, context.home.cache, budget_s=budget_s, progress=stage,
+            bench=context.bench,
+        )  # fmt: skip
     counts = count_reasons(suspects)
     if shown:
         print_table(
@@ -142,10 +149,10 @@ def _recheck(
 
 
 def _auto_budget_s(budget_s: float | None, samples: int) -> float:
-    """Returns the budget of `--granularity auto`, in seconds, and checks the options that go with it.
+    """Returns the budget in seconds, after checking that `--granularity auto` has one and no samples are requested.
 
     Raises:
-        typer.BadParameter: There is no budget, or samples are requested, which are made from single layers only.
+        typer.BadParameter: There is no budget, or samples are requested, which can be made from single layers only.
     """
     if budget_s is None:
         raise typer.BadParameter(
@@ -161,13 +168,18 @@ def _auto_budget_s(budget_s: float | None, samples: int) -> float:
 def _bench_auto(
     context: Context, runtime: "Runtime", here: "System", target: str, budget_s: float, *, shown: bool
 ) -> "tuple[Plan, BenchReport]":
-    """Prints the planned granularity of each model within the budget, and measures the models accordingly."""
+    """Plans the granularity of each model within the budget, prints the plan if `shown`, and measures as planned.
+
+    Returns:
+        The plan, and the report of the measurements.
+    """
     from costmodel.jobs.budget import bench_plan, plan_bench
 
     with progress_bars() as stage:
         plan = plan_bench(
-            context.store, here, runtime, target, context.home.cache, context.bundles, budget_s=budget_s, progress=stage
-        )
+            context.store, here, runtime, target, context.home.cache, context.bundles, budget_s=budget_s,
+            progress=stage, bench=context.bench,
+        )  # fmt: skip
     if shown:
         _print_plan(plan)
     for planned in plan.models:
@@ -177,7 +189,7 @@ def _bench_auto(
                 "left of the budget"
             )
     with progress_bars() as stage:
-        return plan, bench_plan(context.store, here, runtime, plan, stage)
+        return plan, bench_plan(context.store, here, runtime, plan, stage, bench=context.bench)
 
 
 def _print_plan(plan: "Plan") -> None:
@@ -206,13 +218,13 @@ def _plan_document(plan: "Plan") -> list[dict[str, Any]]:
 
 
 def note_failures(report: "BenchReport") -> None:
-    """Prints what was not measured, and why, on standard error."""
+    """Prints on standard error which sequences and models were not measured, and why."""
     for what, reason in report.failed.items():
         note(f"{what} was not measured: {reason}")
 
 
 def bench_line(report: "BenchReport") -> str:
-    """Summarises a run of the benchmark in one line."""
+    """Returns the report of a run of the benchmark as one line of text, such as "12 measured in 30 s, ..."."""
     return (
         f"{report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, "
         f"{report.unstable} unstable, {len(report.failed)} failed, {report.left} left"
@@ -227,7 +239,7 @@ def bench_line(report: "BenchReport") -> str:
 
 
 def bench_document(report: "BenchReport") -> dict[str, Any]:
-    """Returns the JSON document of a run of the benchmark."""
+    """Returns the report of a run of the benchmark as a mapping, for the JSON document that `--json` prints."""
     return {
         "measured": report.measured,
         "reused": report.reused,

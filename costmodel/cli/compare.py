@@ -1,4 +1,4 @@
-"""Implements `costmodel compare`."""
+"""Implements `costmodel compare`, which tests whether one predictor is better than another."""
 
 from statistics import mean
 from typing import Annotated
@@ -43,8 +43,9 @@ def compare(
 ) -> None:
     """Test whether one predictor is better than another.
 
-    Each run holds out other families and uses another seed, the same for both predictors. Prints the probability that A
-    is better than B, with an interval.
+    Trains and evaluates both predictors several times, each time with other families held out and with another seed.
+    In each run, both predictors get the same families and the same seed. Prints the probability that A is better than
+    B, with an interval of that probability.
     """
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation.comparison import compare as compare_predictors

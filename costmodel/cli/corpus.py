@@ -1,4 +1,4 @@
-"""Implements `costmodel corpus build` and `costmodel corpus list`."""
+"""Implements `costmodel corpus build` and `costmodel corpus list`, which make and list the models of corpora."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,10 +30,10 @@ def build(
     ] = "*",
     json: JsonOption = False,
 ) -> None:
-    """Build the models of a corpus that do not exist yet.
+    """Build the models of a corpus that are not built yet.
 
-    Run it again to go on where it stopped. Prints the number of layers that the runtime executes beside the published
-    number.
+    If it is stopped, the same command goes on where it stopped. Prints for each model how many layers the runtime
+    executes, and how many the model's source (a paper or a library) states.
     """
     from costmodel.training.corpora.build import build_corpus
 
@@ -72,16 +72,16 @@ def build(
 
 
 def _layers(entries: "Sequence[Entry]", folder: Path, context: Context, progress: "Progress") -> dict[str, int]:
-    """Number of layers that the runtime executes, by model; models that it refuses are reported and left out."""
+    """Returns the number of layers that the runtime executes, by model; notes and omits unusable models."""
     from costmodel.errors import ModelError
     from costmodel.onnx_io.model import read_model
+    from costmodel.progress import reported
     from costmodel.runtimes.base import get_runtime
     from costmodel.runtimes.lowering_cache import lower_cached
 
     runtime, cache = get_runtime(), context.home.cache
     counts: dict[str, int] = {}
-    for done, entry in enumerate(entries):
-        progress(done, len(entries), entry.name)
+    for entry in reported(entries, lambda entry: entry.name, progress):
         try:
             # No model is kept after its turn: together they may be larger than memory.
             graph = lower_cached(runtime, read_model(folder / entry.file, name=entry.name), "all", cache)
@@ -89,7 +89,6 @@ def _layers(entries: "Sequence[Entry]", folder: Path, context: Context, progress
             note(str(error))
         else:
             counts[entry.name] = len(graph.layers)
-    progress(len(entries), len(entries), "")
     return counts
 
 
@@ -100,7 +99,7 @@ def list_corpora(
 ) -> None:
     """List the corpora, or the models of one corpus.
 
-    Says which models are built.
+    Shows how many models of each corpus are built or, for one corpus, which.
     """
     if name is None:
         _list_all(json=json)
@@ -128,14 +127,14 @@ def list_corpora(
 
 
 def _list_all(*, json: bool) -> None:
-    from costmodel.training.corpora.registry import MADE, read_manifest, recipes_of
+    from costmodel.training.corpora.registry import RECIPE_MODULES, read_manifest, recipes_of
     from costmodel.training.corpus import CORPORA
 
     found: list[dict[str, Any]] = [
         {"corpus": name, "models": len(models), "built": len(models)} for name, models in CORPORA.items()
     ]
     home = Context().home
-    for name in MADE:
+    for name in RECIPE_MODULES:
         built = len(read_manifest(home.corpora / name))
         found.append({"corpus": name, "models": len(recipes_of(name)), "built": built})
     if json:

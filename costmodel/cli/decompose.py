@@ -1,4 +1,4 @@
-"""Implements `costmodel decompose`."""
+"""Implements `costmodel decompose`, which cuts models into layer sequences."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +30,7 @@ _MOST_REPEATED = 6
 
 @app.command()
 def decompose(
+    command: typer.Context,
     models: Annotated[str, typer.Argument(help="An ONNX file, a folder of them, or the name of a corpus.")],
     granularity: GranularityOption = "1",
     out: Annotated[Path | None, typer.Option(help="Write the benchmark suite to this new folder.")] = None,
@@ -42,8 +43,9 @@ def decompose(
 ) -> None:
     """Cut models into unique layer sequences.
 
-    Prints how much repeats, within a model and across models. With --out writes the sequences as a benchmark suite.
-    The suite can be given to others: it does not reveal the models that its networks come from.
+    Prints how many of the sequences are unique, in each model and in all models together. With --out, the unique
+    sequences are written as a benchmark suite. The suite can be given to others: it does not reveal the models that its
+    networks come from.
     """
     from costmodel.jobs.bench import runnable_on
     from costmodel.jobs.decomposed_models import decompose_models, put_models
@@ -63,7 +65,7 @@ def decompose(
         raise typer.BadParameter(
             "auto weighs time against error, and nothing is timed here: give a number", param_hint="--granularity"
         )
-    context = Context(store)
+    context = Context(store, tools=command.obj)
     runtime, here = context.here(None, 1, level=level)
     with progress_bars() as stage:
         items = decompose_models(
@@ -103,7 +105,7 @@ def decompose(
                     }
                     for d in cut
                 ],
-                "jaccard": [[jaccard(a, b) for b in cut] for a in cut],
+                "jaccard": [[jaccard(a.unique.keys(), b.unique.keys()) for b in cut] for a in cut],
                 "bricks": None if out is None else {"folder": str(out), "written": written, "decoys": mixed},
             }
         )

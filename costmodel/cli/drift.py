@@ -1,4 +1,4 @@
-"""Implements `costmodel drift`."""
+"""Implements `costmodel drift`, which compares observed with predicted latencies."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ def drift(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how far observed latencies are from predictions."""
+    """Show how far observed latencies are from predicted latencies."""
     from costmodel.serving.observations.observations import Observations
     from costmodel.systems.system import validate_name
 
@@ -29,7 +29,7 @@ def drift(
     names = observations.systems() if system is None else [validate_name(system)]
     drifts = [observations.drift(name) for name in names]
     if json:
-        print_json({"systems": [one.to_dict() for one in drifts]})
+        print_json({"systems": drifts})
         return
     if not any(one.observations for one in drifts):
         say("Nobody has reported a latency yet: POST /v1/observations")

@@ -1,4 +1,4 @@
-"""Implements `costmodel lower`."""
+"""Implements `costmodel lower`, which prints the layers that the runtime executes for a model."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +27,7 @@ def lower(
 ) -> None:
     """Print the layers of a model as the runtime executes them.
 
-    With --json prints a graph without weights, which a service accepts in place of a model.
+    With --json, prints them as a graph without weights, which a service accepts in place of the model.
     """
     from costmodel.onnx_io.model import read_model
     from costmodel.runtimes.base import get_runtime

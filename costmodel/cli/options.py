@@ -1,7 +1,7 @@
-"""Options that several commands share, and the objects that they resolve to."""
+"""Command-line options that several commands share, and the objects that commands make from their values."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from costmodel.jobs.benchmark_session import BenchmarkSession
     from costmodel.partition.granularity import Granularity
     from costmodel.paths import Home
     from costmodel.runtimes.base import Runtime
@@ -28,6 +29,7 @@ __all__ = [
     "StoreOption",
     "SystemOption",
     "ThreadsOption",
+    "Tools",
     "one_of",
     "parse_budget_s",
     "parse_expiry",
@@ -37,7 +39,7 @@ __all__ = [
 
 
 def one_of(choices: Callable[[], tuple[str, ...]]) -> Callable[[str], str]:
-    """Returns a callback that checks an option's value against `choices`, which are evaluated only then."""
+    """Returns a callback that refuses a value of an option unless `choices()`, called for each value, contains it."""
 
     def check(value: str) -> str:
         if value not in choices():
@@ -89,50 +91,83 @@ ShapeOption = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Tools:
+    """The runtime, benchmark sessions and shipped data of commands, which a program that calls `main` can replace.
+
+    Attributes:
+        runtime: Runtime that lowers and runs models on this host; None for the default one.
+        bench: Function that makes a benchmark session from a store, a system and a runtime; None for the class
+            `BenchmarkSession`.
+        shipped_data: Folder of the data sets that are shipped with costmodel; None for that of the source checkout.
+    """
+
+    runtime: "Runtime | None" = None
+    bench: "Callable[..., BenchmarkSession] | None" = None
+    shipped_data: "Path | None" = None
+
+
 @dataclass
 class Context:
-    """Folders, store and runtime of a command, each opened when it is first needed.
+    """The folders, the store and the runtime that a command works with, each opened when it is first needed.
 
     Attributes:
         store_url: Value of `--store`; None for the default store.
-        reads: Whether the command only reads; a store named by `store_url` must then exist.
+        reads: Whether the command only reads the store; a store named by `store_url` must then exist already.
+        tools: Runtime, benchmark sessions and shipped data that the command uses.
     """
 
     store_url: str | None = None
     reads: bool = False
+    tools: Tools = field(default_factory=Tools)
 
     @cached_property
     def home(self) -> "Home":
-        """Folders of the installation."""
+        """Returns the folders of this installation of costmodel."""
         from costmodel.paths import find_home
 
         return find_home()
 
     @property
     def bundles(self) -> "Path":
-        """Folder of the regressors trained on the store."""
+        """Returns the folder of the regressors that were trained on the measurements of the store."""
         return self.home.bundles_of(self.store_url)
 
     @cached_property
     def store(self) -> "Store":
-        """The results store."""
+        """Returns the results store, which is opened on first use."""
         from costmodel.store.store import Store
 
         return Store(self.store_url or self.home.store_url, create=not (self.reads and self.store_url))
 
+    @property
+    def bench(self) -> "Callable[..., BenchmarkSession]":
+        """Returns the function that makes a benchmark session on this host from a store, a system and a runtime."""
+        from costmodel.jobs.benchmark_session import BenchmarkSession
+
+        return self.tools.bench or BenchmarkSession
+
+    def import_if_shipped(self, name: str) -> None:
+        """Imports a system of the shipped data that the store does not know, and prints a remark that it did so."""
+        from costmodel.cli.output import note
+        from costmodel.jobs.shipped_data import import_shipped
+
+        if import_shipped(self.store, name, self.tools.shipped_data):
+            note(f"{name} was imported from the data that is shipped with costmodel")
+
     def here(
         self, name: str | None, threads: int, *, level: str = "all", inter_threads: int = 1, asserted: bool = False
     ) -> "tuple[Runtime, System]":
-        """Returns this host's runtime, and this host as a system under `name`."""
+        """Returns this host's runtime, and this host described as a system named `name` (None: its default name)."""
         from costmodel.runtimes.base import RuntimeSettings, get_runtime
         from costmodel.systems.system import this_system
 
-        runtime = get_runtime()
+        runtime = self.tools.runtime or get_runtime()
         settings = RuntimeSettings(threads, level, inter_threads=inter_threads)
         return runtime, this_system(runtime, settings, name, asserted=asserted)
 
     def system_name(self, name: str | None, threads: int, inter_threads: int = 1) -> str:
-        """Returns `name` once it is validated, or the name of this host if it is None."""
+        """Returns `name` if it is valid as the name of a system; the default name of this host if `name` is None."""
         from costmodel.systems.system import validate_name
 
         if name is not None:
@@ -141,7 +176,7 @@ class Context:
 
 
 def parse_shapes(texts: list[str] | None) -> Mapping[str, tuple[int, ...]]:
-    """Parses the values of `--shape` into shapes by name of the input.
+    """Parses the values of `--shape` into the shape of each input, by name of the input.
 
     Raises:
         typer.BadParameter: A value is not of the form INPUT=1,3,224,224.
@@ -169,10 +204,12 @@ def parse_budget_s(text: str | None) -> float | None:
 
 
 def parse_expiry(text: str | None) -> "datetime | None":
-    """Parses the value of `--expires`: a duration from now, or a day, at whose beginning (UTC) the token expires.
+    """Parses the value of `--expires` into the time at which a token expires; None stays None.
+
+    The value is a duration from now, or a day: the token then expires when that day begins (UTC).
 
     Raises:
-        typer.BadParameter: `text` is neither, or the moment lies in the past.
+        typer.BadParameter: `text` is neither a duration nor a day, or the time is past.
     """
     from datetime import UTC, datetime, timedelta
 
@@ -199,7 +236,7 @@ def parse_granularity(text: str) -> "Granularity":
     """Parses the value of `--granularity`: a number or "auto".
 
     Raises:
-        typer.BadParameter: `text` is neither.
+        typer.BadParameter: `text` is neither a number from 1 on nor "auto".
     """
     from costmodel.partition.granularity import AUTO
 

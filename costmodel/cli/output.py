@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _UNBOUNDED = 200  # columns of a file or a pipe, which need not fit a screen
 
 
 def plain(text: str) -> str:
-    """Replaces characters in `text` that would break the line, move a terminal's cursor or change its colours."""
+    """Returns `text` with "?" for each character that would break the line, move the cursor or change the colours."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -57,21 +58,22 @@ def say(text: str = "", *, style: str = "") -> None:
 
 
 def terminal_columns() -> int:
-    """Returns the width of standard output in columns."""
+    """Returns the width of the terminal in characters; a fixed large width if standard output is a file or a pipe."""
     return _console().width
 
 
 def note(text: str) -> None:
     """Prints a remark on standard error, so that standard output stays parseable.
 
-    The remark is one line, as error messages are, which the terminal wraps: a command in it can be copied as a whole.
+    The remark is printed without line breaks, as error messages are, and only the terminal wraps it, so that a command
+    in it can be copied as a whole.
     """
     _console(error=True).print(plain(f"note: {text}"), style="dim", soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
-    """Prints an indented JSON document on standard output."""
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    """Prints an indented JSON document, which may contain dataclasses, on standard output."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, default=asdict) + "\n")
     sys.stdout.flush()  # so that a closed pipe raises here, where it is handled, and not at exit
 
 
@@ -84,8 +86,9 @@ def print_compact_json(document: Any) -> None:
 def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, left: int = 1) -> None:
     """Prints a table on standard output, one line for each row.
 
-    If the table is wider than the terminal, cells are shortened with an ellipsis: first in the columns of words other
-    than the first column, then in the first column, which names the row, and last in the columns of numbers.
+    The first columns hold words, the others numbers. If the table is wider than the terminal, cells are shortened with
+    an ellipsis: first in the columns of words except the first column, then in the first column, which names the row,
+    and last in the columns of numbers.
 
     Args:
         headers: Names of the columns.
@@ -110,7 +113,15 @@ def print_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, le
 
 
 def _narrow(widths: list[int], available: int, left: int) -> None:
-    """Shrinks the widest columns in place, in the order that `print_table` states, until all fit into `available`."""
+    """Shrinks column widths in place until their sum is at most `available`, or all columns have their least width.
+
+    Columns of words shrink first, then the first column, then columns of numbers; in each kind, the widest first.
+
+    Args:
+        widths: Width of each column in characters.
+        available: Number of characters that all columns together may take.
+        left: Number of columns that hold words, including the first column.
+    """
     words, name, numbers = range(1, left), range(1), range(left, len(widths))
     groups = (
         (words, _SHORTEST_CELL), (name, _SHORTEST_NAME), (numbers, _SHORTEST_CELL), (name, _SHORTEST_CELL),
@@ -124,7 +135,11 @@ def _narrow(widths: list[int], available: int, left: int) -> None:
 
 @contextmanager
 def progress_bars() -> "Iterator[Stages]":
-    """Shows progress bars with the time left on standard error; yields a function that adds one for a named stage."""
+    """Shows progress bars with the time left on standard error.
+
+    Yields:
+        Function that takes the name of a stage of a job and returns a progress callback, which shows the stage's bar.
+    """
     from rich import progress as bar
 
     console = _console(error=True)

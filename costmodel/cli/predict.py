@@ -1,4 +1,4 @@
-"""Implements `costmodel predict`."""
+"""Implements `costmodel predict`, which predicts the latencies of models on a system."""
 
 import math
 from collections import Counter
@@ -28,10 +28,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from costmodel.estimate.estimate import Estimate
+    from costmodel.measure.measurement import Measurement
 
-__all__ = ["labelled", "predict", "print_estimate"]
+__all__ = ["labelled", "measured_document", "predict", "print_estimate"]
 
 _SLOWEST_LAYERS = 8
+_UNRELIABLE = (
+    "the measurement is uncertain, because the machine was busy meanwhile or the runs differ: measure again when it is "
+    "quiet"
+)
 _MAX_NAMES = 3
 
 
@@ -54,6 +59,7 @@ def _is_a_rule(text: str) -> str:
 
 @app.command()
 def predict(
+    command: typer.Context,
     models: Annotated[list[str], typer.Argument(help="ONNX files, folders of them, or the name of a corpus.")],
     system: SystemOption = None,
     batch: BatchOption = None,
@@ -99,7 +105,7 @@ def predict(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Predict the latency of models: in total, and layer by layer."""
+    """Predict the latency of models, in total and layer by layer."""
     from costmodel.api import CostModel
     from costmodel.jobs.bench import measure_models
     from costmodel.onnx_io.model import read_model
@@ -122,17 +128,17 @@ def predict(
         }  # fmt: skip
         _ask(server, token, labelled(models), options, json=json)
         return
-    context = Context(store)
+    context = Context(store, tools=command.obj)
     name = context.system_name(system, threads, inter_threads)
     read = {label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()}
-    cost_model = CostModel.load(name, store=store)
+    cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
     estimates = {
         label: cost_model.predict(
             model, granularity=max_layers, cover=cover, composition=compose, partial=partial, measured=not predict_all
         )
         for label, model in read.items()
     }
-    measured: dict[str, float] = {}
+    measured: dict[str, Measurement] = {}
     if measure:
         settings = cost_model.predictor.system.settings
         asserted = cost_model.predictor.system.asserted
@@ -141,14 +147,16 @@ def predict(
         )
         wholes = {label: (whole_model(cost_model.lower(model)), model) for label, model in read.items()}
         with progress_bars() as stage:
-            measured = measure_models(context.store, here, runtime, wholes, stage("running models"))
+            measured = measure_models(
+                context.store, here, runtime, wholes, stage("running models"), bench=context.bench
+            )
     if json:
         print_json(_documents(estimates, measured))
         return
     _print_all(estimates, measured)
 
 
-def _print_all(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> None:
+def _print_all(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> None:
     if len(estimates) > 1:
         _print_many(estimates, measured)
     for label, estimate in estimates.items():
@@ -159,11 +167,11 @@ def _print_all(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> 
 
 
 def _ask(server: str, token: str | None, files: "dict[str, Path]", options: dict[str, Any], *, json: bool) -> None:
-    """Gets the predictions from a service and prints them."""
+    """Gets the predictions for model files from the service at the URL `server`, and prints them."""
     from costmodel.estimate.estimate import Estimate
-    from costmodel.jobs.remote_prediction import ask
+    from costmodel.jobs.remote_prediction import predict_remotely
 
-    documents = ask(server, token, files, options)
+    documents = predict_remotely(server, token, files, options)
     if json:
         print_json(documents[0] if len(documents) == 1 else {"models": documents})
         return
@@ -172,7 +180,10 @@ def _ask(server: str, token: str | None, files: "dict[str, Path]", options: dict
 
 
 def labelled(models: Iterable[str]) -> "dict[str, Path]":
-    """Returns the files of models by label: the name of the model, or its path if several have that name."""
+    """Returns the model files that paths and names of corpora stand for, by label.
+
+    The label of a file is the name of its model, or the path of the file if several models have that name.
+    """
     from costmodel.training.corpus import corpus_models
 
     found = {item.path: item for text in models for item in corpus_models(text)}
@@ -180,13 +191,12 @@ def labelled(models: Iterable[str]) -> "dict[str, Path]":
     return {item.name if names[item.name] == 1 else str(path): path for path, item in found.items()}
 
 
-def _documents(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> dict[str, Any]:
+def _documents(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> dict[str, Any]:
     documents = []
     for label, estimate in estimates.items():
-        document = estimate.to_dict()
+        document: dict[str, Any] = {**estimate.to_dict()}
         if label in measured:
-            document["measured_us"] = measured[label]
-            document["ratio"] = estimate.latency_us / measured[label]
+            document |= measured_document(estimate, measured[label])
         documents.append(document)
     if len(documents) == 1:
         return documents[0]
@@ -196,13 +206,24 @@ def _documents(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> 
     return result
 
 
-def _geometric_mean_ratio(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> float:
-    """Geometric mean over the models of the estimated latency divided by the measured one."""
-    return math.prod(estimates[label].latency_us / us for label, us in measured.items()) ** (1 / len(measured))
+def measured_document(estimate: "Estimate", measured: "Measurement") -> dict[str, Any]:
+    """Returns the entries of a JSON document that compare the estimate of a model with its measurement."""
+    return {
+        "measured_us": measured.latency_us,
+        "measured_interval_us": list(measured.interval_us),
+        "measured_stable": measured.stable,
+        "ratio": estimate.latency_us / measured.latency_us,
+    }
 
 
-def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> None:
-    """Prints one estimate: the total, the sources of its costs, and the slowest layers."""
+def _geometric_mean_ratio(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> float:
+    """Returns the geometric mean, over the models, of the estimated latency divided by the measured latency."""
+    ratios = (estimates[label].latency_us / measurement.latency_us for label, measurement in measured.items())
+    return math.prod(ratios) ** (1 / len(measured))
+
+
+def print_estimate(estimate: "Estimate", measured: "Measurement | None" = None) -> None:
+    """Prints one estimate: the latency, what share of it comes from which source, and the slowest layers."""
     from costmodel.partition.decomposition import FIXED
     from costmodel.units import format_us
 
@@ -216,10 +237,17 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
             f"  latency   {format_us(estimate.latency_us)}   "
             f"{estimate.interval_level:.0%} interval {format_us(low)} to {format_us(high)}"
         )
-    if measured_us is not None:
-        error = estimate.latency_us / measured_us - 1
-        say(f"  measured  {format_us(measured_us)}   the estimate is {error:+.1%} off")
-    say("  users see " + ", ".join(f"{q} {format_us(us)}" for q, us in estimate.quantiles_us.items()))
+    if measured is not None:
+        error = estimate.latency_us / measured.latency_us - 1
+        low, high = measured.interval_us
+        say(
+            f"  measured  {format_us(measured.latency_us)}   90% interval {format_us(low)} to {format_us(high)}; "
+            f"the estimate is {error:+.1%} off"
+        )
+        if not measured.stable:
+            say(f"            {_UNRELIABLE}")
+    quantiles = ", ".join(f"{q} {format_us(us)}" for q, us in estimate.quantiles_us.items())
+    say(f"  users see {quantiles or 'unknown: how much latencies vary was never measured on this system'}")
     shares = ", ".join(f"{share:.0%} {source}" for source, share in estimate.coverage.items() if share)
     say(f"  made of   {shares or 'nothing that has a cost'}")
     cover = "" if estimate.cover == FIXED else f"{estimate.cover} cover, "
@@ -242,12 +270,12 @@ def print_estimate(estimate: "Estimate", measured_us: float | None = None) -> No
 
 
 def _short(names: str) -> str:
-    """Abbreviates the names of a long sequence's layers to the first and the last."""
+    """Shortens the name of a sequence ("a+b+c+d", its layers) to the first and last layer if it has many layers."""
     parts = names.split("+")
     return names if len(parts) <= _MAX_NAMES else f"{parts[0]}+{len(parts) - 2} more+{parts[-1]}"
 
 
-def _print_many(estimates: "dict[str, Estimate]", measured: dict[str, float]) -> None:
+def _print_many(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> None:
     from costmodel.units import format_us
 
     rows = []
@@ -256,10 +284,14 @@ def _print_many(estimates: "dict[str, Estimate]", measured: dict[str, float]) ->
         row = [label, format_us(estimate.latency_us), f"{format_us(low)} to {format_us(high)}",
                f"{estimate.coverage['measured']:.0%}"]  # fmt: skip
         if measured:
-            row += [format_us(measured[label]), f"{estimate.latency_us / measured[label]:.3f}"]
+            of_model = measured[label]
+            mark = "" if of_model.stable else " *"
+            row += [format_us(of_model.latency_us) + mark, f"{estimate.latency_us / of_model.latency_us:.3f}"]
         rows.append(row)
     print_table(
         ["model", "latency", "interval", "measured share", *(["end to end", "ratio"] if measured else [])], rows
     )
     if measured:
         say(f"geometric mean of the ratios: {_geometric_mean_ratio(estimates, measured):.3f}")
+        if not all(measurement.stable for measurement in measured.values()):
+            say(f"* {_UNRELIABLE}")

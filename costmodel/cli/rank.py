@@ -1,4 +1,4 @@
-"""Implements `costmodel rank`."""
+"""Implements `costmodel rank`, which finds the cheapest system or model that is fast enough."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,7 @@ from costmodel.cli.options import BatchOption, Context, JsonOption, ShapeOption,
 from costmodel.cli.output import note, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from costmodel.serving.ranking import Ranked
+    from costmodel.serving.ranking import RankAnswer, Ranked, RankError
 
 __all__ = ["rank"]
 
@@ -70,7 +70,8 @@ def rank(
             "nothing is measured yet: run `costmodel bench`, or import results with `costmodel import`"
         )
     read = [read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()]
-    estimates, failed = [], []
+    estimates = []
+    failed: list[RankError] = []
     for name in known:
         try:
             cost_model = CostModel.load(name, store=store)
@@ -87,15 +88,10 @@ def rank(
     ranked = ranked_by(estimates, slo_us=slo_us, quantile=quantile, usd_per_hour=prices)
     best = cheapest(ranked)
     if json:
-        print_json(
-            {
-                "slo_us": slo_us,
-                "quantile": quantile,
-                "best": best.to_dict() if best else None,
-                "ranking": [one.to_dict() for one in ranked],
-                "failed": failed,
-            }
-        )
+        document: RankAnswer = {
+            "slo_us": slo_us, "quantile": quantile, "best": best, "ranking": ranked, "failed": failed,
+        }  # fmt: skip
+        print_json(document)
         return
     _print(ranked, best, slo_us, quantile)
     for one in failed:

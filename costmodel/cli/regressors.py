@@ -1,4 +1,4 @@
-"""Implements `costmodel regressors`."""
+"""Implements `costmodel regressors`, which lists the trained regressors."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ def regressors(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the trained regressors and the champions."""
+    """List the trained regressors, and which of them are champions."""
     from costmodel.systems.system import validate_name
     from costmodel.training.listing import list_regressors
 

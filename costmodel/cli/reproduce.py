@@ -1,7 +1,5 @@
-"""Implements `costmodel reproduce`."""
+"""Implements `costmodel reproduce`, which reproduces the figures and numbers of a paper."""
 
-import multiprocessing
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.child_process import call_in_child_process
 from costmodel.cli.options import Context, JsonOption, StoreOption
-from costmodel.cli.output import note, plain, print_json, print_table, progress_bars, say
+from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
     from costmodel.jobs.reproduction.report import CorpusResult
@@ -60,8 +59,9 @@ def reproduce(
 ) -> None:
     """Reproduce a paper's figures and numbers on this host.
 
-    Measures the models end to end and in layers, in the same laps. Run it again to go on where it stopped. With
-    --no-measure reports on the measurements in the store, imported or not; no corpus has to be built then.
+    Measures each model both end to end and in layer sequences. If it is stopped, the same command goes on where it
+    stopped. With --no-measure, it reports on the measurements that are in the store, whether made here or imported; no
+    corpus has to be built for that.
     """
     from costmodel.jobs.reproduction.report import summary_document, write_report
     from costmodel.plotting import check_installed
@@ -105,7 +105,7 @@ def _measured(
     levels: Sequence[str],
     granularities: Sequence[int],
 ) -> "Iterator[CorpusResult]":
-    """Measures the corpora under each system of this host; yields each result as soon as it is complete."""
+    """Measures each corpus on this host at each level and number of threads; yields each result when it is measured."""
     from costmodel.jobs.reproduction.collect import collect_corpus
     from costmodel.runtimes.base import lowering_key
     from costmodel.training.corpus import corpus_models
@@ -115,7 +115,7 @@ def _measured(
     for level in levels:
         for number in threads:
             for corpus in corpora:
-                _measure_in_child_process(store, corpus, number, level, granularities)
+                call_in_child_process(_measure, store, corpus, number, level, granularities)
                 context = Context(store)
                 runtime, here = context.here(None, number, level=level)
                 found = collect_corpus(context.store, here.name, lowering_key(runtime, level), corpus, names[corpus])
@@ -132,7 +132,7 @@ def _stored(
     threads: Sequence[int] | None,
     levels: Sequence[str] | None,
 ) -> "Iterator[CorpusResult]":
-    """Yields the results of the corpora on the stored systems, on whatever hosts they were measured."""
+    """Yields the result of each corpus on each selected system of the store; it need not be this host."""
     from costmodel.jobs.reproduction.collect import collect_corpus
     from costmodel.training.corpus import corpus_names
 
@@ -162,39 +162,17 @@ def _stored(
             )
 
 
-def _measure_in_child_process(
-    store: str | None, corpus: str, threads: int, level: str, granularities: Sequence[int]
-) -> None:
-    """Measures a corpus in a child process, because the number of threads of onnxruntime is fixed for a process."""
-    child = multiprocessing.get_context("spawn").Process(
-        target=_measure, args=(store, corpus, threads, level, granularities)
-    )
-    child.start()
-    try:
-        child.join()
-    except BaseException:
-        child.terminate()
-        child.join()
-        raise
-    if child.exitcode:
-        raise typer.Exit(1 if child.exitcode < 0 else child.exitcode)
-
-
 def _measure(store: str | None, corpus: str, threads: int, level: str, granularities: Sequence[int]) -> None:
+    """Measures a corpus on this host, and prints on standard error what was measured and what was not."""
     from costmodel.cli.bench import bench_line, note_failures
-    from costmodel.errors import CostModelError
     from costmodel.jobs.bench import bench_target
 
     context = Context(store)
-    try:
-        runtime, here = context.here(None, threads, level=level)
-        with progress_bars() as stage:
-            report = bench_target(
-                context.store, here, runtime, corpus, context.home.cache, granularities=granularities, progress=stage
-            )
-    except CostModelError as error:
-        sys.stderr.write(f"costmodel: {plain(str(error))}\n")
-        raise SystemExit(1) from None
+    runtime, here = context.here(None, threads, level=level)
+    with progress_bars() as stage:
+        report = bench_target(
+            context.store, here, runtime, corpus, context.home.cache, granularities=granularities, progress=stage
+        )
     note_failures(report)
     note(f"{here.name}, {corpus}: {bench_line(report)}")
 

@@ -1,4 +1,4 @@
-"""Implements `costmodel serve`, `costmodel token` and `costmodel tokens`."""
+"""Implements `costmodel serve`, which starts the service, and `token` and `tokens`, which make and list its tokens."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,7 @@ def serve(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start the HTTP service, with a web page at /."""
+    """Start the HTTP service, which has a web page at /."""
     from costmodel.serving.http.run import run_service
 
     if not insecure and tokens is None and not _is_loopback(host):

@@ -1,4 +1,6 @@
-"""Implements `costmodel systems`."""
+"""Implements `costmodel systems`, which lists systems."""
+
+import typer
 
 from costmodel.cli import app
 from costmodel.cli.options import Context, JsonOption, StoreOption, ThreadsOption
@@ -8,12 +10,14 @@ __all__ = ["systems"]
 
 
 @app.command()
-def systems(threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOption = False) -> None:
+def systems(
+    command: typer.Context, threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOption = False
+) -> None:
     """List the measured systems, the catalogue, and this host."""
     from costmodel.systems.system import catalogue
     from costmodel.training.artefact import champion_of
 
-    context = Context(store, reads=True)
+    context = Context(store, reads=True, tools=command.obj)
     here = context.here(None, threads)[1]
     known, bundles = context.store.systems(), context.bundles
     counts = {name: len(context.store.latencies_us(name)) for name in known}

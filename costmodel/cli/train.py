@@ -1,7 +1,8 @@
-"""Implements `costmodel train` and `costmodel evaluate`."""
+"""Implements `costmodel train`, which trains a regressor, and `costmodel evaluate`, which compares predictors."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,12 +11,33 @@ from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say, terminal_columns
 from costmodel.systems.host import usable_cpus
 
+if TYPE_CHECKING:
+    from costmodel.training.evaluation.results import EvaluationReport, PredictorResult
+    from costmodel.training.search import Search
+
 __all__ = ["evaluate", "print_evaluation", "train"]
 
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds to average over.")]
 # Width of a terminal, in columns, from which on all metrics are in one table; a narrower one gets two tables.
 _ONE_TABLE_WIDTH = 110
-_HEADS = {"within_5pct": "in 5%", "within_10pct": "in 10%", "kendall_tau": "tau", "interval_coverage": "covered"}
+# Columns of the table of predictors: the head of each, and its cell.
+_Columns = tuple[tuple[str, Callable[["PredictorResult"], str]], ...]
+_LAYERS: _Columns = (
+    ("layers", lambda result: _percent(result.layer.mape)),
+    ("in 10%", lambda result: _percent(result.layer.within_10pct)),
+)
+_MODELS: _Columns = (
+    ("models", lambda result: _percent(result.model.mape)),
+    ("in 5%", lambda result: _percent(result.model.within_5pct)),
+    ("in 10%", lambda result: _percent(result.model.within_10pct)),
+    ("tau", lambda result: _number(result.model.kendall_tau)),
+    ("covered", lambda result: _percent(result.model.interval_coverage)),
+)
+_UNSEEN: _Columns = (
+    ("unseen", lambda result: _percent(result.model_unseen.mape)),
+    ("in 5%", lambda result: _percent(result.model_unseen.within_5pct)),
+    ("in 10%", lambda result: _percent(result.model_unseen.within_10pct)),
+)
 
 
 @app.command()
@@ -36,8 +58,8 @@ def train(
     """Train the regressor of a system and make it the champion.
 
     The regressor is evaluated on held-out families, and the run is recorded in MLflow: in `mlruns/`, or at
-    MLFLOW_TRACKING_URI. With --search each trial is a child run; the best hyperparameters are used if they do better
-    than the defaults on families that took no part in the search.
+    MLFLOW_TRACKING_URI. With --search, hyperparameters are searched first, and each trial is recorded as a child run;
+    the best hyperparameters are used if they do better than the defaults on families that took no part in the search.
     """
     from costmodel.training.train import train_system
 
@@ -70,14 +92,13 @@ def train(
     say(f"{report.system}: {report.version} answers now, trained on {report.rows} sequences.")
 
 
-def _print_search(result: dict[str, Any]) -> None:
-    """Prints the result of the search, with its error on families that took no part in it."""
-    confirmed = result["confirmed_error"]
+def _print_search(found: "Search") -> None:
+    """Prints the result of a hyperparameter search, with the errors on families that took no part in the search."""
     say(
-        f"search: {result['trials']} trials, {result['pruned']} pruned; on {len(result['confirming_families'])} "
-        f"families that took no part, the error of a {result['judged']} is {confirmed['found']:.1%} with the best and "
-        f"{confirmed['defaults']:.1%} with the default hyperparameters: "
-        + ("the best are used" if result["adopted"] else "the defaults are used")
+        f"search: {len(found.trials)} trials, {found.pruned} pruned; on {len(found.confirming)} "
+        f"families that took no part, the error of a {found.judged} is {found.found_error:.1%} with the best and "
+        f"{found.defaults_error:.1%} with the default hyperparameters: "
+        + ("the best are used" if found.adopted else "the defaults are used")
     )
 
 
@@ -103,8 +124,8 @@ def evaluate(
 ) -> None:
     """Evaluate the predictors on held-out families.
 
-    Every predictor, baselines included, is judged on the same rows. With --out the learning curve of the champion is
-    computed as well, and figures are drawn.
+    Every predictor, baselines included, is judged on the same measured sequences. With --out, the learning curve of the
+    champion is computed as well, and figures are drawn.
     """
     from costmodel.plotting import check_installed
     from costmodel.training.dataset import load_dataset
@@ -119,68 +140,58 @@ def evaluate(
             dataset, seeds=range(seeds), folds=folds, jobs=usable_cpus(), progress=stage("evaluating")
         )
         report = evaluation.report
+        document = report.to_dict()
         if out is not None:
             from costmodel.training.evaluation.report import full_report, write_report
 
-            report = full_report(evaluation, jobs=usable_cpus(), progress=stage("learning curve"))
-            write_report(out, report)
+            full = full_report(evaluation, jobs=usable_cpus(), progress=stage("learning curve"))
+            write_report(out, full)
+            document = full.to_dict()
     if json:
-        print_json(report)
+        print_json(document)
         return
     print_evaluation(report)
     if out is not None:
         say(f"Figures, tables and evaluation.json are in {out}.")
 
 
-def print_evaluation(report: dict[str, Any]) -> None:
-    """Prints the table of predictors, best first, and the champion's predictions of held-out models."""
+def print_evaluation(report: "EvaluationReport") -> None:
+    """Prints the predictors' errors, the most accurate first, and the champion's predictions of held-out models."""
     from costmodel.units import format_us
 
-    floor = report["noise_floor_mape"]
+    floor = report.noise_floor_mape
     say(
-        f"{report['system']}, {report['split']}, seeds {report['seeds']}, {report['rows']} sequences"
+        f"{report.system}, {report.split}, seeds {list(report.seeds)}, {report.rows} sequences"
         + (f", noise floor {floor:.1%}" if floor is not None else ", noise floor unknown: too few were measured twice")
     )
-    parts = {
-        "layers": ("layer", ("mape", "within_10pct")),
-        "models": ("model", ("mape", "within_5pct", "within_10pct", "kendall_tau", "interval_coverage")),
-        "unseen": ("model_unseen", ("mape", "within_5pct", "within_10pct")),
-    }
-    tables = [list(parts)] if terminal_columns() >= _ONE_TABLE_WIDTH else [["layers", "models"], ["unseen"]]
-    ranked = sorted(report["predictors"].items(), key=lambda item: _error(item[1]))
-    for table in tables:
-        columns = [(head, *parts[head]) for head in table]
+    one_table = terminal_columns() >= _ONE_TABLE_WIDTH
+    tables = [_LAYERS + _MODELS + _UNSEEN] if one_table else [_LAYERS + _MODELS, _UNSEEN]
+    ranked = sorted(report.predictors.items(), key=lambda item: _error(item[1]))
+    for columns in tables:
         print_table(
-            ("predictor", *(_HEADS.get(key, head) for head, _, keys in columns for key in keys)),
-            [
-                (
-                    name,
-                    *((_number if key == "kendall_tau" else _percent)(result[part][key])
-                      for _, part, keys in columns for key in keys),
-                )
-                for name, result in ranked
-            ],
-        )  # fmt: skip
+            ("predictor", *(head for head, _ in columns)),
+            [(name, *(cell(result) for _, cell in columns)) for name, result in ranked],
+        )
     say("layers, models: mean error; unseen: of models as if no layer had been measured", style="dim")
     say("in 5%, in 10%: share within; tau: order kept; covered: inside their interval", style="dim")
-    models = report["predictors"][report["champion"]]["models"]
+    models = report.predictors[report.champion].models
     if models:
         say()
         print_table(
             ("held-out model", "measured", "predicted", "error"),
             [
                 (
-                    m["model"], format_us(m["latency_us"]), format_us(m["predicted_us"]),
-                    f"{m['predicted_us'] / m['latency_us'] - 1:+.1%}",
+                    m.model, format_us(m.latency_us), format_us(m.predicted_us),
+                    f"{m.predicted_us / m.latency_us - 1:+.1%}",
                 )
                 for m in models
             ],
         )  # fmt: skip
 
 
-def _error(result: dict[str, Any]) -> float:
-    model_mape = result["model"]["mape"]
-    return float(result["layer"]["mape"] if model_mape is None else model_mape)
+def _error(result: "PredictorResult") -> float:
+    """Returns the mean relative error over models; over layers if no model was judged; infinity if no layer was."""
+    return next((mape for mape in (result.model.mape, result.layer.mape) if mape is not None), float("inf"))
 
 
 def _percent(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Implements `costmodel export` and `costmodel import`."""
+"""Implements `costmodel export` and `costmodel import`, which carry measurements from store to store in files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption
-from costmodel.cli.output import print_json, progress_bars, say
+from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption, one_of
+from costmodel.cli.output import note, print_json, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.store.results import ImportSummary, Results
+    from costmodel.jobs.latency_import import LatencyImport
 
 __all__ = ["export_results", "import_results"]
+
+
+def _is_a_level(level: str | None) -> str | None:
+    from costmodel.runtimes.base import LEVELS
+
+    return None if level is None else one_of(lambda: LEVELS)(level)
 
 
 @app.command("export")
@@ -28,9 +34,9 @@ def export_results(
 ) -> None:
     """Write a system's measurements to a Parquet file.
 
-    The file is for another machine, or for a data set. Without --with-models it does not reveal the models that the
-    measured layers come from; with --with-models it has all that `train`, `evaluate` and `reproduce --no-measure` need
-    elsewhere.
+    The file can be imported on another machine, or be part of a data set. Without --with-models, it does not reveal the
+    models that the measured layers come from; with --with-models, it has all that `train`, `evaluate` and `reproduce
+    --no-measure` need on another machine.
     """
     from costmodel.store import parquet
 
@@ -51,6 +57,7 @@ def export_results(
 
 @app.command("import")
 def import_results(
+    command: typer.Context,
     path: Annotated[Path, typer.Argument(help="A file of `costmodel export`, or a .csv of model,latency_us[,runs].")],
     system: Annotated[
         str | None,
@@ -62,10 +69,26 @@ def import_results(
     ] = None,
     like: Annotated[
         str | None,
-        typer.Option("--like", metavar="SYSTEM", help="A known system of the same hardware, for a .csv of a new one."),
+        typer.Option("--like", metavar="SYSTEM", help="A system of the same hardware, here or in data/, for a .csv."),
     ] = None,
     assert_system: Annotated[
         bool, typer.Option("--assert-system", help="Assert that the new system of a .csv is this host.")
+    ] = False,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            "--level",
+            callback=_is_a_level,
+            show_default=False,
+            help="Optimisation level behind a .csv of a new system; by default the one that predicts its rows best.",
+        ),
+    ] = None,
+    runtime_version: Annotated[
+        str | None,
+        typer.Option("--runtime-version", metavar="VERSION", help="Version of the runtime behind a .csv, if known."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Remove what earlier .csv files brought to the system.")
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -73,16 +96,23 @@ def import_results(
     """Add measurements from a Parquet file or a .csv to the store.
 
     Models in a Parquet file are added, too. Either everything is added or nothing; records that the store has already
-    are not added again. A .csv has observed latencies of whole models, from production for example: `train` uses them
-    if there are at least 10.
+    are not added again. A .csv has observed latencies of whole models, for example from production; `train` uses them
+    if there are at least 10. Latencies that the hardware cannot have are refused, with their line.
     """
     from costmodel.store import parquet
 
-    context = Context(store)
+    context = Context(store, tools=command.obj)
+    warnings: tuple[str, ...] | None = None
     if path.suffix.lower() == ".csv":
-        results, added = _import_csv(context, path, system, models, like, asserted=assert_system)
+        done = _import_csv(
+            context, path, system, models, like, level, runtime_version, asserted=assert_system, replaces=replace
+        )
+        results, added, warnings = done.results, done.added, done.warnings
     else:
-        for value, option in ((models, "--models"), (like, "--like"), (assert_system, "--assert-system")):
+        for value, option in (
+            (models, "--models"), (like, "--like"), (assert_system, "--assert-system"), (level, "--level"),
+            (runtime_version, "--runtime-version"), (replace, "--replace"),
+        ):  # fmt: skip
             if value:
                 raise typer.BadParameter("a Parquet file contains that itself; this is for a .csv", param_hint=option)
         results, added = parquet.import_results(context.store, path, system)
@@ -93,6 +123,13 @@ def import_results(
         here = {model.name for model in results.models} - added.models
         document["models"] = {"added": len(added.models), "known": len(here)}
         line += f"; {len(added.models)} models added, {len(here)} were here already"
+    if added.removed:
+        document["replaced"] = added.removed
+        line += f"; {added.removed} imported earlier were removed"
+    if warnings is not None:
+        document |= {"level": results.system.settings.level, "warnings": list(warnings)}
+        for warning in warnings:
+            note(warning)
     if json:
         print_json(document)
     else:
@@ -100,23 +137,44 @@ def import_results(
 
 
 def _import_csv(
-    context: Context, path: Path, system: str | None, models: str | None, like: str | None, *, asserted: bool
-) -> "tuple[Results, ImportSummary]":
-    from costmodel.jobs.latency_import import import_latencies, system_observed
-    from costmodel.runtimes.base import get_runtime
+    context: Context,
+    path: Path,
+    system: str | None,
+    models: str | None,
+    like: str | None,
+    level: str | None,
+    runtime_version: str | None,
+    *,
+    asserted: bool,
+    replaces: bool,
+) -> "LatencyImport":
+    from costmodel.jobs.latency_import import has_only_observed, import_latencies, system_observed
+    from costmodel.runtimes.base import LEVELS, get_runtime
 
     if like is not None and (asserted or system is None):
         raise typer.BadParameter("names what another system is like: give its own with --system", param_hint="--like")
+    if like is not None:
+        context.import_if_shipped(like)
     is_this_host = asserted or system is None
-    here = context.here(system, 1, asserted=asserted)[1] if is_this_host else None
-    known = system_observed(context.store, system or (here.name if here else ""), like=like, here=here)
+    here = context.here(system, 1, level=level or "all", asserted=asserted)[1] if is_this_host else None
+    name = system or (here.name if here else "")
+    is_new = name not in context.store.systems() or (replaces and has_only_observed(context.store, name))
+    found = system_observed(
+        context.store, name, like=like, here=here, level=level, runtime_version=runtime_version, replaces=replaces
+    )
+    # The level is unknown if nobody gave it; the default name of this host says it.
+    open_level = level is None and is_new and system is not None
+    levels = sorted(LEVELS, key=lambda one: one != found.settings.level) if open_level else ()
     with progress_bars() as stage:
         return import_latencies(
             context.store,
-            known,
-            get_runtime(known.runtime),
+            found,
+            context.tools.runtime or get_runtime(found.runtime),
             path,
             context.home.cache,
             models=models,
+            levels=levels,
+            replaces=replaces,
             progress=stage("lowering models"),
+            bench=context.bench,
         )

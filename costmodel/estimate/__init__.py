@@ -1,7 +1,7 @@
-"""From the costs of sequences to the latency of a model.
+"""Composes the costs of layer sequences into the estimated latency of a model.
 
-In come costs with intervals; out go `Estimate`s, by a composition rule and a context correction. It does not know
-whether a cost was measured or predicted, beyond the name of its source.
+The package takes costs with intervals and returns `Estimate`s, by a composition rule and a context correction. It knows
+only from the name of a cost's source whether the cost was measured or predicted.
 """
 
 import lazy_loader

@@ -17,9 +17,13 @@ from .context_correction import short_layer_basis as short_layer_basis
 from .cost import SOURCES as SOURCES
 from .cost import UNPRICED as UNPRICED
 from .cost import Cost as Cost
+from .cost import Source as Source
 from .cost import Uncertainty as Uncertainty
+from .estimate import Coverage as Coverage
 from .estimate import Estimate as Estimate
+from .estimate import EstimateDocument as EstimateDocument
 from .estimate import LayerEstimate as LayerEstimate
+from .estimate import PredictorDocument as PredictorDocument
 from .estimate import PredictorId as PredictorId
 from .rules import Rule as Rule
 from .rules import critical_path as critical_path

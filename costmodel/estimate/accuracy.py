@@ -1,8 +1,9 @@
 """Expected error of constructed latencies by granularity.
 
-Every cut adds an error, because a sequence in isolation finds other caches than in its model. With G times fewer cuts
-the sum of these errors is smaller by the square root of G. This default is replaced by the errors of models that are
-measured both whole and in sequences, the more of them there are.
+Every cut between sequences adds an error, because a sequence that runs in isolation finds other data in the caches than
+inside its model. With G times fewer cuts the sum of these errors is smaller by a factor of the square root of G, which
+gives a default error for each granularity. Models that are measured both whole and in sequences show the actual error;
+the more of them there are, the less the default counts.
 """
 
 import math
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from costmodel.estimate.cost import TYPICAL_CONSTRUCTION
-from costmodel.measure.measurement import Protocol, Timing
+from costmodel.measure.measurement import Timing
+from costmodel.measure.protocol import Protocol
 from costmodel.partition.granularity import GRANULARITIES
 from costmodel.store.store import StoredModel
 
@@ -24,12 +26,13 @@ _LEVEL = 0.9
 
 @dataclass(frozen=True, slots=True)
 class ConstructionError:
-    """Expected error |log(constructed / end to end)| of models on one system.
+    """Expected error |log(constructed latency / end-to-end latency)| of models on one system.
 
     Attributes:
-        by_granularity: Error at each of `GRANULARITIES` and at those at which models are measured; it never grows with
-            the granularity.
-        whole: Error of a model that is measured end to end itself, which is noise only.
+        by_granularity: Expected error at each of `GRANULARITIES` and at each granularity at which models are measured;
+            it never grows with the granularity.
+        whole: Expected error of a model that is itself measured end to end, which is only the noise of that
+            measurement.
     """
 
     by_granularity: Mapping[int, float]
@@ -37,10 +40,11 @@ class ConstructionError:
 
 
 def construction_error(ratios: Iterable[tuple[int, float]], noise: Iterable[float]) -> ConstructionError:
-    """Returns the expected error, from measured models where there are any.
+    """Returns the expected error of constructed latencies: a default, which counts less the more models are measured.
 
     Args:
-        ratios: Granularity and log(constructed / end to end) of models that are measured in both ways.
+        ratios: For each model that is measured both whole and in sequences, the granularity of the sequences and
+            log(constructed latency / end-to-end latency).
         noise: Expected error of each end-to-end measurement.
     """
     of: dict[int, list[float]] = {granularity: [] for granularity in GRANULARITIES}
@@ -63,12 +67,15 @@ def _shrunk(known: list[float], default: float) -> float:
 
 
 def _falling(values: Iterable[tuple[float, int]]) -> list[float]:
-    """Returns the nearest values that never rise: rising neighbours become their mean (pool adjacent violators).
+    """Returns the non-increasing values nearest to those given: neighbours that rise become their weighted mean.
+
+    The algorithm is pool adjacent violators. `scipy.optimize.isotonic_regression` computes the same, but predictions
+    must work without SciPy, which is installed for training only.
 
     Args:
-        values: Values, each with its weight.
+        values: Pairs of a value and its weight.
     """
-    pools: list[tuple[float, int, int]] = []  # mean, weight, how many
+    pools: list[tuple[float, int, int]] = []  # mean, weight, number of values
     for mean, weight in values:
         count = 1
         while pools and pools[-1][0] <= mean:
@@ -80,11 +87,14 @@ def _falling(values: Iterable[tuple[float, int]]) -> list[float]:
 
 
 def known_ratios(models: Iterable[StoredModel], latencies_us: Mapping[str, float]) -> list[tuple[int, float]]:
-    """Returns granularity and log(constructed / end to end) of models that are measured whole and in all sequences.
+    """Returns granularity and log ratio of each model that is measured both whole and in all its sequences.
 
     Args:
-        models: Stored models; one that several runtimes lower to the same layers counts once.
+        models: Stored models; one that several runtimes lower to the same layers counts once at each granularity.
         latencies_us: Latency of each measured signature in microseconds.
+
+    Returns:
+        Pairs of the granularity and log(constructed latency / end-to-end latency).
     """
     found = {}
     for model in models:
@@ -96,16 +106,16 @@ def known_ratios(models: Iterable[StoredModel], latencies_us: Mapping[str, float
 
 
 def noise_of(timing: Timing) -> float:
-    """Returns the expected error of a measured latency, from its interval."""
+    """Returns the expected error of a measured latency, computed from the width of its interval."""
     low, high = timing.interval_us
     return expected_error(math.log(high / low) / 2, _LEVEL)
 
 
 def expected_error(half_width: float, level: float) -> float:
-    """Returns the mean size of a normal error that stays within `half_width` with probability `level`."""
+    """Returns the mean absolute value of a normal error that is within ±`half_width` with probability `level`."""
     return half_width / half_width_of(1.0, level)
 
 
 def half_width_of(error: float, level: float) -> float:
-    """Returns the half-width within which a normal error of mean size `error` stays with probability `level`."""
+    """Returns the half-width within which a normal error of mean absolute value `error` is with probability `level`."""
     return error * math.sqrt(math.pi / 2) * NormalDist().inv_cdf((1 + level) / 2)

@@ -1,4 +1,4 @@
-"""Blocks of a search space as the layer sequences that a runtime executes for them."""
+"""Turns blocks of a search space into the layer sequences that a runtime executes for them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +14,19 @@ from costmodel.synthetic.described_layers import LayerSpec, block_model, is_bloc
 
 __all__ = ["Block", "block_sequences"]
 
-# A layer, layers that follow each other, or a model; what was cut from one before is taken as it is.
+# A layer, layers that follow each other, or a model. A layer sequence, which was cut from a model before, is taken as
+# it is.
 Block = LayerSpec | LayerSequence | Sequence[LayerSpec | LayerSequence] | Model | ModelProto | str | Path
 
 
 def block_sequences(block: Block, runtime: Runtime, level: str, cache: Path) -> tuple[LayerSequence, ...]:
-    """Returns the layer sequences that a runtime executes for a block in the middle of a network.
+    """Returns the layer sequences that a runtime executes for a block when other layers surround it in a network.
 
     Args:
         block: The block: one layer, several layers in a row, or a model.
-        runtime: Runtime that would execute it.
-        level: Optimisation level.
-        cache: Folder of lowered graphs.
+        runtime: Runtime that would execute the block.
+        level: Optimisation level at which the runtime lowers the block.
+        cache: Folder in which lowered graphs are cached.
 
     Raises:
         ModelError: The block cannot be read or lowered.

@@ -1,7 +1,8 @@
-"""Composes the costs of layer sequences to the latencies of models, for a batch of models at once.
+"""Composes the costs of layer sequences into the latencies of models, for a batch of models at once.
 
-A single estimate is a batch of one model. The same arrays serve the predictor, searches over architectures, latency
-tables, and the evaluation of regressors, so that the interval and the context correction have one formula each.
+A single estimate is a batch of one model. The predictor, searches over architectures, latency tables and the evaluation
+of regressors all use the arrays of this module, so that there is one formula for the interval and one for the context
+correction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.estimate.context_correction import ContextCorrection
-from costmodel.estimate.cost import SOURCES, UNPRICED, Cost, Uncertainty
+from costmodel.estimate.cost import SOURCES, UNPRICED, Cost, Source, Uncertainty
 
 __all__ = [
-    "Composed", "CostTable", "PricedBatch", "combined_half_widths", "compose", "half_width", "summed_by_correlation",
+    "Composed", "CostTable", "PricedBatch", "combined_half_widths", "half_width", "summed_by_correlation",
 ]  # fmt: skip
 
 _MEASURED, _UNPRICED = SOURCES.index("measured"), SOURCES.index("unpriced")
@@ -28,9 +29,9 @@ class CostTable:
         latency_us: Latency of each cost in microseconds, shape [num_costs].
         half_width: Half-width of each cost's interval in log latency, shape [num_costs].
         source: Index of each cost's source in `SOURCES`, shape [num_costs].
-        kinds: Operator types of each cost's sequence.
+        kinds: For each cost, the operator types of its sequence, joined by "+".
         single: Whether each cost is that of a single layer, shape [num_costs].
-        costs: The costs themselves.
+        costs: The costs from which the arrays are made.
     """
 
     latency_us: np.ndarray
@@ -42,7 +43,7 @@ class CostTable:
 
     @classmethod
     def of(cls, costs: Sequence[Cost]) -> "CostTable":
-        """Returns the table of some costs, in their order."""
+        """Returns a table of `costs` in the given order."""
         latency_us = np.array([cost.latency_us for cost in costs], dtype=np.float64)
         highs_us = np.array([cost.interval_us[1] for cost in costs], dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -59,16 +60,17 @@ class Composed(NamedTuple):
     Attributes:
         latency_us: Latency of each model in microseconds, shape [num_models].
         half_width: Half-width of each model's interval in log latency, shape [num_models].
-        coverage: Share of the latency by source, each of shape [num_models]; the shares of a model add up to 1.
+        coverage: For each source except "unpriced", its share of each model's latency, shape [num_models]; the shares
+            of a model add up to 1.
     """
 
     latency_us: np.ndarray
     half_width: np.ndarray
-    coverage: dict[str, np.ndarray]
+    coverage: dict[Source, np.ndarray]
 
     @property
     def interval_us(self) -> np.ndarray:
-        """Interval of each model's latency in microseconds, shape [num_models, 2]."""
+        """Lower and upper bound of each model's latency in microseconds, shape [num_models, 2]."""
         factors = np.exp(np.stack([-self.half_width, self.half_width], axis=-1))
         return np.asarray(self.latency_us[:, None] * factors)
 
@@ -78,11 +80,11 @@ class PricedBatch:
     """The layer sequences of a batch of models, one after another, with their costs.
 
     Attributes:
-        table: The different costs.
-        cost: Position in the table of each sequence's cost, shape [num_sequences].
-        model: Number of the model that each sequence belongs to, shape [num_sequences].
+        table: The costs of the sequences, equal ones only once.
+        cost: Position in `table` of each sequence's cost, shape [num_sequences].
+        model: Position in the batch of the model that each sequence belongs to, shape [num_sequences].
         num_models: Number of models.
-        factor: What each sequence's cost is multiplied by inside its model, shape [num_sequences].
+        factor: Factor from each sequence's cost in isolation to its cost inside its model, shape [num_sequences].
     """
 
     table: CostTable
@@ -93,7 +95,11 @@ class PricedBatch:
 
     @classmethod
     def of(cls, models: Iterable[Sequence[Cost | None]]) -> "PricedBatch":
-        """Returns the batch of models that are given as the costs of their sequences; None is a missing cost."""
+        """Builds a batch from several models, so that they are composed together.
+
+        Args:
+            models: For each model, the costs of its sequences, in which None stands for an unknown cost.
+        """
         positions: dict[Cost, int] = {}
         cost, lengths = [], []
         for costs in models:
@@ -110,11 +116,11 @@ class PricedBatch:
 
     @property
     def unpriced(self) -> np.ndarray:
-        """Positions of the sequences that have no cost."""
+        """Positions of the sequences that have no cost, in ascending order."""
         return np.flatnonzero(self.table.source[self.cost] == _UNPRICED)
 
     def costs_in_context(self) -> list[Cost]:
-        """Returns the cost of each sequence inside its model."""
+        """Returns the cost of each sequence inside its model, in the order of the sequences."""
         costs = self.table.costs
         return [
             costs[position].scaled(factor)
@@ -124,13 +130,13 @@ class PricedBatch:
     def in_context(
         self, measured: ContextCorrection, predicted: ContextCorrection, cache_pressures: np.ndarray
     ) -> "PricedBatch":
-        """Returns the batch with the context correction of single layers.
+        """Returns the batch with factors that apply the context correction to the costs of single layers.
 
-        A sequence of several layers keeps its cost, because the correction is learnt from single ones.
+        The factor of a sequence of several layers becomes 1, because the correction is learnt from single layers.
 
         Args:
-            measured: Correction of measured costs.
-            predicted: Correction of predicted costs.
+            measured: Context correction for measured costs.
+            predicted: Context correction for all other costs.
             cache_pressures: Cache pressure of each model, shape [num_models].
         """
         is_measured = self.table.source[self.cost] == _MEASURED
@@ -142,16 +148,39 @@ class PricedBatch:
         corrected = np.where(is_measured, factors(measured), factors(predicted))
         return replace(self, factor=np.where(self.table.single[self.cost], corrected, 1.0))
 
-    def compose(self, uncertainty: Uncertainty, included: np.ndarray | None = None) -> Composed:
-        """Composes the latency of each model and its interval.
-
-        The interval is a factor, so that it never crosses zero. Each cost widens it by its share of the latency. Equal
-        predictions inside a model are those of one layer that repeats: its error repeats too. Errors of different
-        predictions are correlated, because a regressor that is wrong about one convolution is wrong about similar ones
-        in the same direction. The noise of measurements is independent.
+    def with_model_time(self, model_us: float) -> "PricedBatch":
+        """Returns the batch with a constant added to each model, spread over its sequences as their costs are.
 
         Args:
-            uncertainty: Correlation of predictions, and the error of composition itself.
+            model_us: Time in microseconds that each model takes besides its layers.
+        """
+        totals_us = np.bincount(self.model, weights=self.latency_us, minlength=self.num_models)
+        shares = 1 + model_us / np.maximum(totals_us, np.finfo(float).tiny)
+        return replace(self, factor=self.factor * np.where(totals_us > 0, shares, 1.0)[self.model])
+
+    def with_totals(self, totals_us: np.ndarray) -> "PricedBatch":
+        """Returns the batch with the costs of some models scaled, so that they add up to known latencies.
+
+        Args:
+            totals_us: Known latency of each model in microseconds, shape [num_models]; nan for a model that stays.
+        """
+        sums_us = np.bincount(self.model, weights=self.latency_us, minlength=self.num_models)
+        known = ~np.isnan(totals_us) & (sums_us > 0)
+        scales = np.ones(self.num_models)
+        scales[known] = totals_us[known] / sums_us[known]
+        return replace(self, factor=self.factor * scales[self.model])
+
+    def compose(self, uncertainty: Uncertainty, included: np.ndarray | None = None) -> Composed:
+        """Returns the composed latency of each model with its interval and coverage.
+
+        Intervals are symmetric in log latency, so that their lower bounds are above 0. Each cost contributes its
+        half-width times its share of the model's latency. Equal predicted costs in one model are taken for one layer
+        that repeats, whose error repeats as well. Errors of different predictions are correlated, because a regressor
+        that is wrong about one convolution is wrong about similar ones in the same direction. The noise of measurements
+        is independent.
+
+        Args:
+            uncertainty: Correlation between the errors of predicted costs, and the error of composition itself.
             included: Share of each sequence's latency that the model's latency includes, shape [num_sequences]; by
                 default all of it.
         """
@@ -179,13 +208,20 @@ class PricedBatch:
 def summed_by_correlation(
     widths: np.ndarray, cell: np.ndarray, owner: np.ndarray, num_models: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns squared half-widths of models if the errors of different layers are fully correlated, and if independent.
+    """Returns what predicted costs add to the squared half-width of each model, in two extreme cases.
+
+    In both cases a layer that repeats in a model has the same error each time.
 
     Args:
         widths: Contribution of each predicted sequence to the half-width of its model, shape [num_sequences].
-        cell: Number that a sequence shares with its repetitions in the same model, shape [num_sequences].
-        owner: Model that each of these numbers belongs to, shape [num_cells].
+        cell: For each predicted sequence, the number of its cell, shape [num_sequences]; a sequence and its repetitions
+            in the same model form one cell.
+        owner: Position in the batch of the model that each cell belongs to, shape [num_cells].
         num_models: Number of models.
+
+    Returns:
+        Two arrays of shape [num_models]: the squared half-widths if the errors of different layers are fully
+        correlated, and those if they are independent.
     """
     of_cell = np.bincount(cell, weights=widths, minlength=len(owner))
     correlated = np.bincount(owner, weights=of_cell, minlength=num_models) ** 2
@@ -195,13 +231,13 @@ def summed_by_correlation(
 def combined_half_widths(
     measured: np.ndarray, correlated: np.ndarray, independent: np.ndarray, uncertainty: Uncertainty
 ) -> np.ndarray:
-    """Returns the half-width of each model in log latency.
+    """Returns the half-width of each model's interval in log latency, shape [num_models].
 
     Args:
-        measured: Squared half-widths from measured costs, shape [num_models].
-        correlated: Squared half-widths from predicted costs if their errors are fully correlated, shape [num_models].
-        independent: The same if their errors are independent, shape [num_models].
-        uncertainty: The actual correlation, and the error of composition itself.
+        measured: Part of each squared half-width that comes from measured costs, shape [num_models].
+        correlated: Part that comes from predicted costs if their errors are fully correlated, shape [num_models].
+        independent: Part that comes from predicted costs if their errors are independent, shape [num_models].
+        uncertainty: Actual correlation between the errors of predicted costs, and the error of composition itself.
     """
     rho = uncertainty.correlation
     # Rounding must not make the sum negative where all of a model is one repeated layer.
@@ -209,23 +245,6 @@ def combined_half_widths(
     return np.asarray(np.sqrt(measured + predicted + uncertainty.construction**2))
 
 
-def compose(
-    costs: Sequence[Cost], included: Sequence[float] | None = None, uncertainty: Uncertainty | None = None
-) -> tuple[float, tuple[float, float]]:
-    """Returns the latency of one model and its interval, in microseconds.
-
-    Args:
-        costs: Cost of each layer sequence of the model.
-        included: Share of each cost that the latency includes, as `costmodel.estimate.rules.shares` gives them; by
-            default all of it.
-        uncertainty: Errors beyond those of the costs.
-    """
-    shares = None if included is None else np.asarray(included, dtype=np.float64)
-    found = PricedBatch.of([costs]).compose(uncertainty or Uncertainty(), shares)
-    low_us, high_us = found.interval_us[0].tolist()
-    return float(found.latency_us[0]), (low_us, high_us)
-
-
 def half_width(costs: Sequence[Cost], uncertainty: Uncertainty) -> float:
-    """Returns the half-width of the interval of one model in log latency, from the costs of its layer sequences."""
+    """Returns the half-width, in log latency, of the interval of one model whose layer sequences have these costs."""
     return float(PricedBatch.of([costs]).compose(uncertainty).half_width[0])

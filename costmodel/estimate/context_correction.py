@@ -1,8 +1,8 @@
 """Context correction: from the cost of a layer in isolation to its cost inside a model.
 
 The sum of layers measured one by one has a systematic error: short layers take less time inside a model, where the
-runtime's own code and the layer's input are still in a cache. Models that were measured whole show by how much
-(`costmodel.training.context_correction`).
+runtime's own code and the layer's input are still in a cache. How much less is learnt from models that were measured
+whole, by `costmodel.training.context_correction`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,21 +26,24 @@ class ContextCorrection:
     """A linear model of log(cost inside a model / cost in isolation) of a layer.
 
     Attributes:
-        short: Coefficients of `short_layer_basis`.
-        footprint: Coefficient of the `cache_pressure` of the model's weights.
-        operators: Constant of each operator; 0 for one that is not listed.
+        short: Coefficient of each column of `short_layer_basis`, one for each scale of `SHORT_US`.
+        footprint: Coefficient of the `cache_pressure` of the model that the layer belongs to.
+        operators: Constant that is added for each operator type; 0 for a type that is not listed.
+        model_us: Time in microseconds that each model takes besides its layers. It is spread over the layers of a model
+            in proportion to their costs, so that these still add up to the latency.
     """
 
     short: tuple[float, ...] = (0.0,) * len(SHORT_US)
     footprint: float = 0.0
     operators: Mapping[str, float] = field(default_factory=dict)
+    model_us: float = 0.0
 
     def factors(self, costs_us: np.ndarray, operators: Sequence[str], cache_pressure: float) -> np.ndarray:
-        """Returns the factors from costs in isolation to costs inside a model, shape [num_layers].
+        """Returns the factor from each layer's cost in isolation to its cost inside a model, shape [num_layers].
 
         Args:
             costs_us: Costs of the layers in isolation in microseconds, shape [num_layers].
-            operators: Operator of each layer.
+            operators: Operator type of each layer.
             cache_pressure: Cache pressure of the model that the layers belong to.
         """
         of_operators = np.array([self.operators.get(operator, 0.0) for operator in operators])
@@ -49,27 +52,30 @@ class ContextCorrection:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the coefficients as JSON; `from_dict` reads them."""
+        """Returns the coefficients as JSON-serialisable data, which `from_dict` reads."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextCorrection":
-        """Reads what `to_dict` wrote."""
+        """Returns the correction from the output of `to_dict`."""
         return cls(**{**known_fields(cls, data), "short": tuple(data["short"])})
 
 
 def short_layer_basis(costs_us: np.ndarray) -> np.ndarray:
-    """Returns exp(-cost / scale) for each scale of `SHORT_US`, shape [num_layers, num_scales]."""
+    """Returns exp(-cost / scale) for each layer's cost and each scale of `SHORT_US`, shape [num_layers, num_scales]."""
     return np.asarray(np.exp(-np.asarray(costs_us)[:, None] / np.array(SHORT_US)))
 
 
 def cache_pressure(footprint_bytes: float, host: Host | None) -> float:
-    """Returns the logarithm of a model's weights over a core's own cache; 0 where the cache is not known."""
+    """Returns log(footprint / size of a core's level 2 cache) of a model; 0 if the size of the cache is unknown.
+
+    A footprint beyond `memory_bound_bytes` counts as that many bytes.
+    """
     return float(cache_pressures(np.array([footprint_bytes]), host)[0])
 
 
 def cache_pressures(footprints_bytes: np.ndarray, host: Host | None) -> np.ndarray:
-    """Returns the `cache_pressure` of several models, shape [num_models]."""
+    """Returns the `cache_pressure` of each of several models, given their footprints in bytes; shape [num_models]."""
     if host is None or not host.l2_bytes:
         return np.zeros(len(footprints_bytes))
     return np.asarray(np.log((np.minimum(footprints_bytes, memory_bound_bytes(host)) + 1) / host.l2_bytes))

@@ -1,10 +1,12 @@
 """The cost of a layer sequence on a system, and what is known about the errors of costs."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-__all__ = ["SOURCES", "TYPICAL_CONSTRUCTION", "UNPRICED", "Cost", "Uncertainty"]
+__all__ = ["SOURCES", "TYPICAL_CONSTRUCTION", "UNPRICED", "Cost", "Source", "Uncertainty"]
 
-SOURCES = ("measured", "predicted", "extrapolated", "unpriced")
+Source = Literal["measured", "predicted", "extrapolated", "unpriced"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 # Used where no whole model was measured: 90% of 29 models were within a tenth of the sum of their layers.
 TYPICAL_CONSTRUCTION = 0.1
 
@@ -15,14 +17,16 @@ class Cost:
 
     Attributes:
         latency_us: Latency of back-to-back runs on the quiet machine, in microseconds.
-        interval_us: Interval that holds the latency with the probability that the estimate states.
-        source: One of `SOURCES`; an unpriced cost has latency 0 and appears only in partial estimates.
-        kind: Operator types of the layers, joined by "+".
+        interval_us: Lower and upper bound, in microseconds, between which the latency lies with the probability
+            `Estimate.interval_level`.
+        source: One of `SOURCES`; an unpriced cost has latency 0 and appears only in partial estimates, where layers
+            without a cost are allowed.
+        kind: Operator types of the sequence's layers, joined by "+".
     """
 
     latency_us: float
     interval_us: tuple[float, float]
-    source: str
+    source: Source
     kind: str
 
     def scaled(self, factor: float) -> "Cost":
@@ -35,12 +39,13 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """What is known about the error of a composed latency beyond the errors of its parts.
+    """The parts of a composed latency's error that do not follow from the intervals of its costs.
 
     Attributes:
         correlation: Correlation between the errors of predicted costs: at 0 they cancel out in long sums, at 1 they add
-            up. It is estimated from held-out models, and may exceed 1 where these were worse than the sum.
-        construction: Half-width, in log latency, of (sum of measured layers) / (latency of the whole model).
+            up. It is estimated from held-out models, and exceeds 1 where the errors of these models were larger than
+            the sum of the errors of their parts.
+        construction: Half-width of the interval of log((sum of measured layers) / (latency of the whole model)).
     """
 
     correlation: float = 1.0

@@ -2,33 +2,124 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from costmodel.estimate.cost import SOURCES, Cost
+from typing_extensions import TypedDict
+
+from costmodel.estimate.cost import SOURCES, Cost, Source
 from costmodel.partition.decomposition import FIXED
 from costmodel.unknown_fields import known_fields
 
-__all__ = ["Estimate", "LayerEstimate", "PredictorId"]
+__all__ = [
+    "Coverage", "Estimate", "EstimateDocument", "LayerDocument", "LayerEstimate", "PredictorDocument", "PredictorId",
+    "Quantiles",
+]  # fmt: skip
+
+
+class Coverage(TypedDict):
+    """Share of the latency from costs of each source; the shares add up to 1, or to 0 if nothing has a cost."""
+
+    measured: float
+    predicted: float
+    extrapolated: float
+
+
+class Quantiles(TypedDict, total=False):
+    """Quantiles of the latency that users observe, in microseconds; empty if the system's jitter is not known."""
+
+    p50: float
+    p90: float
+    p99: float
+
+
+class PredictorDocument(TypedDict):
+    """Name and version of the regressor that predicted unmeasured costs; both "none" if no regressor was used."""
+
+    name: str
+    version: str
+
+
+class LayerDocument(TypedDict):
+    """The cost of one layer sequence of a model.
+
+    Attributes:
+        name: Names of the layers, joined by "+".
+        op_type: Operator types of the layers, joined by "+".
+        signature: Signature of the sequence.
+        latency_us: Latency of the sequence inside the model, in microseconds.
+        interval_us: Lower and upper bound of `latency_us`, in microseconds.
+        source: Source of the cost: "measured", "predicted", "extrapolated" or "unpriced". An unpriced sequence has
+            latency 0 and appears only in partial estimates.
+        share: Share of this latency that the model's latency includes under the composition rule, such as 0 for a
+            branch off the critical path.
+    """
+
+    name: str
+    op_type: str
+    signature: str
+    latency_us: float
+    interval_us: tuple[float, float]
+    source: Source
+    share: float
+
+
+class EstimateDocument(TypedDict):
+    """The estimated latency of a model on a system, as JSON-serialisable data.
+
+    Attributes:
+        model: Name of the model.
+        system: Name of the system.
+        latency_us: Latency of back-to-back runs of the model on the quiet machine, in microseconds.
+        interval_us: Lower and upper bound of `latency_us`, in microseconds.
+        interval_level: Probability that the interval holds the latency, such as 0.9.
+        quantiles_us: Latencies that users of the noisy machine will observe, in microseconds, by quantile.
+        composition: Composition rule by which the costs of layers become the latency.
+        granularity: Maximum number of layers in a sequence.
+        cover: How the layer sequences were chosen: "fixed" or "cheapest".
+        coverage: Share of the latency from costs of each source.
+        layers: The layer sequences in execution order.
+        predictor: Regressor that predicted the costs of sequences that are not measured.
+        warnings: Warnings for the user, one sentence each.
+    """
+
+    model: str
+    system: str
+    latency_us: float
+    interval_us: tuple[float, float]
+    interval_level: float
+    quantiles_us: Quantiles
+    composition: str
+    granularity: int
+    cover: str
+    coverage: Coverage
+    layers: list[LayerDocument]
+    predictor: PredictorDocument
+    warnings: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class PredictorId:
-    """Name and version of the regressor that answered; both "none" when everything was measured."""
+    """Name and version of the regressor that predicted costs; both "none" if every cost was measured."""
 
     name: str = "none"
     version: str = "none"
 
+    def to_dict(self) -> PredictorDocument:
+        """Returns name and version as JSON-serialisable data."""
+        return {"name": self.name, "version": self.version}
+
 
 @dataclass(frozen=True, slots=True)
 class LayerEstimate:
-    """One row of an estimate: a sequence with its cost.
+    """One layer sequence of an estimate, with its cost.
 
     Attributes:
-        name: Names of its layers.
-        op_type: Their operators.
-        signature: Identity of the sequence.
-        cost: Its cost inside the model.
-        share: Share of the cost that the model's latency includes; 0 for a branch off the critical path.
+        name: Names of the sequence's layers, joined by "+".
+        op_type: Operator types of the layers, joined by "+".
+        signature: Signature of the sequence.
+        cost: Cost of the sequence inside the model.
+        share: Share of the cost that the model's latency includes under the composition rule, such as 0 for a branch
+            off the critical path.
     """
 
     name: str
@@ -45,14 +136,15 @@ class Estimate:
     Attributes:
         model: Name of the model.
         system: Name of the system.
-        latency_us: Latency of back-to-back runs on the quiet machine, in microseconds.
-        interval_us: Interval that holds the latency with probability `interval_level`.
-        interval_level: Probability that the interval is made for, such as 0.9.
-        jitter: Factor from the quiet latency to each quantile that users see: "p50", "p90", "p99".
+        latency_us: Latency of back-to-back runs of the model on the quiet machine, in microseconds.
+        interval_us: Lower and upper bound, in microseconds, between which the latency lies with probability
+            `interval_level`.
+        interval_level: Probability that `interval_us` holds the latency, such as 0.9.
+        jitter: Factors from `latency_us` to the quantiles that users of the noisy machine observe: "p50", "p90", "p99".
         composition: Name of the composition rule; see `costmodel.estimate.rules`.
         granularity: Maximum number of layers in a sequence.
-        layers: The sequences in execution order.
-        predictor: Regressor that priced the sequences that are not measured.
+        layers: The layer sequences in execution order.
+        predictor: Regressor that predicted the costs of the sequences that are not measured.
         warnings: Warnings for the user, one sentence each.
         cover: How the sequences were chosen, one of `costmodel.partition.decomposition.COVERS`.
     """
@@ -72,33 +164,35 @@ class Estimate:
 
     @property
     def quantiles_us(self) -> dict[str, float]:
-        """Latencies that users of the noisy machine will observe, by quantile."""
+        """Latencies that users of the noisy machine will observe, in microseconds, by quantile: "p50", "p90", "p99"."""
         return {name: self.latency_us * factor for name, factor in self.jitter.items()}
 
     @property
-    def coverage(self) -> dict[str, float]:
-        """Share of the latency by source; they add up to 1, unless nothing at all has a cost."""
-        by_source = {source: 0.0 for source in SOURCES if source != "unpriced"}
+    def coverage(self) -> Coverage:
+        """Share of the latency from costs of each source; the shares add up to 1, or to 0 if nothing has a cost."""
+        us = dict.fromkeys(SOURCES, 0.0)
         for layer in self.layers:
-            if layer.cost.source in by_source:
-                by_source[layer.cost.source] += layer.share * layer.cost.latency_us
-        total = sum(by_source.values())
-        return {source: latency_us / total if total else 0.0 for source, latency_us in by_source.items()}
+            us[layer.cost.source] += layer.share * layer.cost.latency_us
+        total = sum(us.values()) or 1.0
+        return {
+            "measured": us["measured"] / total, "predicted": us["predicted"] / total,
+            "extrapolated": us["extrapolated"] / total,
+        }  # fmt: skip
 
     @property
     def unpriced(self) -> tuple[str, ...]:
-        """Layers without a cost; only a partial estimate has any."""
+        """Names of the sequences without a cost; only a partial estimate has any."""
         return tuple(layer.name for layer in self.layers if layer.cost.source == "unpriced")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the document that `costmodel predict --json` prints."""
+    def to_dict(self) -> EstimateDocument:
+        """Returns the estimate as the JSON document that `costmodel predict --json` prints."""
         return {
             "model": self.model,
             "system": self.system,
             "latency_us": self.latency_us,
-            "interval_us": list(self.interval_us),
+            "interval_us": self.interval_us,
             "interval_level": self.interval_level,
-            "quantiles_us": self.quantiles_us,
+            "quantiles_us": cast(Quantiles, self.quantiles_us),
             "composition": self.composition,
             "granularity": self.granularity,
             "cover": self.cover,
@@ -109,19 +203,19 @@ class Estimate:
                     "op_type": layer.op_type,
                     "signature": layer.signature,
                     "latency_us": layer.cost.latency_us,
-                    "interval_us": list(layer.cost.interval_us),
+                    "interval_us": layer.cost.interval_us,
                     "source": layer.cost.source,
                     "share": layer.share,
                 }
                 for layer in self.layers
             ],
-            "predictor": {"name": self.predictor.name, "version": self.predictor.version},
+            "predictor": self.predictor.to_dict(),
             "warnings": list(self.warnings),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
-        """Reads what `to_dict` wrote."""
+        """Returns the estimate from the output of `to_dict`."""
 
         def interval(of: Mapping[str, Any]) -> tuple[float, float]:
             low, high = of["interval_us"]

@@ -1,7 +1,7 @@
-"""Composition rules: how much of each sequence's latency the latency of the model includes.
+"""Composition rules: how much of each sequence's latency is included in the latency of the model.
 
-Sequences one after the other all count; where branches run at once, those off the critical path do not. A user whose
-runtime overlaps layers in a way of its own writes a rule: see docs/how-to/rules.md.
+Where sequences run one after the other, all of them count; where branches run at the same time, those off the critical
+path do not. A user whose runtime overlaps layers in another way writes a rule for it: see docs/how-to/rules.md.
 """
 
 import heapq
@@ -18,30 +18,36 @@ __all__ = ["Rule", "critical_path", "find_rule", "parallel", "rule_name", "seque
 
 # Takes the costs of all sequences, in execution order, and for each the positions of those that it reads from; gives
 # for each the share of its latency that the model's latency includes: 0 where it is hidden behind others, 1 where it is
-# not, more than 1 where it is slowed down by them. Shares and no sum, so that intervals and tables hold for any rule.
+# not, more than 1 where it is slowed down by them. A rule gives no sum, so that intervals and tables
+# hold for any rule.
 Rule = Callable[[Sequence[Cost], Sequence[Sequence[int]]], Sequence[float]]
 
 
 def sequential(costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """Counts every sequence: they run one after the other."""
+    """Gives every sequence a share of 1 in the model's latency, because the sequences run one after the other."""
     return [1.0] * len(costs)
 
 
 def parallel(costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """Counts the critical path, as if there were a core for every branch."""
+    """Gives the sequences on the critical path a share of 1 in the model's latency, and the others a share of 0.
+
+    The model's latency is then that on a runtime with a core for every branch.
+    """
     return _only(critical_path([cost.latency_us for cost in costs], predecessors), len(costs))
 
 
 def workers(count: int, costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """Counts what `count` equal workers need: an idle worker takes the first sequence that is ready.
+    """Gives a share of 1 to the sequences that determine how long `count` equal workers take, and 0 to the others.
 
-    This is list scheduling (Graham, 1966), as in a pool of inter-op threads. The sequences that count are the chain,
-    each begun when the one before it ended, whose end is the end of the model.
+    An idle worker takes the first sequence, in execution order, that is ready. This is list scheduling (Graham, 1966),
+    as in a pool of inter-op threads. The sequences with a share of 1 form a chain: the last of them ends when the model
+    ends, and each begins when the one before it in the chain ends.
 
     Args:
-        count: Number of workers, at least 1; 1 is the same as `sequential`, as many as branches the same as `parallel`.
+        count: Number of workers, at least 1; the result is that of `sequential` for 1 worker, and that of `parallel`
+            for as many workers as there are branches.
         costs: Cost of each sequence, in execution order.
-        predecessors: For each sequence, the positions of those that it reads from.
+        predecessors: For each sequence, the positions of the sequences whose outputs it reads.
     """
     readers: list[list[int]] = [[] for _ in costs]
     for position, needed in enumerate(predecessors):
@@ -70,11 +76,13 @@ def workers(count: int, costs: Sequence[Cost], predecessors: Sequence[Sequence[i
 
 
 def critical_path(latencies_us: Sequence[float], predecessors: Sequence[Sequence[int]]) -> list[int]:
-    """Returns the positions on the longest chain of sequences, in execution order.
+    """Returns the positions of the sequences on the critical path, in execution order.
+
+    The critical path is the chain of sequences, each of which reads from the one before it, that takes longest.
 
     Args:
-        latencies_us: Cost of each sequence, in execution order.
-        predecessors: For each sequence the positions of those that it reads from, all earlier ones.
+        latencies_us: Latency of each sequence in microseconds, in execution order.
+        predecessors: For each sequence, the positions of the sequences whose outputs it reads, all of them before it.
     """
     if not latencies_us:
         return []
@@ -98,12 +106,14 @@ def _only(chosen: Sequence[int], count: int) -> list[float]:
 
 
 def find_rule(text: str) -> Rule:
-    """Returns the rule of a name: "sequential", "parallel", "workers:4", or "module:function" for the user's own.
+    """Returns the composition rule with a given name.
 
-    The user's module is looked for in the current folder, too.
+    Args:
+        text: "sequential", "parallel", "workers:4" for any number of workers, or "module:function" for a function of
+            the user, whose module is looked for in the current folder, too.
 
     Raises:
-        RuleError: There is no such rule.
+        RuleError: There is no such rule, or the user's module cannot be imported.
     """
     if text in _BY_NAME:
         return _BY_NAME[text]
@@ -138,7 +148,7 @@ def _of_user(module: str, function: str) -> Rule:
 
 
 def rule_name(rule: Rule) -> str:
-    """Returns the name under which `find_rule` finds a rule, or where an unknown function is defined."""
+    """Returns the name under which `find_rule` finds a rule; for a user's function "module:function"."""
     for name, known in _BY_NAME.items():
         if rule is known:
             return name
@@ -148,10 +158,10 @@ def rule_name(rule: Rule) -> str:
 
 
 def shares(rule: Rule, costs: Sequence[Cost], predecessors: Sequence[Sequence[int]]) -> list[float]:
-    """Returns the share of each sequence's latency that counts, as a rule gives it, after checking it.
+    """Returns the share of each sequence's latency that the model's latency includes: the checked result of `rule`.
 
     Raises:
-        RuleError: The rule failed, or gave anything but a finite number of 0 or more for each sequence.
+        RuleError: The rule failed, or did not give one finite number of 0 or more for each sequence.
     """
     try:
         found = [float(share) for share in rule(costs, predecessors)]

@@ -1,7 +1,8 @@
 """Intermediate representation: layer graphs, layer sequences and their signatures.
 
-Operators, attributes, shapes and the values of small constants become a `LayerGraph` and `LayerSequence`s; sequences
-that cost the same have the same `signature`. The package reads no ONNX file, runs nothing and measures nothing.
+A `LayerGraph` holds the layers of a model: operators, attributes, shapes and the values of small constants. A
+`LayerSequence` is a part of it; sequences that do the same work have the same `signature`. The package reads no ONNX
+file, runs nothing and measures nothing.
 """
 
 import lazy_loader

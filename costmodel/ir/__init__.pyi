@@ -7,6 +7,7 @@ from .constants import OMITTED as OMITTED
 from .constants import data_type_of as data_type_of
 from .constants import dtype_name as dtype_name
 from .constants import kernel_selectors as kernel_selectors
+from .constants import mark_omitted as mark_omitted
 from .constants import scalar_value as scalar_value
 from .constants import signature_data as signature_data
 from .footprint import read_bytes as read_bytes

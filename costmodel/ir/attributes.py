@@ -1,9 +1,10 @@
 """Encodes ONNX attributes as JSON-serialisable values and decodes them.
 
-Weights inside attributes (a tensor, or the initialisers of a subgraph) are reduced to their type and shape, except
-small constants that determine the work. JSON has no NaN or infinity, so these numbers become the strings "NaN",
-"Infinity" and "-Infinity", as in protobuf's own JSON. A subgraph becomes the base64 of a `GraphProto` whose names are
-numbered and whose weights are marked as omitted (see `costmodel.onnx_io.strip_weights`).
+Weights inside attributes (a tensor, or the initialisers of a subgraph) are reduced to their type and shape; small
+constants that determine the work of a layer, such as a shape, keep their values. JSON has no NaN or infinity, so these
+numbers become the strings "NaN", "Infinity" and "-Infinity", as in protobuf's own JSON. A subgraph becomes the base64
+of a `GraphProto` whose names are numbered and whose weights are marked as omitted (see
+`costmodel.onnx_io.strip_weights`).
 """
 
 import base64
@@ -14,19 +15,19 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from costmodel.ir.constants import OMITTED, dtype_name, is_in_signature, signature_data
+from costmodel.ir.constants import dtype_name, is_in_signature, mark_omitted, signature_data
 from costmodel.ir.protobuf import messages
 
 __all__ = ["bind_captured", "captured_names", "decode_attribute", "encode_attribute", "subgraphs"]
 
 
 def encode_attribute(attribute: AttributeProto, rename: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Encodes one attribute as {kind: value}.
+    """Returns one ONNX attribute as a JSON-serialisable dictionary {kind: value}, such as {"ints": [1, 1]}.
 
     Args:
         attribute: Any ONNX attribute except sparse tensors and type protos.
-        rename: New names for the values that a subgraph captures from outside. No new name may have the form "b0",
-            which is reserved for the numbered local values of the subgraph.
+        rename: New name of each value that a subgraph captures from the graph around it. No new name may have the
+            form "b0", which is reserved for the numbered local values of the subgraph.
 
     Raises:
         ValueError: The kind of the attribute is unsupported, or the attribute is a tensor of one element that is
@@ -54,7 +55,7 @@ def encode_attribute(attribute: AttributeProto, rename: Mapping[str, str] | None
 
 
 def decode_attribute(name: str, value: Mapping[str, Any]) -> AttributeProto:
-    """Decodes a value made by `encode` into an attribute called `name`."""
+    """Returns the ONNX attribute called `name` whose encoded value, made by `encode_attribute`, is `value`."""
     ((kind, content),) = value.items()
     if kind == "t":
         content = _decode_tensor(content)
@@ -78,12 +79,12 @@ def decode_attribute(name: str, value: Mapping[str, Any]) -> AttributeProto:
 
 
 def subgraphs(attributes: Mapping[str, Mapping[str, Any]]) -> list[GraphProto]:
-    """Returns the subgraphs among encoded attributes: branches of If, bodies of Loop and Scan."""
+    """Returns the subgraphs among the encoded attributes of a layer: branches of If, bodies of Loop and Scan."""
     return [GraphProto.FromString(base64.b64decode(v["g"])) for v in attributes.values() if "g" in v]
 
 
 def captured_names(node: NodeProto) -> list[str]:
-    """Returns the names of the outer values that the subgraphs of `node` read, each once, in order of first use."""
+    """Returns the names of the values outside `node` that its subgraphs read, each once, in order of first use."""
     captured: dict[str, None] = {}
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
@@ -92,11 +93,11 @@ def captured_names(node: NodeProto) -> list[str]:
 
 
 def bind_captured(graph: GraphProto, names: Mapping[str, str]) -> None:
-    """Renames the captured values of a subgraph ("c0", "c1", ...), in place, to values of the enclosing network.
+    """Renames the captured values of a subgraph ("c0", "c1", ...), in place, to their names in the enclosing graph.
 
     Args:
         graph: Subgraph to change; nested subgraphs are changed too.
-        names: Name in the enclosing network of each captured value.
+        names: Name in the enclosing graph of each captured value, by its name in the subgraph.
     """
     for node in graph.node:
         for slot, name in enumerate(node.input):
@@ -109,7 +110,7 @@ def bind_captured(graph: GraphProto, names: Mapping[str, str]) -> None:
 
 
 def _collect_captured(graph: GraphProto, known: set[str], captured: dict[str, None]) -> None:
-    """Adds to `captured` the values that `graph` reads and that neither it nor `known` defines."""
+    """Adds to `captured` the names of the values that `graph` reads but does not define, except those in `known`."""
     known = known | {i.name for i in graph.input} | {i.name for i in graph.initializer}
     for node in graph.node:
         for name in node.input:
@@ -125,12 +126,12 @@ def _collect_captured(graph: GraphProto, known: set[str], captured: dict[str, No
 
 
 def _shortest_float(value: float) -> float | str:
-    """Returns the shortest decimal that denotes the same float32, so that equal attributes have equal text."""
+    """Returns the shortest decimal that denotes the same float32, so that equal numbers have equal JSON text."""
     return float(str(np.float32(value))) if math.isfinite(value) else _nonfinite_text(value)
 
 
 def _nonfinite_text(value: float) -> str:
-    """Returns the text that stands for NaN or an infinity, which JSON cannot represent; `float` parses it."""
+    """Returns the text that represents NaN or an infinity, which JSON lacks; Python's `float` parses that text."""
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
@@ -164,11 +165,11 @@ def _decode_tensor(value: Mapping[str, Any]) -> TensorProto:
 
 
 def _with_numbered_names(graph: GraphProto, names: dict[str, str]) -> GraphProto:
-    """Copies a subgraph without names, documentation and weights.
+    """Returns a copy of a subgraph with numbered names and without documentation and weights.
 
     Args:
         graph: Subgraph of an attribute.
-        names: New names of captured values. Local values become b0, b1, ... in order of first mention.
+        names: New name of each captured value. Local values are renamed b0, b1, ... in order of first mention.
     """
     # The counter is shared with nested subgraphs, so that no inner name shadows an outer one.
     count = [0]
@@ -207,10 +208,9 @@ def _renamed_tensor(tensor: TensorProto, name: str) -> TensorProto:
 
 
 def _without_values(tensor: TensorProto, name: str) -> TensorProto:
-    """Returns a tensor with the given name and the type and shape of `tensor`, its values marked as omitted."""
+    """Returns a tensor called `name` with the type and shape of `tensor`, its values marked as omitted."""
     marked = TensorProto(name=name, dims=tensor.dims, data_type=tensor.data_type)
-    marked.data_location = TensorProto.EXTERNAL
-    marked.external_data.add(key="location", value=OMITTED)
+    mark_omitted(marked)
     return marked
 
 

@@ -1,9 +1,9 @@
-"""Canonical order of layers: depends only on the structure of their graph, not on names or on the listed order.
+"""Canonical order of layers, which depends only on the structure of their graph, not on names or the given order.
 
-The method is colour refinement (Weisfeiler and Leman) on a graph whose edges have positions. Layers and input values
-have colours, which are refined until each colour encodes everything upstream and downstream. If several layers still
-share a colour, one of them is individualised (given a unique colour) and refinement continues; such layers are taken
-to be interchangeable.
+The method is colour refinement (Weisfeiler and Leman), which respects at which position a layer reads or produces a
+value. Layers, and values that no layer produces, have colours (digests), which are refined until each colour encodes
+everything upstream and downstream. If several layers still share a colour, they are taken to be interchangeable: one of
+them is individualised (given a unique colour) and refinement continues.
 """
 
 import hashlib
@@ -32,13 +32,14 @@ def canonical_order(
 ) -> list[Layer]:
     """Returns `layers` in the canonical topological order.
 
-    Time is linear in the number of layers and of the values that they read, times at most `_MAX_PASSES`.
+    The time is proportional to the number of layers and of the values that they read, and to the number of refinement
+    passes, which is at most `_MAX_PASSES`.
 
     Args:
         layers: At least one layer, topologically sorted.
         types: Type of every value that the layers read or write.
-        constants: Values known before the model runs, as in `LayerGraph`.
-        outside: Names of the values that are read outside these layers.
+        constants: Data of each value known before the model runs, None for weights, as in `LayerGraph`.
+        outside: Names of the produced values that something other than these layers reads.
     """
     if len(layers) == 1:
         return list(layers)
@@ -61,7 +62,7 @@ class _Colouring:
     """Colours of the layers of a graph and of the values that it reads from outside.
 
     Attributes:
-        layers: Colour of each layer, by position.
+        layers: Colour of each layer, in the given order.
         leaves: Colour of each value that no layer produces, by name.
     """
 
@@ -95,7 +96,7 @@ class _Colouring:
                 layer.op_type,
                 layer.domain,
                 layer.since,
-                layer.captured,
+                layer.num_captured,
                 json.dumps(layer.attributes, sort_keys=True),
                 [(types[name], name in outside) if name else None for name in layer.outputs],
             )
@@ -104,11 +105,11 @@ class _Colouring:
 
     @property
     def can_refine(self) -> bool:
-        """Whether the limit on refinement passes is not yet reached."""
+        """Whether fewer than `_MAX_PASSES` refinement passes have been made."""
         return self._passes < _MAX_PASSES
 
     def refine(self) -> None:
-        """Propagates colours downstream, upstream and to the leaves until the number of colours stops growing."""
+        """Propagates colours downstream, upstream and to the leaves until no further colours become distinct."""
         previous = 0
         while (distinct := len(set(self.layers)) + len(set(self.leaves.values()))) > previous and self.can_refine:
             previous = distinct
@@ -122,7 +123,7 @@ class _Colouring:
             self.leaves = {name: _digest(colour, self._reader_colours(name)) for name, colour in self.leaves.items()}
 
     def individualize(self, colour: str) -> None:
-        """Gives the first layer of this colour a unique colour."""
+        """Gives the first layer whose colour is `colour` a colour of its own."""
         self.layers[self.layers.index(colour)] = _digest(colour, "singled out")
 
     def _colour_of(self, name: str) -> str:
@@ -136,7 +137,7 @@ class _Colouring:
 
 
 def _by_colour(layers: Sequence[Layer], colours: Sequence[str]) -> list[Layer]:
-    """Returns a topological order in which the lowest colour comes first among the layers that are ready."""
+    """Returns the layers in topological order; where several could come next, the one with the lowest colour does."""
     producer = {name: position for position, layer in enumerate(layers) for name in layer.outputs if name}
     predecessors = [{producer[name] for name in layer.inputs if name in producer} for layer in layers]
     return [layers[position] for position in topological_order(predecessors, colours.__getitem__)]

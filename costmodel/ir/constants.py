@@ -1,4 +1,4 @@
-"""Selects the constants whose values are part of a signature: those that determine the work, never weights.
+"""Selects the constants whose values belong in a signature: shapes, axes and the like, never weights.
 
 Also converts between ONNX element types and NumPy type names.
 """
@@ -17,6 +17,7 @@ __all__ = [
     "dtype_name",
     "is_in_signature",
     "kernel_selectors",
+    "mark_omitted",
     "scalar_value",
     "signature_data",
 ]
@@ -36,20 +37,29 @@ _KEPT_TYPES = (TensorProto.INT64, TensorProto.BOOL)
 _KERNEL_SELECTORS = {"Pow": 1}
 
 
+def mark_omitted(tensor: TensorProto) -> None:
+    """Marks a tensor without values as one whose values were omitted: gives it the external location `OMITTED`."""
+    tensor.external_data.add(key="location", value=OMITTED)
+    tensor.data_location = TensorProto.EXTERNAL
+
+
 def is_in_signature(tensor: TensorProto) -> bool:
-    """Returns whether the values of a constant are part of the signature."""
+    """Returns whether the values of a constant belong in a signature, by its element type and number of elements."""
     return tensor.data_type in _KEPT_TYPES and math.prod(tensor.dims) <= MAX_SIGNATURE_ELEMENTS
 
 
 def signature_data(tensor: TensorProto) -> tuple[Any, ...] | None:
-    """Returns the flat values of a constant if they are part of the signature, else None."""
+    """Returns a constant's values, flattened; None if they are stored externally or do not belong in a signature."""
     if not is_in_signature(tensor) or tensor.data_location == TensorProto.EXTERNAL:
         return None
     return tuple(numpy_helper.to_array(tensor).reshape(-1).tolist())
 
 
 def kernel_selectors(nodes: Iterable[NodeProto]) -> set[str]:
-    """Returns the names of the values that select a kernel of `nodes` if they are single numbers."""
+    """Returns the names of the inputs of `nodes` on whose value, if a single number, the choice of kernel depends.
+
+    An example is the exponent of Pow.
+    """
     return {
         node.input[_KERNEL_SELECTORS[node.op_type]]
         for node in nodes
@@ -58,9 +68,9 @@ def kernel_selectors(nodes: Iterable[NodeProto]) -> set[str]:
 
 
 def scalar_value(tensor: TensorProto) -> tuple[Any, ...] | None:
-    """Returns the value of a constant that is a single finite number, else None.
+    """Returns the value of a constant that is a single finite number, as a tuple of one element; else None.
 
-    Only single finite numbers select a kernel (see `kernel_selectors`).
+    Only such constants select a kernel (see `kernel_selectors`).
     """
     if math.prod(tensor.dims) != 1 or tensor.data_location == TensorProto.EXTERNAL:
         return None
@@ -82,7 +92,7 @@ def dtype_name(data_type: int) -> str:
 
 
 def data_type_of(dtype: str) -> int:
-    """Returns the ONNX element type with the given NumPy name."""
+    """Returns the number of the ONNX element type with the given NumPy name, as in `TensorProto.DataType`."""
     return _BY_NAME[dtype]
 
 

@@ -1,4 +1,4 @@
-"""Footprint of a layer sequence: the bytes of its weights, and how many of them a run reads."""
+"""Footprint of a layer sequence: the size of its weights in bytes, and how many of these bytes a run reads."""
 
 from costmodel.ir.sequence import LayerSequence, weight_indices
 
@@ -17,9 +17,9 @@ def weight_bytes(sequence: LayerSequence) -> int:
 
 
 def read_bytes(sequence: LayerSequence) -> int:
-    """Returns the bytes of weights that one run of a sequence reads.
+    """Returns how many bytes of weights one run of a sequence reads.
 
-    Weights are read in full, except lookup tables: of these only the rows that are looked up count.
+    Weights are read in full, except lookup tables, of which only the rows that the run looks up count.
     """
     weights = weight_indices(sequence)
     if not weights:

@@ -32,7 +32,8 @@ class TensorType:
     """Element type, shape and layout of a tensor.
 
     Attributes:
-        dtype: NumPy name of the element type ("float32", "int64", "bool", ...), or one of `OPAQUE`.
+        dtype: NumPy name of the element type ("float32", "int64", "bool", ...); for anything but a tensor of numbers,
+            one of `OPAQUE`, such as "sequence".
         shape: Logical dimensions, all of them known.
         blocked: Whether the runtime keeps the tensor in a channel-blocked layout.
     """
@@ -43,17 +44,17 @@ class TensorType:
 
     @property
     def elements(self) -> int:
-        """Number of logical elements."""
+        """Number of elements of the logical shape, without padding."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Size of the logical elements in bytes, without the padding of a blocked layout; 0 for an opaque type."""
+        """Size of the logical elements in bytes, without the padding of a blocked layout; 0 if `opaque`."""
         return 0 if self.opaque else int(self.elements * ITEM_BYTES[self.dtype])
 
     @property
     def opaque(self) -> bool:
-        """Whether the type is not a tensor of numbers, so that it cannot be an input of a runnable network."""
+        """Whether the type is not a tensor of numbers, so that its values cannot be fed to a runnable network."""
         return self.dtype in OPAQUE
 
 
@@ -66,10 +67,10 @@ class Layer:
         op_type: Operator, for example "Conv".
         domain: Operator domain, "" for ONNX's own.
         since: Version of the operator (see `costmodel.ir.operators.since_version`).
-        attributes: Canonical attributes.
+        attributes: Attributes in canonical form (see `costmodel.ir.operators.canonical_attributes`).
         inputs: Names of the values read; "" for an absent optional input. Values that a subgraph captures come last.
         outputs: Names of the values produced; "" for an absent optional output.
-        captured: Number of inputs, counted from the end, that are captured by subgraphs.
+        num_captured: Number of inputs, counted from the end, that are captured by subgraphs.
         sources: Names of the nodes of the source model that the layer was made from, if the runtime keeps names.
     """
 
@@ -80,7 +81,7 @@ class Layer:
     attributes: Attributes
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    captured: int = 0
+    num_captured: int = 0
     sources: tuple[str, ...] = ()
 
 
@@ -91,8 +92,8 @@ class LayerGraph:
     Attributes:
         layers: Layers, topologically sorted.
         types: Type of every value that a layer reads or writes.
-        constants: Values known before the model runs. Each has its data if they determine the work (small integers:
-            the parameters of Reshape, Slice, Pad, Resize), and None if it is a weight.
+        constants: Data of each value that is known before the model runs, by name: a tuple of numbers if these
+            determine the work (as those of Reshape, Slice, Pad and Resize do), None for a weight.
         inputs: Names of the model's inputs.
         outputs: Names of the model's outputs.
         opset: Version of ONNX's own operators in the source model.
@@ -108,7 +109,7 @@ class LayerGraph:
     data_dependent: frozenset[str] = frozenset()
 
     def anonymous(self) -> "LayerGraph":
-        """Returns the same graph with numbers for names, so that it can be priced without revealing its origin."""
+        """Returns a copy with numbered names ("layer0", "v0"), which can be priced without revealing its origin."""
         names = [*self.inputs, *self.constants, *(name for layer in self.layers for name in layer.outputs if name)]
         number = {name: f"v{place}" for place, name in enumerate(dict.fromkeys(names))} | {"": ""}
         return LayerGraph(
@@ -131,7 +132,7 @@ class LayerGraph:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the graph as JSON-serialisable values, which `from_dict` reads."""
+        """Returns the graph as a JSON-serialisable dictionary, which `from_dict` reads."""
         return {
             "layers": [
                 {
@@ -142,7 +143,7 @@ class LayerGraph:
                     "attrs": dict(layer.attributes),
                     "in": layer.inputs,
                     "out": layer.outputs,
-                    "captured": layer.captured,
+                    "captured": layer.num_captured,
                     "sources": layer.sources,
                 }
                 for layer in self.layers
@@ -157,7 +158,7 @@ class LayerGraph:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LayerGraph":
-        """Creates a graph from the values returned by `to_dict`."""
+        """Returns the graph that `to_dict` wrote as the dictionary `data`."""
         return cls(
             layers=tuple(
                 Layer(
@@ -168,7 +169,7 @@ class LayerGraph:
                     attributes=item["attrs"],
                     inputs=tuple(item["in"]),
                     outputs=tuple(item["out"]),
-                    captured=item["captured"],
+                    num_captured=item["captured"],
                     sources=tuple(item["sources"]),
                 )
                 for item in data["layers"]

@@ -1,4 +1,4 @@
-"""View of one layer and its arguments, in which the rules for argument constraints are expressed."""
+"""View of one layer and its arguments, which is passed to the rules that choose synthetic values for the arguments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ __all__ = ["LayerView", "shape_of"]
 
 
 def shape_of(value: Value | None) -> tuple[int, ...]:
-    """Returns the shape of a value, which must not be None."""
+    """Returns the shape of a value, which must be present (not None)."""
     assert value is not None
     return value.type.shape
 
@@ -22,50 +22,50 @@ class LayerView:
 
     Attributes:
         op_type: Operator, for example "Conv".
-        attributes: Canonical attributes.
+        attributes: Attributes in canonical form.
         inputs: Values read; None for an absent input.
         outputs: Values produced; None for an absent output.
-        captured: Number of inputs, counted from the end, that are captured by subgraphs.
+        num_captured: Number of inputs, counted from the end, that are captured by subgraphs.
     """
 
     op_type: str
     attributes: Attributes
     inputs: Sequence[Value | None]
     outputs: Sequence[Value | None]
-    captured: int = 0
+    num_captured: int = 0
 
     @classmethod
     def of(cls, sequence: LayerSequence, layer: SequenceLayer) -> "LayerView":
-        """Creates the view of `layer`, a layer of `sequence`."""
+        """Returns the view of `layer`, which is a layer of `sequence`."""
         inputs, outputs = (
             [sequence.values[i] if i >= 0 else None for i in indices] for indices in (layer.inputs, layer.outputs)
         )
-        return cls(layer.op_type, layer.attributes, inputs, outputs, layer.captured)
+        return cls(layer.op_type, layer.attributes, inputs, outputs, layer.num_captured)
 
     def input_shape(self, slot: int) -> tuple[int, ...]:
-        """Returns the shape of an input, which must be present."""
+        """Returns the shape of the input at position `slot`, which must be present."""
         return shape_of(self.inputs[slot])
 
     def input_dtype(self, slot: int) -> str:
-        """Returns the element type of an input, which must be present."""
+        """Returns the element type of the input at position `slot`, which must be present, as its NumPy name."""
         value = self.inputs[slot]
         assert value is not None
         return value.type.dtype
 
     def has_input(self, slot: int) -> bool:
-        """Returns whether an input is present."""
+        """Returns whether the input at position `slot` is present."""
         return slot < len(self.inputs) and self.inputs[slot] is not None
 
     def has_output(self, slot: int) -> bool:
-        """Returns whether an output is present."""
+        """Returns whether the output at position `slot` is present."""
         return slot < len(self.outputs) and self.outputs[slot] is not None
 
     def output_shape(self, slot: int = 0) -> tuple[int, ...]:
-        """Returns the shape of an output, which must be present."""
+        """Returns the shape of the output at position `slot`, which must be present."""
         return shape_of(self.outputs[slot])
 
     def input_data(self, slot: int) -> list[Any] | None:
-        """Returns the values of an input, or None if the input is absent or its values are not recorded."""
+        """Returns the values of the input at position `slot`; None if it is absent or its values are not recorded."""
         value = self.inputs[slot] if slot < len(self.inputs) else None
         return list(value.data) if value is not None and value.data is not None else None
 
@@ -74,5 +74,5 @@ class LayerView:
         return int(self.attributes.get(name, {"i": default})["i"])
 
     def axis(self, default: int, rank: int) -> int:
-        """Returns the attribute "axis", counted from the front of a tensor of the given rank; 0 for a scalar."""
+        """Returns the attribute "axis", or `default`, as an index from 0 to `rank` - 1; 0 if `rank` is 0 (a scalar)."""
         return self.integer("axis", default) % rank if rank else 0

@@ -1,4 +1,4 @@
-"""Conversion of canonical sequences from and to blocked (NCHWc) layouts.
+"""Converts canonical sequences to the blocked (NCHWc) layout of a host, or to plain ONNX.
 
 ONNX Runtime keeps image tensors in blocks of 8 channels on AVX2 and 16 on AVX-512. The canonical form is independent of
 the block size: shapes are logical and tensors are marked blocked. `materialise` pads a sequence for the block size of
@@ -28,16 +28,18 @@ _PLAIN_VERSIONS = {"MaxPool": 12, "AveragePool": 11, "Resize": 13}
 
 
 class NotMaterialisableError(ValueError):
-    """The sequence cannot occur on a host with the given block size."""
+    """A sequence cannot occur on a host with the given block size."""
 
 
 def padded(channels: int, block: int) -> int:
-    """Returns `channels` rounded up to a multiple of `block`."""
+    """Returns the number of channels `channels`, rounded up to whole blocks of `block` channels."""
     return -(-channels // block) * block
 
 
 def reorder_axes(op_type: str, rank: int, *, channels_last: bool) -> list[int]:
-    """Returns, for each axis of the output of a reorder, the logical axis of its input.
+    """Returns, for each axis of the output of a layout reorder, the axis of the input that it comes from.
+
+    The axes are those of the logical shapes.
 
     Args:
         op_type: "ReorderInput" (plain to blocked) or "ReorderOutput" (blocked to plain).
@@ -57,11 +59,11 @@ def is_blocked(sequence: LayerSequence) -> bool:
 
 
 def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
-    """Returns the sequence with channels padded for a host whose blocks hold `block` channels.
+    """Returns the sequence with channels padded to whole blocks, for a host whose blocks hold `block` channels.
 
     Raises:
         NotMaterialisableError: The sequence is blocked and the host has no blocked layout (`block` is 1), or the
-            runtime would never form this sequence on such a host.
+            runtime would never form the sequence on a host with such blocks.
     """
     if not is_blocked(sequence):
         return sequence
@@ -89,7 +91,7 @@ def _pad_value(value: Value, block: int) -> Value:
 
 
 def _pad_convolution(sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int) -> SequenceLayer:
-    """Pads the filter and bias in `values`, in place; returns the layer with the group count of the padded filter."""
+    """Pads filter and bias of a convolution in `values`, in place; returns the layer with a matching group count."""
     data, weight = layer.inputs[:2]
     logical = sequence.values[weight].type.shape
     group = layer.attributes.get("group", {"i": 1})["i"]
@@ -111,7 +113,7 @@ def _pad_convolution(sequence: LayerSequence, layer: SequenceLayer, values: list
 def portable(sequence: LayerSequence) -> LayerSequence:
     """Returns an equivalent sequence in plain layout, which runs on any host.
 
-    Blocked layers become plain layers; reorders become Identity, or Transpose if they move the channels.
+    Blocked layers become plain layers; layout reorders become Identity, or Transpose if they move the channels.
     """
     if not is_blocked(sequence):
         return sequence
@@ -126,7 +128,7 @@ def portable(sequence: LayerSequence) -> LayerSequence:
 
 
 def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceLayer:
-    """Returns one layer in plain ONNX; constants that the plain layer needs are appended to `values`."""
+    """Returns the plain ONNX layer equivalent to `layer`; appends to `values` the constants that only it needs."""
     if layer.domain != BLOCKED_DOMAIN:
         return layer
     if layer.op_type in ("ReorderInput", "ReorderOutput"):
@@ -145,7 +147,7 @@ def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> Sequ
 
 
 def _resize(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceLayer:
-    """Returns the Resize that is equivalent to a blocked Upsample; appends its scales to `values`."""
+    """Returns the plain Resize equivalent to a blocked Upsample; appends to `values` the scales that it reads."""
     scales = [float(scale) for scale in layer.attributes["scales"]["ints"]]
     values.append(Value(TensorType("float32", (len(scales),)), "constant", tuple(scales)))
     return replace(

@@ -42,7 +42,7 @@ _WINDOWED = {
 
 @cache
 def _all_versions() -> Mapping[tuple[str, str], Sequence[OpSchema]]:
-    """Returns every version of every operator that ONNX defines, oldest first, by name and domain."""
+    """Returns the schemas of all versions of each operator that ONNX defines, oldest first, by (name, domain)."""
     versions: dict[tuple[str, str], list[OpSchema]] = {}
     for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version):
         versions.setdefault((schema.name, schema.domain), []).append(schema)
@@ -50,13 +50,13 @@ def _all_versions() -> Mapping[tuple[str, str], Sequence[OpSchema]]:
 
 
 def schemas_of(op_type: str, domain: str) -> Sequence[OpSchema]:
-    """Returns every version of an operator, oldest first; empty if ONNX does not define the operator."""
+    """Returns the schemas of all versions of an operator, oldest first; none if ONNX does not define the operator."""
     return _all_versions().get((op_type, domain), ())
 
 
 @lru_cache(_CACHE_SIZE)
 def since_version(op_type: str, domain: str, opset: int) -> int:
-    """Returns the version of an operator that an opset selects.
+    """Returns the version of an operator that applies in a model of the given opset.
 
     Control flow operators, and unknown operators in ONNX's own domain, have the opset itself as version.
 
@@ -73,7 +73,7 @@ def since_version(op_type: str, domain: str, opset: int) -> int:
 
 @lru_cache(_CACHE_SIZE)
 def _defaults(op_type: str, domain: str, opset: int) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the encoded default values of the attributes of an operator, by name."""
+    """Returns the encoded default value of each attribute of an operator that has one, by name of the attribute."""
     versions = [s for s in schemas_of(op_type, domain) if s.since_version <= opset]
     if not versions:
         return {}
@@ -92,13 +92,13 @@ def canonical_attributes(
     input_shapes: Sequence[tuple[int, ...]],
     output_shapes: Sequence[tuple[int, ...]],
 ) -> Attributes:
-    """Returns attributes in canonical form: defaults omitted, windows and automatic padding made explicit.
+    """Returns attributes in canonical form: defaults omitted, kernel shapes, strides and automatic padding written out.
 
     Args:
         op_type: Operator, for example "Conv".
         domain: Operator domain; "" for ONNX's own.
         opset: Version of ONNX's own operators in the model.
-        attributes: Attributes of the node, encoded by `costmodel.ir.attributes.encode`.
+        attributes: Attributes of the node, encoded by `costmodel.ir.attributes.encode_attribute`.
         input_shapes: Logical shape of each input; () for an absent input.
         output_shapes: Logical shape of each output.
     """
@@ -115,7 +115,7 @@ def _explicit_window(
     input_shapes: Sequence[tuple[int, ...]],
     output_shapes: Sequence[tuple[int, ...]],
 ) -> dict[str, Any]:
-    """Returns `attributes` with explicit kernel, strides, dilations and pads of a convolution or pooling."""
+    """Returns `attributes` with kernel shape, strides, dilations and pads of a convolution or pooling written out."""
     weight = 3 if op_type == "QLinearConv" else 1
     kernel = attributes.get("kernel_shape", {}).get("ints")
     if kernel is None:
@@ -141,11 +141,15 @@ def _explicit_window(
 
 
 def attribute_of(op_type: str, domain: str, since: int, attributes: Attributes, name: str) -> Mapping[str, Any] | None:
-    """Returns an attribute in canonical form, or its default if it is omitted; None if it has no default."""
+    """Returns the encoded value of the attribute `name`, or its default if it is omitted; None if it has no default."""
     return attributes.get(name) or _defaults(op_type, domain, since).get(name)
 
 
 def opset_for(layers: Sequence[tuple[str, str, int]]) -> int:
-    """Returns the ONNX opset for a network of layers from one model, each given as (op_type, domain, since)."""
+    """Returns an opset in which all layers, which are from one model, have their operator versions.
+
+    Args:
+        layers: Operator, domain and operator version of each layer.
+    """
     own = [since for _, domain, since in layers if domain in ("", "ai.onnx")]
     return max(_OLDEST_OPSET, *own) if own else COMMON_OPSET

@@ -17,7 +17,7 @@ _MessageT = TypeVar("_MessageT")
 
 
 class _Field(NamedTuple):
-    """A field that holds or contains messages of the target type.
+    """A field whose messages are of the target type, or can contain messages of that type.
 
     Attributes:
         field: Name of the field.
@@ -35,8 +35,8 @@ class _Field(NamedTuple):
 def messages(root: Any, kind: type[_MessageT]) -> Iterator[_MessageT]:
     """Yields every message of type `kind` inside `root`; `root` itself is not included.
 
-    Of a message, fields that hold the type come before the nested messages of its other fields; the graph of a model
-    comes before its functions.
+    In each message, fields of type `kind` come before fields that only contain such messages at some depth; the graph
+    of a model comes before its functions.
     """
     target: str = kind.DESCRIPTOR.full_name  # type: ignore[attr-defined]
     waiting: list[Message] = [root]
@@ -62,7 +62,7 @@ def messages(root: Any, kind: type[_MessageT]) -> Iterator[_MessageT]:
 
 @cache
 def _target_fields(descriptor: Any, target: str) -> tuple[_Field, ...]:
-    """Returns the fields of a message type that hold or contain `target`, those that hold it first."""
+    """Returns the fields of a message type that are of the type `target`, then those that can contain such messages."""
     routes = []
     for field in descriptor.fields:
         inner = field.message_type

@@ -22,12 +22,13 @@ SIGNATURE_HEX_DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One tensor of a sequence.
+    """One tensor that a layer of a sequence reads or writes.
 
     Attributes:
         type: Element type, logical shape and layout.
         role: "input" (fed from outside), "constant" (known before the run) or "internal" (produced by a layer).
-        data: Values of a constant that determines the work; None for weights, inputs and internal values.
+        data: Numbers in a constant that determines the work, such as a shape; None for weights, inputs and internal
+            values.
     """
 
     type: TensorType
@@ -43,10 +44,10 @@ class SequenceLayer:
         op_type: Operator, for example "Conv".
         domain: Operator domain, "" for ONNX's own.
         since: Version of the operator.
-        attributes: Canonical attributes.
+        attributes: Attributes in canonical form.
         inputs: Indices, among the values of the sequence, of the values read; -1 for an absent input.
-        outputs: Indices of the values produced; -1 for an absent output.
-        captured: Number of inputs, counted from the end, that are captured by subgraphs.
+        outputs: Indices, likewise, of the values produced; -1 for an absent output.
+        num_captured: Number of inputs, counted from the end, that are captured by subgraphs.
     """
 
     op_type: str
@@ -55,17 +56,17 @@ class SequenceLayer:
     attributes: Attributes
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    captured: int = 0
+    num_captured: int = 0
 
 
 @dataclass(frozen=True)
 class LayerSequence:
-    """A chain of layers that can run in isolation, in canonical form.
+    """Layers that follow each other and can run in isolation, in canonical form.
 
     Attributes:
         layers: Layers in canonical topological order.
         values: Every tensor that a layer reads or writes, in order of first mention.
-        outputs: Indices of the values that are read outside the sequence, ascending.
+        outputs: Indices, among `values`, of the values that are read outside the sequence, ascending.
     """
 
     layers: tuple[SequenceLayer, ...]
@@ -89,7 +90,7 @@ class LayerSequence:
                         "attrs": layer.attributes,
                         "in": layer.inputs,
                         "out": layer.outputs,
-                        "captured": layer.captured,
+                        "captured": layer.num_captured,
                     }
                     for layer in self.layers
                 ],
@@ -108,12 +109,12 @@ class LayerSequence:
 
     @cached_property
     def kind(self) -> str:
-        """Operator types in order, for display and grouping: "Conv", "Conv+MaxPool"."""
+        """Names of the operators in order, for display and grouping: "Conv", "Conv+MaxPool"."""
         return "+".join(layer.op_type for layer in self.layers)
 
     @classmethod
     def from_text(cls, text: str) -> "LayerSequence":
-        """Creates a sequence from its canonical JSON.
+        """Returns the sequence whose canonical JSON is `text`.
 
         Raises:
             ValueError: `text` is not the canonical JSON of a sequence.
@@ -129,7 +130,7 @@ class LayerSequence:
                         attributes=item["attrs"],
                         inputs=tuple(item["in"]),
                         outputs=tuple(item["out"]),
-                        captured=item["captured"],
+                        num_captured=item["captured"],
                     )
                     for item in data["layers"]
                 ),
@@ -152,7 +153,7 @@ class LayerSequence:
 
 
 def _reject_nonfinite(name: str) -> float:
-    """Raises ValueError for `NaN` and `Infinity`, which Python's parser accepts although JSON does not have them."""
+    """Raises ValueError for `NaN` and `Infinity`, which Python's JSON parser accepts although JSON lacks them."""
     raise ValueError(f"not a layer sequence: {name} is no number in JSON")
 
 
@@ -164,13 +165,13 @@ def build_sequence(
 ) -> LayerSequence:
     """Returns the canonical sequence of `layers`.
 
-    The outputs of the sequence are the produced values in `read_outside`. If no value of a layer is read at all, its
-    first one becomes an output too, because a runtime would remove the layer otherwise.
+    The outputs of the sequence are the produced values in `read_outside`. If nothing reads any output of a layer, the
+    first output of the layer becomes an output of the sequence too, because a runtime would otherwise remove the layer.
 
     Args:
         layers: At least one layer, topologically sorted.
         types: Type of every value that the layers read or write.
-        constants: Values known before the model runs, as in `LayerGraph`.
+        constants: Data of each value known before the model runs, None for weights, as in `LayerGraph`.
         read_outside: Names of the values that a layer outside the sequence, or the caller of the model, reads.
     """
     outside = set(read_outside)
@@ -196,7 +197,7 @@ def build_sequence(
             attributes=layer.attributes,
             inputs=tuple(number(name) for name in layer.inputs),
             outputs=tuple(number(name) for name in layer.outputs),
-            captured=layer.captured,
+            num_captured=layer.num_captured,
         )
         for layer in ordered
     )
@@ -210,10 +211,10 @@ def build_sequence(
 
 
 def input_indices(sequence: LayerSequence) -> list[int]:
-    """Returns the indices of the values that a caller feeds."""
+    """Returns the indices of the values that are inputs, which must be fed when the sequence runs."""
     return [i for i, value in enumerate(sequence.values) if value.role == "input"]
 
 
 def weight_indices(sequence: LayerSequence) -> list[int]:
-    """Returns the indices of the weights: constants without recorded values, for which values are synthesised."""
+    """Returns the indices of the values that are weights: constants without recorded data, which is synthesised."""
     return [i for i, value in enumerate(sequence.values) if value.role == "constant" and value.data is None]

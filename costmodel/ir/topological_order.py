@@ -1,4 +1,4 @@
-"""Topological order with a rule for the positions that are ready at the same time."""
+"""Sorts items topologically; where several items could come next, a sort key decides between them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from graphlib import TopologicalSorter
@@ -9,14 +9,14 @@ __all__ = ["topological_order"]
 
 
 def topological_order(predecessors: Sequence[Iterable[int]], key: Callable[[int], Any]) -> list[int]:
-    """Returns all positions in topological order; of those that are ready, the one with the lowest key comes first.
+    """Returns the positions of all items in topological order; where several could come next, the lowest key does.
 
     Args:
-        predecessors: Positions that come before each position.
-        key: Sort key of a position; positions with equal keys come in their own order.
+        predecessors: For each item, the positions of the items that must come before it.
+        key: Returns the sort key of the item at a position; items with equal keys keep the order of their positions.
 
     Raises:
-        graphlib.CycleError: There is no such order.
+        graphlib.CycleError: There is no topological order, because items precede each other in a cycle.
     """
     sorter = TopologicalSorter(dict(enumerate(predecessors)))
     sorter.prepare()

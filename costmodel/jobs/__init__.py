@@ -1,7 +1,7 @@
-"""The jobs behind the commands, callable from a program.
+"""The jobs behind the commands of the command line, as functions that any program can call.
 
-A job takes a store, a system and models, and returns a report. Jobs combine the other packages; they print nothing
-and parse no arguments.
+A job takes a store, a system and models, and returns a report. Jobs combine the other packages; they print nothing and
+do not parse command lines.
 """
 
 import lazy_loader

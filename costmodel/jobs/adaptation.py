@@ -1,4 +1,4 @@
-"""The job of `costmodel adapt`: adapts the cost model of a measured system to a new one within minutes."""
+"""The job of `costmodel adapt`: adapts the cost model of a measured system to another system within minutes."""
 
 import math
 import time
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
 from costmodel.jobs.decomposed_models import decompose_models, put_models
 from costmodel.measure.groups import Group
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.progress import Progress, Stages, no_progress
 from costmodel.runtimes.base import Runtime, lowering_key
 from costmodel.store.store import Store
@@ -20,6 +20,7 @@ from costmodel.systems.system import System
 if TYPE_CHECKING:
     from costmodel.training.adaptation import Adaptation, AdaptationState
     from costmodel.training.dataset import Dataset
+    from costmodel.training.evaluation.results import EvaluationReport
     from costmodel.training.suggestion import MeasurementBatch
 
 __all__ = ["AdaptReport", "Point", "adapt"]
@@ -43,12 +44,13 @@ class Point:
 
     Attributes:
         seconds: Seconds since measuring began.
-        measured: Number of sequences that are measured on the new system.
-        share: Share of the measured sequences in the latency of a model, averaged over the models.
+        measured: Number of sequences that have been measured on the new system so far.
+        share: Share of a model's latency that the measured sequences make up, averaged over the models.
         expected_error: Expected mean relative error of the models' estimates; None while it is unknown.
-        expected_within_10pct: Expected share of the models whose estimate is within 10%; None while it is unknown.
-        round_error: Relative error, weighted by latency, of the predictions for the sequences measured in the last
-            round; None before the first round.
+        expected_within_10pct: Expected share of the models whose estimate is within 10% of the latency; None while it
+            is unknown.
+        round_error: Relative error, weighted by latency, of the costs that had been predicted for the sequences of the
+            last round before it measured them; None before the first round, or if the last round measured none.
     """
 
     seconds: float
@@ -65,13 +67,14 @@ class AdaptReport:
 
     Attributes:
         system: Name of the new system.
-        base: Name of the system that adaptation started from.
-        curve: Expected error over time.
-        reason: Why measuring ended: "budget", "flat", "complete" or "interrupted".
-        bench: Report of the measurements.
-        version: Version of the new champion.
+        base: Name of the base system, from whose measurements adaptation started.
+        curve: Expected error over time, one point for each round and one for the beginning.
+        reason: Why measuring ended: the budget was spent ("budget"), the expected error hardly fell any more ("flat"),
+            everything was measured ("complete"), or the user pressed Ctrl-C ("interrupted").
+        bench: Report of all measurements together.
+        version: Version of the regressor that became the champion of the new system.
         path: Folder of the new champion's bundle.
-        evaluation: Accuracy of the new champion on held-out families, where measured.
+        evaluation: Results of the new champion on held-out families; None until it is trained.
         run_id: Identifier of the MLflow run; None if it was not recorded.
         warnings: Sentences about limits of the new champion.
     """
@@ -83,7 +86,7 @@ class AdaptReport:
     bench: BenchReport = field(default_factory=BenchReport)
     version: str = ""
     path: Path = Path()
-    evaluation: dict[str, Any] = field(default_factory=dict)
+    evaluation: "EvaluationReport | None" = None
     run_id: str | None = None
     warnings: tuple[str, ...] = ()
 
@@ -98,7 +101,7 @@ class AdaptReport:
             "failed": self.bench.failed,
             "predictor": {"name": _LEARNER, "version": self.version},
             "path": str(self.path),
-            "evaluation": self.evaluation,
+            "evaluation": {} if self.evaluation is None else self.evaluation.to_dict(),
             "run_id": self.run_id,
             "warnings": list(self.warnings),
         }
@@ -122,32 +125,34 @@ def adapt(
     clock_s: Callable[[], float] = time.monotonic,
     bench: Callable[..., BenchmarkSession] = BenchmarkSession,
 ) -> AdaptReport:
-    """Measures in rounds what improves estimates most, then trains a regressor and makes it the champion.
+    """Measures in rounds the sequences that improve estimates most, then trains a regressor and makes it the champion.
 
     Args:
         store: Store that has the base system and the models, and receives the results.
-        system: This host as a system under its name.
-        runtime: Runtime that runs the networks.
-        base: Name of the system to start from.
+        system: This host, described as a system; results are stored under its name.
+        runtime: Runtime that lowers the models and runs their layer sequences.
+        base: Name of the base system, from whose measurements adaptation starts.
         bundles: Folder of trained regressors.
-        budget_s: Seconds for choosing and measuring; training comes on top.
-        tracking: Folder of MLflow's default store; None for no tracking.
-        target: Name of a corpus, or path, of the models to be accurate for; by default the models measured on the base.
-        cache: Folder of lowered graphs; required with a target.
-        protocol: Measurement protocol; by default the usual one. With half the laps, measuring takes half the time and
-            errors grow.
-        seed: Seed of the regressor.
-        on_point: Called with each new point of the curve.
-        progress: Function that returns the progress callback of a named stage.
-        clock_s: Monotonic clock, in seconds.
-        bench: Constructor of the benchmark session.
+        budget_s: Seconds for choosing and measuring sequences; training takes further time.
+        tracking: Folder of MLflow's default store, in which the training is recorded; None to record nothing.
+        target: Name of a corpus, or path of a model or folder, whose estimates are to become accurate; by default the
+            models that are measured on the base system.
+        cache: Folder in which lowered graphs are cached; required if `target` is given.
+        protocol: Measurement protocol; by default `Protocol()`. A protocol with half the laps takes half the time, but
+            errors are larger.
+        seed: Seed with which the regressor is trained.
+        on_point: Function that is called with each new point of the curve of expected error.
+        progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
+            nothing.
+        clock_s: Function that returns the time of a monotonic clock in seconds.
+        bench: Function that makes a benchmark session from a store, a system, a runtime and a protocol.
 
     Raises:
-        UnknownSystemError: The store does not know the base.
+        UnknownSystemError: The store does not know the base system.
         TrainingError: There is too little data to learn from.
         ModelError: The target has no models, or none that can be used.
         HostBusyError: Another process is measuring.
-        SystemMismatchError: The name of the system belongs to another machine, runtime or setting.
+        SystemMismatchError: The store has a system of that name with another machine, runtime or settings.
     """
     from costmodel.training.adaptation import load_adaptation
 
@@ -179,7 +184,7 @@ def adapt(
 def _put_target(
     store: Store, target: str, runtime: Runtime, system: System, cache: Path, report: AdaptReport, progress: Progress
 ) -> set[str]:
-    """Stores the layer sequences of a target's models; returns the names of the models."""
+    """Lowers and cuts the models of a target, stores their layer sequences, and returns the names of the models."""
     from costmodel.training.corpus import corpus_models
 
     level = system.settings.level
@@ -212,7 +217,7 @@ def _train_champion(
 
 @dataclass
 class _Rounds:
-    """The loop of choosing, measuring and learning, until the budget is spent or the curve is flat."""
+    """The loop of `adapt`, which in each round chooses sequences, measures them and learns their costs."""
 
     store: Store
     adaptation: "Adaptation"
@@ -223,7 +228,7 @@ class _Rounds:
     report: AdaptReport
 
     def run(self, on_point: Callable[[Point], None], progress: Progress) -> str:
-        """Repeats rounds until there is a reason to stop; returns the reason, a value of `AdaptReport.reason`."""
+        """Repeats rounds until there is a reason to stop; returns the reason as in `AdaptReport.reason`."""
         begin_s = self.clock_s()
         round_error: float | None = None
         while True:
@@ -259,17 +264,17 @@ class _Rounds:
         )
 
     def _chosen(self, state: "AdaptationState", seconds: float) -> "list[MeasurementBatch]":
-        from costmodel.training.suggestion import choose, worth
+        from costmodel.training.suggestion import choose, value_of_measuring
 
         left = self.adaptation.open & ~state.measured
         for row in map(self.adaptation.row_of.get, self.report.bench.failed):
             if row is not None:
                 left[row] = False
-        values = worth(self.adaptation.shares(state), state.spread)
+        values = value_of_measuring(self.adaptation.shares(state), state.spread)
         return choose(self.adaptation.usages, left, values, self.adaptation.prices(state, self.protocol), seconds)
 
     def _checks(self, state: "AdaptationState", seconds: float) -> list[Group]:
-        """Chooses whole models to measure end to end, each as one sequence, in about the given time."""
+        """Returns groups that check estimates by measuring randomly drawn whole models, at most `seconds` in total."""
         usages = {
             self.adaptation.dataset.signatures[row]: usage
             for row, usage in self.adaptation.to_check(state, self.protocol, seconds)
@@ -291,7 +296,15 @@ class _Rounds:
         )
 
     def _prediction_error(self, before: "AdaptationState", batches: "Iterable[MeasurementBatch]") -> float | None:
-        """Relative error, weighted by latency, of the predictions made before the batches were measured."""
+        """Returns the relative error, weighted by latency, of costs that were predicted before a round measured them.
+
+        Args:
+            before: Predicted costs, as they were before the round.
+            batches: Sequences that the round was to measure.
+
+        Returns:
+            The error; None if none of the sequences was measured.
+        """
         signatures = self.adaptation.dataset.signatures
         rows = {row for batch in batches for row in batch.rows.tolist()}
         known = self.store.latencies_us(self.bench.system.name, [signatures[row] for row in rows])
@@ -306,7 +319,7 @@ def _none_if_nan(value: float) -> float | None:
 
 
 def _is_flat(curve: "list[Point]") -> bool:
-    """Whether the last rounds hardly reduced the expected error."""
+    """Returns whether the last rounds hardly reduced the expected error that the curve shows."""
     errors = [point.expected_error for point in curve if point.expected_error is not None]
     if len(errors) <= _FLAT_ROUNDS:
         return False

@@ -1,4 +1,4 @@
-"""The job of `costmodel bench`: measures what the store lacks of a corpus, of models, or of a benchmark suite."""
+"""The job of `costmodel bench`: measures the sequences of models, or of a benchmark suite, that the store lacks."""
 
 import math
 from collections import Counter
@@ -11,9 +11,10 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups, put_models
 from costmodel.measure.groups import Group, grouped, groups_of_samples
+from costmodel.measure.measurement import Measurement
 from costmodel.onnx_io.model import Model
 from costmodel.partition.suite import is_suite, read_suite
-from costmodel.progress import Progress, Stages, no_progress
+from costmodel.progress import Progress, Stages, no_progress, reported
 from costmodel.runtimes.base import Runtime, lowering_key
 from costmodel.store.store import Store
 from costmodel.synthetic.sampling import sample_around
@@ -21,7 +22,7 @@ from costmodel.systems.system import System
 
 __all__ = ["bench_target", "measure_models", "runnable_on"]
 
-# Number of sequences that are measured a second time, which gives the noise floor.
+# Number of sequences that are measured a second time by default, which gives the noise floor.
 REPEATED_SEQUENCES = 40
 
 
@@ -35,20 +36,26 @@ def bench_target(
     granularities: Sequence[int] = (1,),
     samples: int = 0,
     budget_s: float | None = None,
+    repeated_sequences: int = REPEATED_SEQUENCES,
     progress: Stages | None = None,
+    bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
 ) -> BenchReport:
-    """Measures what the store lacks of a corpus, a folder of models, one model, or a benchmark suite.
+    """Measures those sequences of a corpus, a folder of models, one model or a benchmark suite that the store lacks.
 
     Args:
         store: Store that receives the results.
-        system: This host as a system under its name.
-        runtime: Runtime that runs the networks.
+        system: This host, described as a system; results are stored under its name.
+        runtime: Runtime that lowers the models and runs their layer sequences.
         target: Name of a corpus, or path of a model, a folder of models or a benchmark suite.
-        cache: Folder of lowered graphs.
-        granularities: Maximum numbers of layers in a sequence; ignored for a benchmark suite, which is cut already.
-        samples: Number of samples to measure as well, made from the target's sequences.
-        budget_s: Seconds after which no measurement starts; None for no limit.
-        progress: Function that returns the progress callback of a named stage.
+        cache: Folder in which lowered graphs are cached.
+        granularities: Granularities to cut the models at; ignored for a benchmark suite, which is cut already.
+        samples: Number of samples that are made from the target's sequences and measured as well.
+        budget_s: Seconds from the start after which no further measurement starts; None for no limit.
+        repeated_sequences: Number of sequences that are to have two measurements, whose differences give the noise
+            floor.
+        progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
+            nothing.
+        bench: Function that makes a benchmark session from a store, a system and a runtime.
     """
     stage = progress or no_progress
     models: list[DecomposedModel] = []
@@ -65,12 +72,12 @@ def bench_target(
         put_models(store, models, lowering_key(runtime, system.settings.level), granularities)
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
     groups = [group for item in models for group in measurement_groups(item, granularities)] or grouped(sequences)
-    with BenchmarkSession(store, system, runtime) as bench:
-        report = bench.run(groups, budget_s=budget_s, progress=stage("measuring"))
+    with bench(store, system, runtime) as session:
+        report = session.run(groups, budget_s=budget_s, progress=stage("measuring"))
         if samples and not report.left:
-            around = _samples(sequences, samples, bench.system)
+            around = _samples(sequences, samples, session.system)
             store.put_samples(around)
-            sample_report = bench.run(
+            sample_report = session.run(
                 groups_of_samples(
                     around, [group for item in models for group in measurement_groups(item, granularities[:1])]
                 ),
@@ -82,8 +89,8 @@ def bench_target(
             sample_report.failed.clear()
             report += sample_report
         if not report.left:
-            second = bench.run(
-                _to_repeat(groups, store.repeated(system.name), report.failed),
+            second = session.run(
+                _to_repeat(groups, repeated_sequences, store.repeated_signatures(system.name), report.failed),
                 budget_s=_rest(budget_s, report),
                 progress=stage("measuring again"),
                 again=True,
@@ -102,7 +109,16 @@ def _rest(budget_s: float | None, report: BenchReport) -> float | None:
 def _samples(
     sequences: Sequence[LayerSequence], count: int, system: System
 ) -> dict[str, tuple[LayerSequence, LayerSequence]]:
-    """Samples around expensive sequences and rare kinds, where an error of prediction hurts most."""
+    """Returns samples of `sequences`, preferring expensive and rare ones, for which errors of prediction hurt most.
+
+    Args:
+        sequences: Sequences whose sizes are changed to make samples.
+        count: Number of samples.
+        system: System by whose analytical bounds sequences count as expensive.
+
+    Returns:
+        For each sample, by its signature: the sample, and the sequence that it was made from.
+    """
     from costmodel.features.analytical_bound import bound_us
 
     of_kind = Counter(sequence.kind for sequence in sequences)
@@ -117,15 +133,16 @@ def _samples(
     return sample_around(sequences, count, weights=weights)
 
 
-def _to_repeat(groups: Iterable[Group], repeated: Set[str], failed: Iterable[str]) -> list[Group]:
-    """Chooses groups to measure once more, until `REPEATED_SEQUENCES` sequences are measured twice.
+def _to_repeat(groups: Iterable[Group], count: int, repeated: Set[str], failed: Iterable[str]) -> list[Group]:
+    """Returns groups to measure once more, so that about `count` sequences are measured twice in the end.
 
     Args:
         groups: Groups that were measured.
-        repeated: Signatures that are measured twice already.
-        failed: Signatures that cannot be measured.
+        count: Number of sequences that are to be measured twice, including those in `repeated`.
+        repeated: Signatures of sequences that are measured twice already.
+        failed: Signatures of sequences that cannot be measured.
     """
-    wanted = REPEATED_SEQUENCES - len(repeated)
+    wanted = count - len(repeated)
     found = []
     for group in groups:
         once = [sequence for sequence in group.sequences if sequence.signature not in repeated | set(failed)]
@@ -142,26 +159,35 @@ def measure_models(
     runtime: Runtime,
     models: Mapping[str, tuple[LayerSequence, Model]],
     progress: Progress | None = None,
-) -> dict[str, float]:
-    """Measures models end to end on this host without storing the results; returns microseconds by name.
+    *,
+    bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
+) -> dict[str, Measurement]:
+    """Measures models end to end on this host without storing the measurements.
+
+    Args:
+        store: Store that receives the system with its capabilities if it lacks them.
+        system: This host, described as a system.
+        runtime: Runtime that runs the models.
+        models: By name of the model: all its layers as one sequence, and the model itself.
+        progress: Progress callback, called before each model and at the end.
+        bench: Function that makes a benchmark session from a store, a system and a runtime.
+
+    Returns:
+        The measurement of each model, by name of the model.
 
     Raises:
         HostBusyError: Another process is measuring.
         SystemMismatchError: `system` is not this host.
     """
-    latencies = {}
-    with BenchmarkSession(store, system, runtime) as bench:
-        for done, (name, (whole, model)) in enumerate(models.items()):
-            if progress is not None:
-                progress(done, len(models), name)
-            latencies[name] = bench.measure_model(whole, model).latency_us
-    if progress is not None:
-        progress(len(models), len(models), "")
-    return latencies
+    measurements = {}
+    with bench(store, system, runtime) as session:
+        for name, (whole, model) in reported(models.items(), lambda item: item[0], progress):
+            measurements[name] = session.measure_model(whole, model)
+    return measurements
 
 
 def runnable_on(runtime: Runtime, system: System) -> Callable[[LayerSequence], bool]:
-    """Returns a function that tests whether a sequence runs on this host."""
+    """Returns a function that runs a layer sequence on this host and returns whether that succeeded."""
 
     def runs(sequence: LayerSequence) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Measures what the store lacks: each unique sequence once per system, resumable at any moment."""
+"""Benchmark sessions, which measure the sequences that the store lacks on this host; resumable at any moment."""
 
 import math
 import time
@@ -10,47 +10,50 @@ from typing import Any
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.affinity import pinned
 from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
-from costmodel.measure.capability import measure_capabilities
+from costmodel.measure.capability import measure_capabilities, reference_sequence
+from costmodel.measure.denormals import denormals_flushed
 from costmodel.measure.groups import Group, evicted_bytes, grouped
 from costmodel.measure.lock import measuring_lock
-from costmodel.measure.measurement import (
-    Measurement,
-    Protocol,
-    is_data_dependent,
-    now,
-    pinned,
-    reference_sequence,
-)
+from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, state_probes
+from costmodel.measure.measurement import Measurement, is_data_dependent, kind_of, now
+from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise, take_turns, try_out
-from costmodel.measure.thread_sync import ThreadSyncMonitor, thread_sync_sequence
 from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
 from costmodel.runtimes.base import Runner, Runtime
 from costmodel.store.store import Store
-from costmodel.systems.host import probe_environment
+from costmodel.systems.host import Host, probe_environment
 from costmodel.systems.system import System, check_same_system
 
 __all__ = ["BenchReport", "BenchmarkSession"]
 
 # Number of pairs of tiny networks, spread over a group, from which the call overhead is measured.
 _PROBES = 8
+# Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
+_WAITED_SHARE = 0.2
+# Prefix of the capabilities that are quiet times of the probes of the machine's state.
+_QUIET = "quiet_"
 
 
 @dataclass
 class BenchReport:
-    """The result of one run of the benchmark; numbers count sequences, whole models included.
+    """The result of one run of the benchmark, in which a whole model counts as one sequence.
 
     Attributes:
-        measured: Number of sequences that were measured for the first time.
-        reused: Number of sequences that the store had already.
-        unstable: Number of measurements whose rounds did not agree, or during which threads were out of sync.
-        failed: Reason for each that does not run: a sequence by its signature, a model by its name.
-        left: Number of sequences that the budget did not reach.
-        dropped: Number of samples that do not run.
-        repeated: Number of sequences that were measured again, because another sequence of their model was missing.
-        seconds: Duration of the run.
-        waiting_seconds: Part of `seconds` lost while threads were out of sync: waiting, and discarded runs.
+        measured: Number of sequences that were measured because the store lacked them, or because all were to be
+            measured again.
+        reused: Number of sequences of which the store had a measurement already.
+        unstable: Number of measurements whose passes differed too much, or during which the machine was not quiet.
+        failed: Reasons why sequences and models were not measured, by the signature of a sequence or the name of a
+            model.
+        left: Number of sequences that were not measured because the budget was spent.
+        dropped: Number of samples that were not measured because they do not run.
+        repeated: Number of sequences that were measured again: together with a sequence of their model that the store
+            lacked, or for the noise floor.
+        seconds: Duration of the run in seconds.
+        waiting_seconds: Part of `seconds` that was lost while the machine was not quiet, in waits and discarded runs.
     """
 
     measured: int = 0
@@ -64,7 +67,7 @@ class BenchReport:
     waiting_seconds: float = 0.0
 
     def __iadd__(self, other: "BenchReport") -> "BenchReport":
-        """Adds the result of another run."""
+        """Adds the counts, failures and durations of another run to this report."""
         self.measured += other.measured
         self.reused += other.reused
         self.unstable += other.unstable
@@ -78,9 +81,9 @@ class BenchReport:
 
 
 class BenchmarkSession:
-    """A benchmark session on this host, which holds the measuring lock and the pinned CPUs while it is open.
+    """A period of measuring on this host, during which it holds the measuring lock and is pinned to CPUs.
 
-    Use it as a context manager. Entering measures the system's capabilities, unless the store has them.
+    Use it as a context manager. Entering it measures the system's capabilities, unless the store has them.
     """
 
     def __init__(
@@ -93,17 +96,25 @@ class BenchmarkSession:
         lock: Callable[[], Any] = measuring_lock,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         sleep: Callable[[float], None] = time.sleep,
+        evictor: Callable[[int], Runner] = CacheEvictor,
+        probes: Callable[[Callable[[LayerSequence], Runner], Host | None], Sequence[StateProbe]] = state_probes,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
-        """Stores the arguments; entering the session opens it.
+        """Prepares a session, which opens when its context is entered.
 
         Args:
             store: Store that receives each result as soon as it is measured.
-            system: This host as a system, under the name that the records will carry.
-            runtime: Runtime that runs the networks.
-            protocol: Measurement protocol; by default the one that data sets are made with.
-            lock: Returns a context manager that excludes other measuring processes.
-            clock_ns: Monotonic clock, in nanoseconds.
-            sleep: Function that waits for a number of seconds.
+            system: This host, described as a system; results are stored under its name.
+            runtime: Runtime that runs layer sequences and whole models.
+            protocol: Measurement protocol; by default `Protocol()`, with which data sets are made.
+            lock: Function that returns a context manager, inside which no other process measures.
+            clock_ns: Function that returns the time of a monotonic clock in nanoseconds.
+            sleep: Function that waits for a given number of seconds.
+            evictor: Function that takes a number of bytes and returns a runner that evicts that many bytes from the
+                processor's caches.
+            probes: Function that takes a function which opens layer sequences, and the host, and returns the probes of
+                the machine's state.
+            cpu_ns: Function that returns the time that this thread has spent on a CPU, in nanoseconds.
         """
         self.store = store
         self.system = system
@@ -112,13 +123,16 @@ class BenchmarkSession:
         self._lock = lock
         self._clock_ns = clock_ns
         self._sleep = sleep
+        self._evictor = evictor
+        self._probes = probes
+        self._cpu_ns = cpu_ns
 
     def __enter__(self) -> "BenchmarkSession":
-        """Takes the lock, pins the CPUs, and measures the system's capabilities if the store lacks them.
+        """Takes the lock, pins this process to CPUs, and measures the system's capabilities if the store lacks them.
 
         Raises:
             HostBusyError: Another process is measuring.
-            SystemMismatchError: The name of the system belongs to another machine, runtime or setting.
+            SystemMismatchError: The store has a system of that name with another machine, runtime or settings.
         """
         known = self.store.systems().get(self.system.name)
         if known is not None:
@@ -133,27 +147,28 @@ class BenchmarkSession:
             if known is None or not known.capabilities:
                 self.store.put_system(self.system)
             self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
-            multithreaded = self.system.settings.threads > 1
-            self._thread_sync = ThreadSyncMonitor(
-                self._opened(thread_sync_sequence()) if multithreaded else None,
+            self._monitor = MachineStateMonitor(
+                self._probes(self._opened, self.system.host),
                 self._protocol,
-                self.system.capabilities.get("handover_us"),
+                _quiet_times(self.system),
                 clock_ns=self._clock_ns,
                 sleep=self._sleep,
             )
-            stack.callback(self._store_in_sync_time)
+            stack.callback(self._store_quiet_times)
+            # Entered last, because the first session that ONNX Runtime opens in a process resets this state.
+            self._denormals = _denormals(self.system, flushed=stack.enter_context(denormals_flushed()))
             self._held = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Unpins the CPUs and releases the lock."""
+        """Ends the pinning to CPUs and releases the measuring lock."""
         self._held.close()
 
-    def _store_in_sync_time(self) -> None:
-        """Stores the fastest in-sync time with the system: threads may be out of sync throughout the next session."""
-        if self._thread_sync.in_sync_us < self.system.capabilities.get("handover_us", math.inf):
-            capabilities = {**self.system.capabilities, "handover_us": self._thread_sync.in_sync_us}
-            self.system = replace(self.system, capabilities=capabilities)
+    def _store_quiet_times(self) -> None:
+        """Stores the quickest times of the probes with the system: the machine may be busy during the next session."""
+        quiet = {f"{_QUIET}{name}_us": us for name, us in self._monitor.quiet_us.items()}
+        if any(us < self.system.capabilities.get(name, math.inf) for name, us in quiet.items()):
+            self.system = replace(self.system, capabilities={**self.system.capabilities, **quiet})
             self.store.put_system(self.system)
 
     def run(
@@ -164,17 +179,20 @@ class BenchmarkSession:
         progress: Progress | None = None,
         again: bool = False,
     ) -> BenchReport:
-        """Measures the groups of which the store lacks a sequence.
+        """Measures those groups that contain a sequence without a measurement in the store; returns a report.
 
         Args:
-            groups: Groups to measure, the most important first. Sequences of a model that are measured already take
-                part in the laps of their group, and are thereby measured again.
-            budget_s: Seconds after which no lap over a group starts; None for no limit.
+            groups: Groups to measure, the most important first. If one sequence of a model is to be measured, all
+                sequences of the model take part in the laps of the group, so that even those which have a measurement
+                are measured again.
+            budget_s: Seconds from the start after which no further lap over a group starts; None for no limit.
             progress: Progress callback, called before each group and at the end.
-            again: Whether to measure sequences again that are measured already.
+            again: Whether to measure all sequences of the groups, even those that have a measurement.
         """
         started_ns = self._clock_ns()
         deadline_ns = math.inf if budget_s is None else started_ns + budget_s * 1e9
+        if budget_s is not None:  # on a machine that is never quiet, most of the budget is still spent on measuring
+            self._monitor.limit_patience(_WAITED_SHARE * budget_s * 1e6)
         report = BenchReport()
         known = set() if again else set(self.store.latencies_us(self.system.name))
         planned: list[tuple[Group, set[str]]] = []
@@ -202,7 +220,17 @@ class BenchmarkSession:
         return report
 
     def _measure_group(self, group: Group, missing: Set[str], report: BenchReport, deadline_ns: float) -> None:
-        """Measures a group and stores the results; large groups are split into portions that fit into memory."""
+        """Measures a group, stores the measurements, and adds the counts of measurements and the failures to a report.
+
+        A large group is split into portions that fit into memory.
+
+        Args:
+            group: Group to measure.
+            missing: Signatures of the sequences that are to be measured; other sequences of their model run as context,
+                and are measured again.
+            report: Report to add to.
+            deadline_ns: Time of the monotonic clock after which no further lap starts, in nanoseconds.
+        """
         of_model = group.footprint_bytes is not None
         bare = {s.signature: s for s in group.sequences if s != group.whole and (of_model or s.signature in missing)}
         wholes = [group.whole] if group.whole is not None else []
@@ -227,7 +255,7 @@ class BenchmarkSession:
                 report.measured += measurement.signature in missing
                 report.repeated += measurement.signature not in missing
                 report.unstable += not measurement.stable
-            report.waiting_seconds += self._thread_sync.lost_us / 1e6
+            report.waiting_seconds += self._monitor.lost_us / 1e6
             report.failed |= {name: str(entry.error) for name, (_, entry) in entries.items() if entry.error is not None}
             wholes = []
 
@@ -239,7 +267,7 @@ class BenchmarkSession:
             LoweringError: The runtime cannot load the model.
         """
         entry = TimedNetwork(self._opened(whole, model), whole=True)
-        for measurement in self._timed([(whole, entry)], CacheEvictor(0), {whole.signature}):
+        for measurement in self._timed([(whole, entry)], self._evictor(0), {whole.signature}):
             return measurement
         assert entry.error is not None
         raise entry.error
@@ -249,21 +277,30 @@ class BenchmarkSession:
             return self._runtime.open_sequence(sequence, self.system.settings)
         return self._runtime.open_model(model, self.system.settings)
 
-    def _cache_evictor(self, group: Group, sequences: Iterable[LayerSequence]) -> CacheEvictor:
-        """Makes an evictor that evicts the weights of `sequences` from the caches as far as the whole model would."""
-        return CacheEvictor(evicted_bytes(group.footprint_bytes, sum(map(read_bytes, sequences)), self.system.host))
+    def _cache_evictor(self, group: Group, sequences: Iterable[LayerSequence]) -> Runner:
+        """Returns a runner that evicts as much from the caches as the layers of the model outside `sequences` would."""
+        return self._evictor(evicted_bytes(group.footprint_bytes, sum(map(read_bytes, sequences)), self.system.host))
 
     def _timed(
         self,
         entries: Sequence[tuple[LayerSequence, TimedNetwork]],
-        evictor: CacheEvictor,
+        evictor: Runner,
         missing: Set[str],
         deadline_ns: float = math.inf,
         footprint_bytes: int | None = None,
     ) -> Iterator[Measurement]:
-        """Times networks in laps and yields their measurements; yields nothing if all missing ones fail."""
+        """Times networks in laps and yields a measurement of each that runs; nothing if none in `missing` runs.
+
+        Args:
+            entries: For each network, the sequence that it runs, and the network itself.
+            evictor: Runner that evicts data from the caches.
+            missing: Signatures of the sequences that have to be measured; the others run as their context.
+            deadline_ns: Time of the monotonic clock after which no further lap starts, in nanoseconds.
+            footprint_bytes: Footprint of the model that the sequences are from, which is recorded with the
+                measurements; None if there is no model.
+        """
         before = probe_environment()
-        self._thread_sync.restart()
+        self._monitor.restart()
         layers = [entry for _, entry in entries if not entry.whole]
         for entry in layers:
             try_out(entry)
@@ -283,7 +320,9 @@ class BenchmarkSession:
             self._protocol,
             self._clock_ns,
             deadline_ns,
-            self._thread_sync,
+            self._monitor,
+            # With several threads, those of the runtime's pool may have lost their CPUs instead.
+            self._cpu_ns if self.system.settings.cpus == 1 else None,
         )
         times_us = ([time_us for probe in kind for time_us in probe.times_us] for kind in (shorts, longs))
         overhead_us = call_overhead_us(*times_us) if layers else 0.0
@@ -292,9 +331,10 @@ class BenchmarkSession:
             if entry.error is None:
                 yield Measurement(
                     signature=sequence.signature,
+                    kind=kind_of(sequence, whole=entry.whole),
                     pass_times_us=tuple(entry.pass_times_us),
                     reference_us=tuple(entry.reference_us),
-                    stable=is_precise(entry.pass_times_us, self._protocol) and not self._thread_sync.checks_out_of_sync,
+                    stable=is_precise(entry.pass_times_us, self._protocol) and not self._monitor.kept_disturbed,
                     overhead_us=0.0 if entry.whole else overhead_us,
                     data_dependent=is_data_dependent(sequence),
                     environment=environment,
@@ -311,7 +351,24 @@ class BenchmarkSession:
             "spinning": self.system.settings.spinning,
             "cpus": list(self._cpus),
             "asserted": self.system.asserted,
-            **self._thread_sync.metadata(),
+            "denormals": self._denormals,
+            **self._monitor.metadata(),
             "before": before,
             "after": probe_environment(),
         }
+
+
+def _denormals(system: System, *, flushed: bool) -> str:
+    """Returns how denormal numbers are treated: "flushed", "kept", or "kept by the pool" of threads of the runtime."""
+    if not flushed:
+        return "kept"
+    return "flushed" if system.settings.cpus == 1 else "kept by the pool"
+
+
+def _quiet_times(system: System) -> dict[str, float]:
+    """Returns the quickest known time of each probe, by name."""
+    return {
+        name.removeprefix(_QUIET).removesuffix("_us"): us
+        for name, us in system.capabilities.items()
+        if name.startswith(_QUIET)
+    }

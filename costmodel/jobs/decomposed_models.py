@@ -12,7 +12,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.groups import Group
 from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import Decomposition, decompose, whole_model
-from costmodel.progress import Progress
+from costmodel.progress import Progress, reported
 from costmodel.runtimes.base import Runtime
 from costmodel.runtimes.lowering_cache import lower_cached
 from costmodel.store.store import Store
@@ -25,10 +25,10 @@ __all__ = ["DecomposedModel", "decompose_models", "measurement_groups", "put_mod
 
 @dataclass(frozen=True, slots=True)
 class DecomposedModel:
-    """A model of a corpus, read, lowered and cut.
+    """A model of a corpus that has been read, lowered and cut into layer sequences.
 
     Attributes:
-        model: The model as read.
+        model: The model as it was read from its file.
         family: Architecture lineage; empty for a collection of operators, which is not measured as a whole.
         graph: Graph of the layers of the model.
         decomposition: Layer sequences of the model.
@@ -42,12 +42,12 @@ class DecomposedModel:
     whole: LayerSequence
 
     def cut(self, granularity: int) -> Decomposition:
-        """Cuts the model at another granularity."""
+        """Returns the layer sequences of the model at a granularity, which may differ from that of `decomposition`."""
         return decompose(self.model.name, self.graph, granularity)
 
     @property
     def footprint_bytes(self) -> int:
-        """Footprint of the model: bytes of weights that all of its layers read."""
+        """Returns the footprint of the model: bytes of weights that all of its layers read."""
         return sum(read_bytes(segment.sequence) for segment in self.decomposition.segments)
 
 
@@ -63,17 +63,18 @@ def decompose_models(
     refused: dict[str, str] | None = None,
     progress: Progress | None = None,
 ) -> list[DecomposedModel]:
-    """Reads, lowers and cuts each model of a corpus.
+    """Reads and lowers each model of a corpus, and cuts it into layer sequences.
 
     Args:
         models: Models of the corpus.
         runtime: Runtime that lowers the models.
-        level: Optimisation level.
-        cache: Folder of lowered graphs.
+        level: Optimisation level of the lowering.
+        cache: Folder in which lowered graphs are cached.
         granularity: Maximum number of layers in a sequence.
-        batch: Size of the batch; see `read_model`.
-        shapes: Shapes of inputs by name; see `read_model`.
-        refused: Receives the reason for each model that cannot be used; None to raise on the first of them.
+        batch: Batch size to use where a model leaves it symbolic; see `read_model`.
+        shapes: Full shapes of inputs, by name of the input; see `read_model`.
+        refused: Mapping to which the reason is added for each model that cannot be used, by its name; None to raise an
+            error at the first such model.
         progress: Progress callback, called before each model and at the end.
 
     Raises:
@@ -81,21 +82,17 @@ def decompose_models(
             the model.
     """
     items: list[DecomposedModel] = []
-    for done, item in enumerate(models):
-        if progress is not None:
-            progress(done, len(models), item.name)
+    for item in reported(models, lambda item: item.name, progress):
         try:
             model = read_model(item.path, batch=batch, shapes=shapes, name=item.name)
             graph = lower_cached(runtime, model, level, cache)
         except ModelError as error:
-            if refused is None or (done == len(models) - 1 and not items):
+            if refused is None or (item is models[-1] and not items):
                 raise
             refused[item.name] = str(error)
             continue
         cut = decompose(item.name, graph, granularity)
         items.append(DecomposedModel(model, item.family, graph, cut, whole_model(graph)))
-    if progress is not None:
-        progress(len(models), len(models), "")
     return items
 
 
@@ -108,7 +105,7 @@ def put_models(
         store: Store that receives the models.
         models: Results of `decompose_models`.
         lowering: Result of `lowering_key` for the runtime and level that lowered the models.
-        granularities: Granularities at which the models are cut.
+        granularities: Granularities to cut the models at.
     """
     for item in models:
         for granularity in granularities:
@@ -118,9 +115,9 @@ def put_models(
 
 
 def measurement_groups(item: DecomposedModel, granularities: Sequence[int]) -> Iterator[Group]:
-    """Yields the group of a model's unique sequences at each granularity; the first group includes the whole model.
+    """Yields for each granularity a group of the model's unique sequences; the first group also has the whole model.
 
-    An item without a family, a mere collection of operators, is not measured as a whole.
+    A model without a family is a mere collection of operators: none of its groups has the whole model.
     """
     footprint = item.footprint_bytes
     for position, granularity in enumerate(granularities):

@@ -1,6 +1,6 @@
-"""The job of `costmodel bench --recheck`: measures suspect sequences again."""
+"""The job of `costmodel bench --recheck`: measures those sequences again whose measurements look wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,21 +25,24 @@ def recheck(
     *,
     budget_s: float | None = None,
     progress: Stages | None = None,
+    bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
 ) -> tuple[dict[str, frozenset[str]], BenchReport]:
-    """Measures the sequences of a corpus whose measurements look wrong again, among the other layers of their models.
+    """Measures again the sequences of a corpus whose measurements look wrong, together with their models' other layers.
 
     Args:
         store: Store that has the measurements and receives the new ones.
-        system: This host as a system under its name.
-        runtime: Runtime that runs the networks.
+        system: This host, described as a system; results are stored under its name.
+        runtime: Runtime that lowers the models and runs their layer sequences.
         target: Name of a corpus, or path of a model or of a folder of models.
-        cache: Folder of lowered graphs.
-        budget_s: Seconds after which no measurement starts; None for no limit.
-        progress: Function that returns the progress callback of a named stage.
+        cache: Folder in which lowered graphs are cached.
+        budget_s: Seconds from the start after which no further measurement starts; None for no limit.
+        progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
+            nothing.
+        bench: Function that makes a benchmark session from a store, a system and a runtime.
 
     Returns:
-        The reasons why each suspect signature looks wrong, those of other models included, and the report of the
-        measurements.
+        First the reasons why measurements on the system look wrong, by signature of the sequence, including sequences
+        outside the corpus; second the report of the new measurements.
 
     Raises:
         TrainingError: There are too few measurements to tell which of them look wrong.
@@ -58,12 +61,20 @@ def recheck(
     )
     whole_models = [group for item in models for group in measurement_groups(item, (1,))]
     groups = _groups(whole_models, {signature: sequences[signature] for signature in reasons}, store.samples())
-    with BenchmarkSession(store, system, runtime) as bench:
-        return reasons, bench.run(groups, budget_s=budget_s, progress=stage("measuring again"), again=True)
+    with bench(store, system, runtime) as session:
+        return reasons, session.run(groups, budget_s=budget_s, progress=stage("measuring again"), again=True)
 
 
 def _groups(models: Sequence[Group], wanted: Mapping[str, LayerSequence], origin_of: Mapping[str, str]) -> list[Group]:
-    """Groups that measure the wanted sequences: among the layers of a model, or, for samples, beside their origin."""
+    """Returns groups that measure the wanted sequences again, each in its context.
+
+    A layer is timed among the other layers of its model, a sample beside the sequence that it was made from.
+
+    Args:
+        models: Group of all layers of each model.
+        wanted: Sequences to measure, by signature.
+        origin_of: Signature of the sequence that a sample was made from, by signature of the sample.
+    """
     groups: list[Group] = []
     layers = {sequence.signature: sequence for group in models for sequence in group.sequences}
     left = wanted.keys() & layers.keys()

@@ -1,4 +1,4 @@
-"""Gets predictions from a service without sending it weights or names."""
+"""Gets predictions of models from a service without sending it their weights or names."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,23 +15,23 @@ try:
 except ImportError as error:
     raise MissingExtraError("asking a service", "client") from error
 
-__all__ = ["ask"]
+__all__ = ["predict_remotely"]
 
 
-def ask(
+def predict_remotely(
     server: str, token: str | None, files: Mapping[str, Path], options: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
-    """Returns the answers of a service for models, in their order.
+    """Returns the prediction of each model by a service as a JSON document, in the order of the models.
 
     Args:
         server: URL of the service.
         token: Token for the service, if it needs one.
-        files: Paths of the models by name.
-        options: Options of `costmodel.client.Client.predict`.
+        files: Paths of the model files, by name of the model.
+        options: Keyword arguments of `costmodel.client.Client.predict`.
 
     Raises:
         ModelError: A file is not a model.
-        CostModelError: The service does not answer, or answers with a problem.
+        CostModelError: The service does not respond, or responds with an error.
     """
     if not server.startswith(("http://", "https://")):
         raise CostModelError(f"{server!r} is not the URL of a service: give one such as http://127.0.0.1:8000")
@@ -57,7 +57,7 @@ def _answer(client: Client, name: str, path: Path, options: Mapping[str, Any]) -
 
 
 def _restored(answer: Mapping[str, Any], name: str, sent: Anonymised) -> Mapping[str, Any]:
-    """Restores in an answer the names that were withheld from the service."""
+    """Returns a service's prediction, a JSON document, with the names restored that were withheld from the service."""
     return {
         **answer,
         "model": name,

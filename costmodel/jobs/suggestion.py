@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from costmodel.errors import UnknownSystemError
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 
@@ -17,11 +17,12 @@ class Suggestion:
     Attributes:
         signature: Signature of the sequence.
         kind: Operators of the sequence.
-        uncertainty: Spread of the predictions of the sequence, as a share of its cost.
+        uncertainty: Uncertainty of the latency: standard deviation of the logarithms of the costs that several
+            regressors predict for the sequence, so that 0.1 means about 10%.
         models: Number of models that contain the sequence.
-        share: Share of the sequence in the latency of a model, averaged over the models.
+        share: Share of a model's latency that the sequence makes up, averaged over the models.
         latency_us: Expected latency of the sequence in microseconds.
-        seconds: Expected time in seconds that measuring the sequence in isolation takes.
+        seconds: Expected time in seconds by which measuring takes longer if the sequence is measured, too.
     """
 
     signature: str
@@ -33,21 +34,21 @@ class Suggestion:
     seconds: float
 
 
-def suggest(store: Store, system: System, count: int, *, protocol: Protocol | None = None) -> list[Suggestion]:
+def suggest(store: Store, system: System, count: int) -> list[Suggestion]:
     """Returns the sequences that are most worth measuring on a system, best first; measures nothing.
 
     Args:
         store: Store with the models and the measurements.
         system: System on which the sequences would be measured.
         count: Maximum number of sequences to return.
-        protocol: Measurement protocol, which decides how long measuring takes; by default the usual one.
 
     Raises:
-        UnknownSystemError: The store knows neither the system's capabilities nor a measured system to stand in for it.
+        UnknownSystemError: The store knows neither the system's capabilities nor a measured system with the same
+            runtime and level, whose capabilities could stand in for them.
         TrainingError: There are too few models to choose from.
     """
     from costmodel.training.adaptation import load_adaptation
-    from costmodel.training.suggestion import worth
+    from costmodel.training.suggestion import value_of_measuring
 
     base = _best_base(store, system)
     if not system.capabilities:
@@ -60,12 +61,12 @@ def suggest(store: Store, system: System, count: int, *, protocol: Protocol | No
     known = store.latencies_us(system.name)
     state = adaptation.learn(known)
     shares = adaptation.shares(state)
-    values = worth(shares, state.spread)
+    values = value_of_measuring(shares, state.spread)
     uses = [0] * len(adaptation.dataset)
     for usage in adaptation.usages:
         for row in usage.unique:
             uses[row] += 1
-    times = adaptation.prices(state, protocol or Protocol())
+    times = adaptation.prices(state, Protocol())
     ranked = [
         (
             values[row] / seconds,
@@ -87,7 +88,7 @@ def suggest(store: Store, system: System, count: int, *, protocol: Protocol | No
 
 
 def _best_base(store: Store, system: System) -> str | None:
-    """Name of the most measured other system with the same runtime and level; None if no such system is measured."""
+    """Returns the name of the most measured other system with the same runtime and level; None if there is none."""
     counts = {
         name: len(store.latencies_us(name))
         for name, other in store.systems().items()

@@ -1,7 +1,8 @@
-"""The measurement protocol.
+"""The measurement protocol: how networks are timed.
 
-The package takes runners and returns `Measurement`s with their raw times, the call overhead and the capabilities of the
-host. It does not know where measurements are stored or what they are used for.
+The package takes runners, each of which runs one loaded network, and returns `Measurement`s with their raw times, the
+call overhead and the capabilities of the host. It does not know where measurements are stored or what they are used
+for.
 """
 
 import lazy_loader

@@ -1,8 +1,9 @@
 """The call overhead: the time of a runtime call that is not spent in layers.
 
-The overhead is subtracted from the time of a layer that runs in isolation. It is determined from two chains of tiny
-layers: the line through their times, as a function of the number of layers, has its value at zero layers. The chains
-are opened with a group and timed between its layers, so that they run in the same state of the caches (docs/adr/0005).
+The overhead is subtracted from the time of a layer that runs in isolation. It is determined from the times of two
+chains of tiny layers, of different lengths: the straight line through these times, as a function of the number of
+layers, gives the overhead at zero layers. The chains are loaded together with the group that is measured and timed
+between its layers, so that they run in the same state of the caches (docs/adr/0005).
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _ELEMENTS = 16
 
 
 def tiny_chain(layers: int) -> LayerSequence:
-    """Returns a chain of `layers` elementwise layers, each on 16 numbers."""
+    """Returns a chain of `layers` elementwise layers, each of which processes 16 numbers."""
     kind = TensorType("float32", (_ELEMENTS,))
     return LayerSequence(
         layers=tuple(SequenceLayer(_OPERATORS[i % len(_OPERATORS)], "", 6, {}, (i,), (i + 1,)) for i in range(layers)),
@@ -34,8 +35,8 @@ def call_overhead_us(short_us: Sequence[float], long_us: Sequence[float]) -> flo
     """Returns the call overhead in microseconds, at least 0.
 
     Args:
-        short_us: Times of `tiny_chain(SHORT_CHAIN_LAYERS)` in microseconds, at least one.
-        long_us: Times of `tiny_chain(LONG_CHAIN_LAYERS)` in microseconds, at least one.
+        short_us: Times of runs of `tiny_chain(SHORT_CHAIN_LAYERS)` in microseconds, at least one.
+        long_us: Times of runs of `tiny_chain(LONG_CHAIN_LAYERS)` in microseconds, at least one.
     """
     short, long = float(np.median(short_us)), float(np.median(long_us))
     return max(0.0, short - SHORT_CHAIN_LAYERS * (long - short) / (LONG_CHAIN_LAYERS - SHORT_CHAIN_LAYERS))

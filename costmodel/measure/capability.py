@@ -1,4 +1,4 @@
-"""Probes of a host's capabilities: the rates from which analytical bounds are computed, measured through a runtime."""
+"""Measures a host's capabilities through a runtime, such as the rates from which analytical bounds are computed."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, tiny_chain
-from costmodel.measure.measurement import capability_latency_us, reference_sequence
+from costmodel.measure.stopwatch import repeated_us
 from costmodel.runtimes.base import Runtime, RuntimeSettings
 
-__all__ = ["measure_capabilities"]
+__all__ = ["measure_capabilities", "reference_sequence"]
 
 _GEMM_SIZE = 1024
 _STREAM_ELEMENTS = 1 << 24  # 64 MiB in and 64 MiB out: more than one core's share of any last-level cache
@@ -21,23 +21,23 @@ def measure_capabilities(
 ) -> dict[str, float]:
     """Measures the capabilities of this host through `runtime`, in about two seconds.
 
-    The time of the thread synchronisation chain ("handover_us") takes longer to determine and is measured separately,
-    by `costmodel.measure.thread_sync`.
+    The quiet times of the probes of the machine's state take longer to determine, and are measured separately by
+    `costmodel.measure.machine_state`.
 
     Returns:
         "gemm_gflops": rate of a sustained float32 matrix product, in 10^9 operations per second.
         "memory_gbps": rate at which a streaming layer reads and writes memory, in 10^9 bytes per second.
-        "scalar_ns": time per element of a layer that calls the C library for each element (Pow, LRN) and does not use
-            vector instructions.
-        "layer_us": time that a layer with almost no work adds to a call.
-        "reference_us": time of the reference kernel on the quiet machine.
+        "scalar_ns": time per element, in nanoseconds, of a layer that calls the C library for each element (Pow, LRN)
+            and does not use vector instructions.
+        "layer_us": time that a layer with almost no work adds to a call, in microseconds.
+        "reference_us": time of the reference kernel on the quiet machine, in microseconds.
 
     Raises:
         MeasurementError: A network failed, or the clock did not move during a run.
     """
 
     def latency_us(sequence: LayerSequence) -> float:
-        return capability_latency_us(runtime.open_sequence(sequence, settings), clock_ns)
+        return repeated_us(runtime.open_sequence(sequence, settings), clock_ns)
 
     gemm_us = latency_us(reference_sequence(_GEMM_SIZE))
     power_us = latency_us(_elementwise("Pow", (_SCALAR_ELEMENTS,), 2))
@@ -59,4 +59,14 @@ def _elementwise(op_type: str, shape: tuple[int, ...], inputs: int = 1) -> Layer
         layers=(SequenceLayer(op_type, "", since, {}, tuple(range(inputs)), (inputs,)),),
         values=(*(Value(kind, "input") for _ in range(inputs)), Value(kind, "internal")),
         outputs=(inputs,),
+    )
+
+
+def reference_sequence(size: int = 256) -> LayerSequence:
+    """Returns the reference kernel: a product of two float32 matrices [size, size], of 2 * size**3 operations."""
+    square = TensorType("float32", (size, size))
+    return LayerSequence(
+        layers=(SequenceLayer("MatMul", "", 1, {}, (0, 1), (2,)),),
+        values=(Value(square, "input"), Value(square, "constant"), Value(square, "internal")),
+        outputs=(2,),
     )

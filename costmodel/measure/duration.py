@@ -1,9 +1,9 @@
-"""Estimates of how long it takes to measure a group: loading its networks and timing them under the protocol."""
+"""Estimates how long it takes to measure a group: to load its networks and to time them under the protocol."""
 
 import math
 from collections.abc import Sequence
 
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 
 __all__ = ["estimated_group_seconds"]
 
@@ -23,10 +23,10 @@ def estimated_group_seconds(
     """Returns an estimate of the time, in seconds, that it takes to measure a group.
 
     Args:
-        latencies_us: Expected latency of each network of the group, at least one.
-        weights_bytes: Size of the weights of all these networks.
-        evicted_bytes: Memory that is read for cache eviction in each lap.
-        protocol: How often each network is timed.
+        latencies_us: Expected latency of each network of the group in microseconds, at least one.
+        weights_bytes: Size of the weights of all these networks together.
+        evicted_bytes: Bytes of memory that are read in each lap to evict the caches.
+        protocol: Measurement protocol, which determines how often each network is timed.
     """
     count = len(latencies_us)
     lap_us = math.fsum(latencies_us) + count * _CALL_US + evicted_bytes / _EVICTED_BYTES_PER_US

@@ -27,19 +27,20 @@ _L3_MULTIPLE = 2  # weights of this many times the level 3 cache all come from m
 class Group:
     """Layer sequences that are timed in turn: those of one model, or sequences that belong to no model.
 
-    The sequences of a model are each other's context: all of them are timed as soon as one is to be measured.
+    The sequences of a model run in each other's context, as in the model: all of them are timed as soon as one of them
+    is to be measured.
 
     Attributes:
-        label: Name of the group in progress messages; the name of the model.
+        label: Name of the group in progress messages: the name of the model or, without a model, the operator types of
+            the first sequence.
         sequences: Layer sequences in the order of their model.
         whole: The whole model as one sequence, to be timed end to end in the same passes; None if it is not timed.
-        model: The model that `whole` stands for; if None, `whole` is timed as a runnable network with synthetic
-            weights.
+        model: The model that is run to time `whole`; if None, a runnable network with synthetic weights is run instead.
         footprint_bytes: Size of the weights that the whole model reads; None if there is no model, in which case the
             caches are assumed to be cold.
-        context_only: Signatures of sequences that run only as context for the others and whose times are not kept.
-            Between samples, which may be larger than their model, these sequences do not find the caches as they do in
-            the model.
+        context_only: Signatures of sequences that run only as context for samples. Their times are not kept: samples
+            run between these sequences, and may be larger than the model from which they were derived, so that the
+            sequences find other data in the caches than inside the model.
     """
 
     label: str
@@ -53,12 +54,12 @@ class Group:
 def grouped(
     sequences: Iterable[LayerSequence], *, most_loaded: int = _MOST_LOADED, most_bytes: int = _MOST_BYTES
 ) -> list[Group]:
-    """Returns the sequences in groups without a model, each small enough to be loaded at once.
+    """Returns groups without a model that together hold the sequences, each group small enough to be loaded at once.
 
     Args:
         sequences: Sequences to group; their order is kept.
         most_loaded: Maximum number of sequences in a group.
-        most_bytes: Maximum size of the weights in a group of more than one sequence.
+        most_bytes: Maximum size of the weights, in bytes, in a group of more than one sequence.
     """
     parts: list[list[LayerSequence]] = []
     nbytes = 0
@@ -75,12 +76,12 @@ def grouped(
 def groups_of_samples(
     samples: Mapping[str, tuple[LayerSequence, LayerSequence]], models: Iterable[Group]
 ) -> list[Group]:
-    """Returns groups in which each sample follows the sequence that it was made from, in that sequence's model.
+    """Returns groups in which each sample is timed in the context of its origin, the sequence that it was made from.
 
-    A sample is thus timed in the context of its origin.
+    In such a group each sequence of a model is followed by the samples that were made from it.
 
     Args:
-        samples: Samples by signature, each with its origin.
+        samples: Pairs of a sample and its origin, by the sample's signature.
         models: Groups of the models that may contain the origins; samples whose origin is in none of them are returned
             in groups without a model.
     """
@@ -104,7 +105,7 @@ def groups_of_samples(
 
 
 def memory_bound_bytes(host: Host | None) -> int:
-    """Returns the size of weights, in bytes, from which on all of them come from main memory.
+    """Returns the size of a model's weights, in bytes, from which on every run reads all of them from main memory.
 
     It is twice the level 3 cache of `host`, or of a typical server if the size of that cache is unknown.
     """
@@ -112,7 +113,7 @@ def memory_bound_bytes(host: Host | None) -> int:
 
 
 def evicted_bytes(footprint_bytes: int | None, loaded_bytes: int, host: Host | None) -> int:
-    """Returns the bytes that cache eviction reads in each lap, so that weights are as far from the core as in a model.
+    """Returns how many more bytes each lap is to read, so that it evicts as much from the caches as a run of the model.
 
     Args:
         footprint_bytes: Size of the weights that the model reads; None if there is no model, in which case the caches

@@ -19,7 +19,7 @@ __all__ = ["measuring_lock"]
 
 @contextmanager
 def measuring_lock(path: Path | None = None) -> Iterator[None]:
-    """Holds the measuring lock of the host; the operating system releases it when the process ends, however it ends.
+    """Holds the measuring lock of the host while the context is open; if the process dies, the system releases it.
 
     Args:
         path: Lock file; by default one for the whole host, in the folder of temporary files.

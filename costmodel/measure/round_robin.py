@@ -1,4 +1,4 @@
-"""Round-robin timing: all networks of a group run one after the other, again and again, until their times are known.
+"""Round-robin timing: all networks of a group run one after the other, again and again, until the times agree.
 
 Inside a model a layer follows other layers: its weights have left the caches since its last run, its input has just
 been written, and the memory system is busy with other data. A network that is timed back to back meets none of these
@@ -17,15 +17,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costmodel.errors import MeasurementError
-from costmodel.measure.measurement import Protocol, timed_us
-from costmodel.measure.thread_sync import ThreadSyncMonitor
+from costmodel.measure.machine_state import MachineStateMonitor
+from costmodel.measure.protocol import Protocol
+from costmodel.measure.stopwatch import timed_us
 from costmodel.runtimes.base import Runner
 
 __all__ = ["CacheEvictor", "TimedNetwork", "is_precise", "relative_error", "take_turns", "try_out"]
 
 _PAGE_BYTES = 1 << 20
-# Times agree if they differ by less than this, however large that difference is relative to them.
+# Times also agree if their standard error is at most this, however large it is relative to them.
 _CLOCK_US = 0.25
+# A run that spent this long off the CPU, and this share of its time, has lost it to another process.
+_PREEMPTED_US, _PREEMPTED_SHARE = 20.0, 0.02
 
 
 @dataclass(eq=False)
@@ -33,10 +36,11 @@ class TimedNetwork:
     """A loaded network with the times of its runs.
 
     Attributes:
-        runner: Runner of the network, loaded and fed.
-        whole: Whether the network is a whole model, which is timed back to back, as its user runs it.
+        runner: Runner of the network, which is loaded and has its inputs.
+        whole: Whether the network is a whole model, which is timed back to back, as its users run it.
         pass_times_us: Times of the runs in microseconds, a tuple for each pass.
-        reference_us: For each pass, the latest time of the reference kernel before the network's last run in that pass.
+        reference_us: For each pass, the time, in microseconds, that the reference kernel took when it was last timed
+            before the network's last run in that pass.
         error: Error that ended the timing of this network; None if it did not fail.
     """
 
@@ -55,7 +59,7 @@ class TimedNetwork:
 class CacheEvictor:
     """A `Runner` that reads its own memory, which evicts other data from the caches.
 
-    It takes the place of layers that are in the model but not in the group.
+    It takes the place of layers that are in the model but not in the group that is timed.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -63,12 +67,12 @@ class CacheEvictor:
         self._pages = [np.ones(_PAGE_BYTES // 8) for _ in range(math.ceil(nbytes / _PAGE_BYTES))]
 
     def run(self) -> None:
-        """Reads all of the memory once."""
+        """Reads all of the allocated memory once."""
         for page in self._pages:
             page.sum()
 
     def feed(self) -> None:
-        """Does nothing, because there are no inputs."""
+        """Does nothing, because an evictor has no inputs."""
 
 
 def take_turns(
@@ -79,22 +83,24 @@ def take_turns(
     protocol: Protocol,
     clock_ns: Callable[[], int],
     deadline_ns: float = math.inf,
-    thread_sync: ThreadSyncMonitor | None = None,
+    monitor: MachineStateMonitor | None = None,
+    cpu_ns: Callable[[], int] | None = None,
 ) -> int:
     """Times all networks in passes, with the probes spread evenly between the layers.
 
-    A network that fails keeps its error and is not run again.
+    The times are stored in the networks. A network that fails stores its error instead and is not run again.
 
     Args:
-        networks: The networks to time; the layers of a model in the order of the model.
+        networks: The networks to time: whole models, and layers in the order of their model.
         probes: Networks that determine the call overhead; see `costmodel.measure.call_overhead`.
         reference: The reference kernel, timed every `protocol.reference_every_us`.
         evictor: Runner that evicts the caches at the beginning of each lap over the layers.
-        protocol: How many passes to make, and when the times are known well enough.
-        clock_ns: A monotonic clock, in nanoseconds.
+        protocol: Measurement protocol: how many passes to make, and when the times are known well enough.
+        clock_ns: Reads a monotonic clock, in nanoseconds.
         deadline_ns: Clock value after which no pass begins, except the first one.
-        thread_sync: Monitor of thread synchronisation; runs that were timed while the threads were out of sync are
-            repeated. None if there is one thread.
+        monitor: Monitor of the machine's state; runs that were timed while the machine was not quiet are repeated.
+        cpu_ns: Time that this thread has spent on a CPU, in nanoseconds. The time of a run that lost the CPU to another
+            process is then the time that it spent on the CPU. None if other threads take part in a run.
 
     Returns:
         Number of passes that were made.
@@ -106,13 +112,13 @@ def take_turns(
     laps = [[network] for network in networks if network.whole]
     if layers:
         laps.append([TimedNetwork(evictor), *_interleaved(layers, probes)])
-    timer = _Timer(reference, protocol, clock_ns, thread_sync or ThreadSyncMonitor(None, protocol), deadline_ns)
+    timer = _Timer(reference, protocol, clock_ns, monitor or MachineStateMonitor((), protocol), deadline_ns, cpu_ns)
     collecting = gc.isenabled()
     gc.disable()
     try:
         lap_us = [timer.run_untimed(lap) for lap in laps]  # the first runs lay out memory and wake the threads
         passes, begin_ns = 0, clock_ns()
-        while not _enough(networks, passes, (clock_ns() - begin_ns) / 1000 - timer.thread_sync.lost_us, protocol):
+        while not _enough(networks, passes, (clock_ns() - begin_ns) / 1000 - timer.monitor.lost_us, protocol):
             if passes and clock_ns() >= deadline_ns:
                 break
             for number, lap in enumerate(laps):
@@ -125,7 +131,7 @@ def take_turns(
 
 
 def try_out(network: TimedNetwork) -> None:
-    """Runs a network once; stores a failure in `network.error`."""
+    """Runs a network once; if it fails, stores the error in `network.error`."""
     try:
         network.runner.run()
     except MeasurementError as error:
@@ -143,54 +149,59 @@ def _interleaved(networks: Sequence[TimedNetwork], probes: Sequence[TimedNetwork
 
 @dataclass
 class _Timer:
-    """Runs laps, with the reference kernel and checks of thread synchronisation between their networks.
+    """A timer of laps.
+
+    Between two runs it also times the reference kernel, when that is due, and checks whether the machine is quiet.
 
     Attributes:
         reference: The reference kernel.
-        protocol: Time between runs of the reference kernel, and how long a turn takes.
-        clock_ns: A monotonic clock, in nanoseconds.
-        thread_sync: Monitor of thread synchronisation.
-        deadline_ns: Clock value at which all waiting for the threads ends.
-        reference_us: Latest time of the reference kernel, in microseconds.
-        due_ns: Clock value at which the reference kernel is to run again.
+        protocol: Measurement protocol, which sets the time between runs of the reference kernel and the target length
+            of a turn.
+        clock_ns: Reads a monotonic clock, in nanoseconds.
+        monitor: Monitor of the machine's state.
+        deadline_ns: Clock value at which all waiting for a quiet machine ends.
+        cpu_ns: Reads the time that this thread has spent on a CPU, in nanoseconds; None if other threads take part in a
+            run.
+        reference_us: Time that the reference kernel took when it was last timed, in microseconds.
+        due_ns: Clock value at which the reference kernel is to be timed again.
     """
 
     reference: Runner
     protocol: Protocol
     clock_ns: Callable[[], int]
-    thread_sync: ThreadSyncMonitor
+    monitor: MachineStateMonitor
     deadline_ns: float
+    cpu_ns: Callable[[], int] | None
     reference_us: float = math.nan
     due_ns: float = -math.inf
 
     def turn(self, lap: Sequence[TimedNetwork], lap_us: float) -> float:
-        """Runs a lap and keeps the times.
+        """Gives a lap its turn and keeps the times of its networks.
 
         A lap shorter than `Protocol.short_lap_us` first runs once untimed, so that the timed runs find the caches as
         the lap itself leaves them, and is then timed several times.
 
         Args:
             lap: Networks of the lap, in the order in which they run.
-            lap_us: Time that the lap took in its last turn, in microseconds.
+            lap_us: Time that the lap took on average in its last turn, in microseconds.
 
         Returns:
-            Time that the lap took on average in this turn, in microseconds, without the time lost to thread
-            synchronisation.
+            Time that the lap took on average in this turn, in microseconds, without waiting and discarded runs.
         """
         runs = 1
         if lap_us < self.protocol.short_lap_us:
             self.run_untimed(lap)
             runs = max(1, min(self.protocol.max_runs, int(self.protocol.turn_us / max(lap_us, 1.0))))
-        begin_ns, lost_us = self.clock_ns(), self.thread_sync.lost_us
+        begin_ns, lost_us = self.clock_ns(), self.monitor.lost_us
         timed: list[tuple[TimedNetwork, float, float]] = []
-        confirmed = 0  # number of leading entries of `timed` that are known to have been timed in sync
+        confirmed = 0  # number of leading entries of `timed` that are known to have been timed on the quiet machine
         order = [network for _ in range(runs) for network in lap]
         while len(timed) < len(order):
             network = order[len(timed)]
             self._time_reference_if_due()
             timed.append((network, self._run(network) if network.error is None else math.nan, self.reference_us))
-            if self.thread_sync.due or len(timed) == len(order):
-                if self.thread_sync.stayed_in_sync(self.deadline_ns):
+            if self.monitor.due or len(timed) == len(order):
+                if self.monitor.stayed_quiet(self.deadline_ns):
                     confirmed = len(timed)
                 else:
                     del timed[confirmed:]
@@ -205,10 +216,10 @@ class _Timer:
             if network.error is None:
                 network.pass_times_us.append(tuple(times[network]))
                 network.reference_us.append(references[network])
-        return ((self.clock_ns() - begin_ns) / 1000 - (self.thread_sync.lost_us - lost_us)) / runs
+        return ((self.clock_ns() - begin_ns) / 1000 - (self.monitor.lost_us - lost_us)) / runs
 
     def run_untimed(self, lap: Sequence[TimedNetwork]) -> float:
-        """Runs a lap without keeping the times; returns the time of the lap in microseconds."""
+        """Runs a lap without keeping the times of its networks; returns how long the lap took, in microseconds."""
         begin_ns = self.clock_ns()
         for network in lap:
             if network.error is None:
@@ -219,7 +230,12 @@ class _Timer:
         try:
             if not network.whole:
                 network.runner.feed()
-            return timed_us(network.runner, self.clock_ns)
+            if self.cpu_ns is None:
+                return timed_us(network.runner, self.clock_ns)
+            begin_ns = self.cpu_ns()
+            time_us = timed_us(network.runner, self.clock_ns)
+            waited_us = time_us - (self.cpu_ns() - begin_ns) / 1000
+            return time_us - waited_us if waited_us > max(_PREEMPTED_US, _PREEMPTED_SHARE * time_us) else time_us
         except MeasurementError as error:
             network.error = error
             return math.nan
@@ -233,11 +249,13 @@ class _Timer:
 
 
 def relative_error(pass_times_us: Sequence[Sequence[float]]) -> float:
-    """Returns the standard error of the median over passes, relative to that median.
+    """Returns the standard error of a network's time, relative to that time.
+
+    The time is the median, over the passes, of the median in each pass. The error is estimated from the median absolute
+    deviation of the passes' medians, so that outliers do not count.
 
     Args:
-        pass_times_us: Times of the runs in microseconds, a sequence for each pass. The error is estimated from the
-            median absolute deviation of the passes' medians, so that outliers do not count.
+        pass_times_us: Times of the network's runs in microseconds, a sequence for each pass.
     """
     medians = np.array([np.median(times) for times in pass_times_us])
     centre = float(np.median(medians))
@@ -254,10 +272,14 @@ def _enough(networks: Sequence[TimedNetwork], passes: int, took_us: float, proto
 
 
 def is_precise(pass_times_us: Sequence[Sequence[float]], protocol: Protocol) -> bool:
-    """Returns whether there are enough passes and their standard error is small enough.
+    """Returns whether a network's time is known well enough: from enough passes, with a small enough standard error.
 
     The error is small enough if it is at most `Protocol.agreement` relative to the median, or at most a quarter of a
     microsecond, which is the noise of the clock.
+
+    Args:
+        pass_times_us: Times of the network's runs in microseconds, a sequence for each pass.
+        protocol: Measurement protocol, which sets the number of passes and the relative error.
     """
     if len(pass_times_us) < protocol.min_passes:
         return False

@@ -1,7 +1,7 @@
-"""Reading, stripping and exporting of ONNX models.
+"""Reads ONNX models, removes their weights, and exports torch modules as ONNX.
 
 Files, bytes and torch modules become `Model`s without weights and with every input shape fixed. The package knows which
-values determine the shapes in a graph; it does not depend on runtimes or layers.
+values determine the shapes in a graph; it knows nothing of runtimes and layer sequences.
 """
 
 import lazy_loader

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, helper
 
 from costmodel.errors import ModelReadError
-from costmodel.ir.constants import MAX_SIGNATURE_ELEMENTS, OMITTED
+from costmodel.ir.constants import MAX_SIGNATURE_ELEMENTS, mark_omitted
 from costmodel.onnx_io.input_shapes import BATCH_NAME
 
 __all__ = ["Anonymised", "anonymise"]
@@ -116,14 +116,6 @@ _ONE_BITS: Mapping[int, int] = MappingProxyType(
         TensorProto.DOUBLE: 0x3FF0000000000000,
     }
 )  # fmt: skip
-# Bytes of one element by element type; 1 if not listed.
-_WIDTHS: Mapping[int, int] = MappingProxyType(
-    {
-        TensorProto.FLOAT: 4, TensorProto.UINT16: 2, TensorProto.INT16: 2, TensorProto.INT32: 4, TensorProto.INT64: 8,
-        TensorProto.FLOAT16: 2, TensorProto.DOUBLE: 8, TensorProto.UINT32: 4, TensorProto.UINT64: 8,
-        TensorProto.COMPLEX64: 8, TensorProto.COMPLEX128: 16, TensorProto.BFLOAT16: 2,
-    }
-)  # fmt: skip
 _LISTS = {"float_data": "<f4", "int32_data": "<i4", "int64_data": "<i8", "double_data": "<f8", "uint64_data": "<u8"}
 _NUMBERS = ("raw_data", *_LISTS)
 
@@ -135,8 +127,8 @@ class Anonymised:
     """A model that can be sent to a service without revealing names or weights.
 
     Attributes:
-        content: The serialised model; its names are "n0", "n1", ...
-        names: The original names, indexed by their numbers.
+        content: The serialised model, in which names are "n0", "n1", ...
+        names: The original names: the one at position 3 became "n3".
     """
 
     content: bytes
@@ -157,10 +149,10 @@ class Anonymised:
 
 
 def anonymise(model: ModelProto) -> Anonymised:
-    """Returns a copy of `model` without everything that does not determine its layers.
+    """Returns a copy of `model` that keeps only what determines its layers, together with the original names.
 
     Raises:
-        ModelReadError: A name in the model is not valid text.
+        ModelReadError: A name in the model is not valid UTF-8 text.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -173,7 +165,7 @@ def anonymise(model: ModelProto) -> Anonymised:
 
 
 def _nodes(message: Any) -> Iterator[Any]:
-    """Yields the nodes of a graph and of its subgraphs."""
+    """Yields the nodes of a graph and of all subgraphs in it."""
     for node in message.node:
         yield node
         for attribute in node.attribute:
@@ -182,7 +174,7 @@ def _nodes(message: Any) -> Iterator[Any]:
 
 
 def _shape_value_names(nodes: list[Any]) -> set[str]:
-    """Returns the names of the values that shapes are computed from."""
+    """Returns the names of the values from which the shapes of other values are computed."""
     producers = {name: node for node in nodes for name in node.output}
     waiting = [name for node in nodes for name in node.input[_SHAPE_INPUTS.get(node.op_type, len(node.input)) :]]
     shape_values: set[str] = set()
@@ -200,12 +192,12 @@ def _shape_value_names(nodes: list[Any]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Cleaner:
-    """Cleans the messages of a model in the order of their field numbers.
+    """Anonymiser of the protobuf messages of a model, in place; visits fields in the order of their numbers.
 
     Attributes:
-        shaping: Names of the values that shapes are computed from.
+        shaping: Names of the values from which the shapes of other values are computed.
         numbers: Number assigned to each name, in order of occurrence.
-        values: Number assigned to each distinct small constant, in order of occurrence.
+        values: Number assigned to each distinct small constant that gets other values, in order of occurrence.
     """
 
     shaping: frozenset[str]
@@ -213,12 +205,12 @@ class _Cleaner:
     values: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def clean(self, message: Message, *, private: bool = False, shapes: bool = False) -> None:
-        """Cleans one message and the messages inside it, in place.
+        """Anonymises one message and the messages inside it, in place.
 
         Args:
             message: Any ONNX message.
-            private: Whether the message belongs to a node of a private domain.
-            shapes: Whether the message belongs to a node whose output shapes are computed from.
+            private: Whether the message belongs to a node of a private domain, whose operators are not published.
+            shapes: Whether the message belongs to a node from whose output the shapes of other values are computed.
         """
         kind = message.DESCRIPTOR.name
         self._prepare(message, kind, private=private, shapes=shapes)
@@ -251,10 +243,11 @@ class _Cleaner:
             _limit_attribute(message, private=private, shapes=shapes)
 
     def _limit_values(self, tensor: Any, *, shapes: bool) -> None:
-        """Removes the values of a tensor, or replaces them, if there are more than its type and use permit.
+        """Removes or replaces the values of a tensor if they are strings, or more numbers than may be sent.
 
-        Strings become numbered placeholders. A constant of at most `_SHARED_ELEMENTS` numbers gets other numbers, the
-        same for equal constants. The values of larger constants are marked as omitted.
+        How many may be sent depends on the element type, and on whether shapes are computed from them. Strings become
+        numbered placeholders. Beyond the limit, a constant of at most `_SHARED_ELEMENTS` numbers gets other numbers,
+        the same for equal constants; the values of larger constants are marked as omitted.
         """
         external = tensor.data_location == TensorProto.EXTERNAL
         _clear(tensor, "external_data", "data_location")
@@ -263,7 +256,7 @@ class _Cleaner:
             tensor.string_data[:] = _placeholder_texts(tensor.string_data)
             return
         _clear(tensor, "string_data")
-        width = _WIDTHS.get(tensor.data_type, 1)
+        width = _element_bytes(tensor.data_type)
         count = len(tensor.raw_data) // width + sum(len(getattr(tensor, one)) for one in _LISTS)
         limit = 2 if all(size == 1 for size in tensor.dims) else 0  # a complex number is stored as two
         if tensor.data_type in _SIGNATURE_TYPES:
@@ -280,8 +273,7 @@ class _Cleaner:
             tensor.raw_data = (_ONE_BITS.get(tensor.data_type, 1) + number).to_bytes(width, "little") * count
             return
         _clear(tensor, *_NUMBERS)
-        tensor.external_data.add(key="location", value=OMITTED)
-        tensor.data_location = TensorProto.EXTERNAL
+        mark_omitted(tensor)
 
     def _rename(self, message: Message, field_name: str, value: Any) -> None:
         if isinstance(value, str | bytes):
@@ -295,13 +287,31 @@ class _Cleaner:
         return f"n{self.numbers.setdefault(name, len(self.numbers))}" if name else ""
 
 
+def _element_bytes(data_type: int) -> int:
+    """Returns the size of one element in bytes; 1 for an unknown element type."""
+    try:
+        return int(helper.tensor_dtype_to_np_dtype(data_type).itemsize)
+    except KeyError:
+        return 1
+
+
 def _clear(message: Message, *names: str) -> None:
     for name in names:
         message.ClearField(name)
 
 
 def _limit_attribute(attribute: Any, *, private: bool, shapes: bool) -> None:
-    """Replaces text and lists of floats in an attribute that are data and not settings."""
+    """Replaces text and lists of several floats in an attribute, in place, unless they are settings of its operator.
+
+    A text becomes empty, the texts of a list become "0", "1", ..., and the floats of a list become 0. So do more than
+    `_SHAPE_ELEMENTS` floats of a setting, and more integers of a constant than belong in a signature.
+
+    Args:
+        attribute: ONNX attribute to change.
+        private: Whether the attribute belongs to a node of a private domain, of which no settings are known.
+        shapes: Whether the attribute belongs to a node from whose output the shapes of other values are computed; then
+            its list of floats counts as a setting, even in a private domain.
+    """
     if private or attribute.name not in _TEXT_SETTINGS:
         if attribute.s:
             attribute.s = b""
@@ -315,5 +325,5 @@ def _limit_attribute(attribute: Any, *, private: bool, shapes: bool) -> None:
 
 
 def _placeholder_texts(texts: Any) -> list[bytes]:
-    """Returns as many texts as `texts` has, all different."""
+    """Returns a different text ("0", "1", ...) for each of `texts`."""
     return [str(position).encode() for position in range(len(texts))]

@@ -1,7 +1,7 @@
 """External data: weights stored in files beside the model.
 
-References to weight files are checked. A weight file is opened only for small tensors, on whose values fusions and
-shapes depend.
+Every reference to a weight file is checked to stay in the folder of the model. A weight file is opened only for small
+tensors, on whose values fusions and shapes depend.
 """
 
 import math
@@ -35,7 +35,7 @@ def all_tensors(proto: ModelProto) -> Iterator[TensorProto]:
 
 
 def omitted_bytes(tensor: TensorProto) -> int:
-    """Returns the bytes of the values that a tensor stores externally or omits; 0 if it contains its values."""
+    """Returns the size in bytes of the values that a tensor stores externally or omits; 0 if it contains its values."""
     return _declared_bytes(tensor) if tensor.data_location == TensorProto.EXTERNAL else 0
 
 
@@ -68,7 +68,7 @@ def resolve_external_data(
         external: "beside" reads weight files in `folder`; "absent" opens no file, whatever the tensors name.
 
     Returns:
-        The locations of absent weight files, sorted.
+        The locations, sorted, of weight files that tensors name but that are absent or, by `external`, not opened.
 
     Raises:
         ModelReadError: A weight file lies outside `folder`, cannot be read, or is shorter than the model declares.
@@ -93,7 +93,7 @@ def resolve_external_data(
 
 
 def _omit(tensor: TensorProto) -> None:
-    """Marks the values of `tensor` as omitted, and removes any that it contains despite its external location."""
+    """Marks the values of `tensor` as omitted; removes values that it contains despite its external location."""
     for field in _VALUES:
         tensor.ClearField(field)
     if omitted_bytes(tensor) == 0:  # an empty tensor has no values to omit or to read
@@ -104,7 +104,7 @@ def _omit(tensor: TensorProto) -> None:
 
 
 def _weight_file(title: str, folder: Path | None, location: str) -> Path | None:
-    """Returns the path of the weight file at `location`, or None if it does not exist.
+    """Returns the path of the weight file at `location` in `folder`; None if it does not exist or there is no folder.
 
     Raises:
         ModelReadError: The location is outside `folder`, or is not a possible file name.
@@ -124,7 +124,11 @@ def _weight_file(title: str, folder: Path | None, location: str) -> Path | None:
 
 
 def _embed(tensor: TensorProto, title: str, file: Path, entries: Mapping[str, str]) -> None:
-    """Reads the values of `tensor` from its weight file into the tensor."""
+    """Reads the values of `tensor` from its weight file and stores them in the tensor itself.
+
+    Raises:
+        ModelReadError: The values cannot be read, or the file ends before them.
+    """
     size = _declared_bytes(tensor)
     try:
         with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""Fixes the input shapes of a model: gives a number to every dimension, or reports those without a size."""
+"""Fixes the input shapes of a model: gives every dimension a size, or reports those for which none is known."""
 
 import math
 import re
@@ -37,9 +37,9 @@ class FixedInputs:
 
     Attributes:
         types: Type of every input that the caller feeds.
-        symbols: Size chosen for each symbolic dimension.
-        reshaped: Whether a dimension without a symbol was overridden; then `symbols` alone does not reproduce the
-            shapes from the source.
+        symbols: Size chosen for each symbolic dimension, by its symbol.
+        reshaped: Whether a dimension without a symbol got another size than the source model declares; then giving
+            sizes to `symbols` is not enough to get these shapes from the source model.
         batch_symbols: Names of the batch dimensions that became 1 by default.
     """
 
@@ -50,7 +50,7 @@ class FixedInputs:
 
 
 def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, zero: bool) -> None:
-    """Raises ShapeError if a shape cannot be that of a tensor in a deployed model.
+    """Checks that a shape can be that of a tensor in a deployed model.
 
     Args:
         title: Name of the model, for error messages.
@@ -75,12 +75,12 @@ def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, 
 
 
 def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping[str, tuple[int, ...]]) -> FixedInputs:
-    """Writes a size into every dimension of every input, in place, and removes all inferred shapes.
+    """Writes a size into every dimension of every input, in place, and removes the shapes of all other values.
 
     Args:
         proto: The model.
         title: Name of the model, for error messages.
-        batch: Batch size, as in `costmodel.onnx_io.model.read_model`; None for 1.
+        batch: Size of the batch dimensions, as in `costmodel.onnx_io.model.read_model`; None for 1.
         shapes: Full shape of inputs by name; takes precedence over `batch`.
 
     Raises:
@@ -125,7 +125,7 @@ _Dim = int | str | None
 
 
 def _declared(port: ValueInfoProto) -> tuple[_Dim, ...] | None:
-    """Returns the dimensions of an input as declared in the file; None if the rank is unknown."""
+    """Returns the size or symbol that the file declares for each dimension of an input; None if the rank is unknown."""
     tensor = port.type.tensor_type
     if not tensor.HasField("shape"):
         return None
@@ -133,7 +133,7 @@ def _declared(port: ValueInfoProto) -> tuple[_Dim, ...] | None:
 
 
 def _dtype(title: str, port: ValueInfoProto) -> str:
-    """Returns the element type of an input; raises ShapeError if the input is not a tensor of numbers."""
+    """Returns the NumPy element type of an input; raises ShapeError if the input is not a tensor of numbers."""
     if not port.type.HasField("tensor_type"):
         kind = (port.type.WhichOneof("value") or "unknown").removesuffix("_type")
         raise ShapeError(f"{title}: input {port.name} is of the type {kind}: only tensors can be priced")
@@ -149,7 +149,7 @@ def _check_request(
     batch: int | None,
     shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Raises ShapeError if the requested batch or shapes do not fit the declared inputs."""
+    """Raises ShapeError if the requested batch size is out of range or `shapes` does not fit the declared inputs."""
     unknown = sorted(set(shapes) - set(declared))
     if unknown:
         raise ShapeError(f"{title} has no input named {', '.join(unknown)}: its inputs are {', '.join(declared)}")
@@ -162,7 +162,7 @@ def _check_request(
 
 
 class _Sizes:
-    """Chooses the size of each input dimension.
+    """The rules by which each dimension of the inputs of a model gets its size.
 
     Attributes:
         batch_dimensions: Names of the dimensions that got the batch size.
@@ -189,7 +189,7 @@ class _Sizes:
         self.missing: list[str] = []
 
     def of(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of an input; a dimension without a size is 0 and added to `missing`."""
+        """Returns the shape of the input `name`; a dimension of unknown size becomes 0 and is added to `missing`."""
         dims = self._declared[name]
         if name in self._shapes:
             return tuple(self._shapes[name])
@@ -211,7 +211,7 @@ class _Sizes:
 
 
 def _batch_symbols(declared: Mapping[str, tuple[_Dim, ...] | None]) -> set[str]:
-    """Returns the symbols of the batch: those with the name of a batch, else those that occur on first axes only."""
+    """Returns the symbols of batch dimensions: those named "N", "batch" or the like, else those only on first axes."""
     occurrences = [
         (dim, axis, len(dims))
         for dims in declared.values()
@@ -228,7 +228,7 @@ def _batch_symbols(declared: Mapping[str, tuple[_Dim, ...] | None]) -> set[str]:
 
 
 def _differs(declared: tuple[_Dim, ...] | None, shape: Sequence[int]) -> bool:
-    """Returns whether the file declares another size, or neither size nor symbol, for a dimension of `shape`."""
+    """Returns whether a dimension of `shape` is declared in the file with another size, or without size and symbol."""
     if declared is None:
         return True
     return any(not isinstance(dim, str) and dim != size for dim, size in zip(declared, shape, strict=True))
@@ -240,7 +240,7 @@ def _write_shape(port: ValueInfoProto, shape: Sequence[int]) -> None:
 
 
 def clear_inferred_shapes(graph: GraphProto) -> None:
-    """Removes the shapes of internal values and outputs, which may contain symbols that now have sizes."""
+    """Removes the shapes of internal values and outputs, which may name symbols that have since been given sizes."""
     del graph.value_info[:]
     for port in graph.output:
         if port.type.HasField("tensor_type"):

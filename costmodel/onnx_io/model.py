@@ -37,10 +37,10 @@ class Model:
         proto: The model without the values of its large tensors, its input shapes fixed.
         inputs: Type of every input that the caller feeds.
         path: Path of the file that the model was read from; None for a model in memory.
-        original: The proto that the model was read from; None for a model in a file.
-        symbols: Size chosen for each symbolic dimension of the inputs.
-        reshaped: Whether an input dimension without a symbol was overridden; then `symbols` alone does not reproduce
-            this model from its source.
+        original: The unchanged model in memory that this model was read from; None for a model in a file.
+        symbols: Size chosen for each symbolic dimension of the inputs, by its symbol.
+        reshaped: Whether an input dimension without a symbol got another size than the source declares; then giving
+            sizes to `symbols` is not enough to get this model from its source.
         weights_missing: Whether a file of external weights is absent. Such a model can be priced, and is measured with
             synthetic weights.
         warnings: Warnings for the user, one sentence each.
@@ -58,7 +58,7 @@ class Model:
 
     @cached_property
     def digest(self) -> str:
-        """Content hash of everything that affects cost: the graph and its shapes, not the weights."""
+        """Hash (SHA-256, hexadecimal) of everything that affects cost: the graph and its shapes, not the weights."""
         return hashlib.sha256(self.proto.SerializeToString(deterministic=True)).hexdigest()
 
 
@@ -75,8 +75,9 @@ def read_model(
 
     Args:
         source: Path of an ONNX file, or a model in memory.
-        batch: Size of the batch dimensions; of the first axis of every input of rank 2 or more if the model has no
-            symbolic batch dimension. None for a batch of 1.
+        batch: Size of the batch dimensions: those with a symbol for the batch, and first axes without a size. If there
+            are none, the first axis of every input of rank 2 or more gets this size. None gives batch dimensions the
+            size 1 and changes no others.
         shapes: Full shape of inputs by name; takes precedence over `batch`.
         name: Name of the model; by default the file's stem or the graph's name.
         external: "beside" reads external data in the folder of the file. "absent" opens no other file, whatever the
@@ -130,7 +131,7 @@ def read_model(
 def read_without_weights(
     path: Path, *, external: ExternalDataPolicy = "beside", max_layers: int | None = None
 ) -> bytes:
-    """Returns the serialised model in a file without its weights, internal or external.
+    """Reads a model file and returns the model serialised, without weights stored in the file or beside it.
 
     The result is enough to price the model on another machine; its input shapes are not fixed.
 
@@ -161,7 +162,7 @@ def _resolve_tensors(proto: ModelProto, title: str, path: Path | None, external:
 
 
 def _joined(locations: Sequence[str]) -> str:
-    """Returns the first three locations as text, each cut to 100 characters, and the number of the others."""
+    """Returns a text with the first three locations, each cut to 100 characters, and the number of further ones."""
     shown = [location if len(location) <= 100 else f"{location[:100]}..." for location in locations[:3]]
     more = len(locations) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
@@ -177,7 +178,7 @@ def _read_proto(source: ModelProto) -> ModelProto:
 
 
 def read_file(path: Path, max_layers: int | None = None) -> ModelProto:
-    """Reads the model in a file without the values of its large tensors, and otherwise unchanged.
+    """Returns the model in a file without the values of its large tensors, and otherwise unchanged.
 
     Args:
         path: Path of an ONNX file.
@@ -218,7 +219,7 @@ def _too_many_layers(path: Path, max_layers: int | None) -> ModelReadError:
 
 
 def _parse(data: bytes, what: str) -> ModelProto:
-    """Parses a serialised model; `what` names it in error messages."""
+    """Parses a serialised model, which error messages call `what`."""
     try:
         proto: ModelProto = ModelProto.FromString(data)
     except DecodeError as error:
@@ -246,7 +247,7 @@ def _check_names(graph: GraphProto, title: str) -> None:
 
 
 def _remove_initialisers_from_inputs(proto: ModelProto) -> None:
-    """Removes initialisers from the inputs, where IR versions before 4 required them to be listed."""
+    """Removes the initialisers from a model's list of inputs, which had to contain them in IR versions before 4."""
     if proto.ir_version >= 4:
         return
     constants = {tensor.name for tensor in proto.graph.initializer}

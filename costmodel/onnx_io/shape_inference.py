@@ -1,4 +1,4 @@
-"""Shape inference by the operator definitions of ONNX."""
+"""Infers the types and shapes of values from the definitions of operators in ONNX."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ _INFERENCE_ERRORS = (
 
 
 def infer_model(model: ModelProto) -> dict[str, TensorType]:
-    """Infers the type of every value of a model whose shape is static."""
+    """Returns, by name, the types of the values of a model that ONNX finds to have a static shape."""
     if _breaks_inference(model):
         return {}
     try:
@@ -43,7 +43,7 @@ def infer_model(model: ModelProto) -> dict[str, TensorType]:
 
 
 def _breaks_inference(model: ModelProto) -> bool:
-    """Returns whether shape inference could crash the process.
+    """Returns whether ONNX's shape inference on this model could crash the process.
 
     ONNX assumes that the input type of a LabelEncoder is known; it is not if an operator of another domain produces it.
     """
@@ -52,7 +52,7 @@ def _breaks_inference(model: ModelProto) -> bool:
 
 
 def output_types(model: ModelProto) -> dict[str, TensorType]:
-    """Returns the declared types of those outputs of a model whose shapes are static."""
+    """Returns, by name, the declared types of those outputs of a model that have a static shape."""
     types = {port.name: _static_type(port.type) for port in model.graph.output}
     return {name: kind for name, kind in types.items() if kind is not None}
 
@@ -60,14 +60,14 @@ def output_types(model: ModelProto) -> dict[str, TensorType]:
 def infer_node(
     node: NodeProto, types: Mapping[str, TensorType], tensors: Mapping[str, TensorProto], opset: int
 ) -> dict[str, TensorType]:
-    """Infers the types of a node's outputs; outputs whose shape is unknown or not static are left out.
+    """Returns the types of a node's outputs by name; outputs whose shape is unknown or not static are left out.
 
-    A blocked or fused node is treated as ONNX's own operator of that name. A node with the attribute `channels_last` is
-    treated as one with the channels second, and its output shapes are permuted back.
+    A blocked or fused node is treated as its plain counterpart among ONNX's own operators. For a node with attribute
+    `channels_last`, the input shape is permuted to have the channels second, and the output shapes are permuted back.
 
     Args:
         node: Any node.
-        types: Types of the node's inputs, with logical shapes.
+        types: Types of the node's inputs by name, with logical shapes.
         tensors: Constants by name; the values of small ones are used.
         opset: Version of ONNX's own operators.
     """
@@ -83,7 +83,7 @@ def infer_node(
 def _infer_plain(
     node: NodeProto, types: Mapping[str, TensorType], tensors: Mapping[str, TensorProto], opset: int
 ) -> dict[str, TensorType]:
-    """Infers output types by the definition of the operator with the name of `node` in ONNX's own domain."""
+    """Returns the output types of `node` by name, according to its plain counterpart among ONNX's own operators."""
     if any(types[n].opaque for n in node.input if n):
         return {}
     op_type = _PLAIN.get(node.op_type, node.op_type)
@@ -106,7 +106,7 @@ def _infer_plain(
 
 
 def _static_type(kind: TypeProto) -> TensorType | None:
-    """Converts an ONNX type; returns None if it is a tensor whose shape is not static."""
+    """Returns an ONNX type as a `TensorType`; None if it is a tensor whose shape is not static."""
     shapeless = _SHAPELESS.get(kind.WhichOneof("value"))
     if shapeless is not None:
         return TensorType(shapeless, ())

@@ -1,18 +1,21 @@
-"""Replaces sparse constants by dense ones without values, because a runtime makes them dense before it runs."""
+"""Replaces sparse constants by dense ones, as a runtime does before the model runs.
+
+The dense constants have a type and a shape but no data, because costs do not depend on the values of weights.
+"""
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
-from costmodel.ir.constants import OMITTED
+from costmodel.ir.constants import mark_omitted
 from costmodel.ir.protobuf import messages
 
 __all__ = ["make_dense"]
 
 
 def make_dense(proto: ModelProto) -> None:
-    """Replaces the sparse initialisers and sparse Constant values of a model, subgraphs and functions, in place.
+    """Replaces sparse initialisers and the values of sparse Constant nodes everywhere in a model, in place.
 
-    No sparse tensor may remain: a runtime reads its external values and indices to make it dense. The sparse values of
-    other nodes are removed.
+    No sparse tensor may remain, because a runtime would open the files with its external values and indices to make it
+    dense. Therefore sparse attributes of nodes other than Constant are removed.
     """
     if next(messages(proto, SparseTensorProto), None) is None:
         return
@@ -33,6 +36,5 @@ def make_dense(proto: ModelProto) -> None:
 def _write_dense(sparse: SparseTensorProto, tensor: TensorProto) -> None:
     """Makes `tensor` a dense tensor of the same name, type and shape as `sparse`, its values marked as omitted."""
     dense = TensorProto(name=sparse.values.name, data_type=sparse.values.data_type, dims=sparse.dims)
-    dense.data_location = TensorProto.EXTERNAL
-    dense.external_data.add(key="location", value=OMITTED)
+    mark_omitted(dense)
     tensor.CopyFrom(dense)

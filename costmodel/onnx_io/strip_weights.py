@@ -1,7 +1,7 @@
 """Reads an ONNX file without its weights.
 
-Weights do not affect cost and are nearly all of a file. The reader parses the protobuf wire format over a memory map,
-copies everything but weights, and never touches the pages that hold large tensors.
+Values of weights do not affect cost and take up nearly all of a file. The functions here parse the protobuf wire format
+over a memory map, copy everything but weights, and never touch the memory pages that hold large tensors.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from costmodel.ir.constants import OMITTED
+from costmodel.ir.constants import mark_omitted
 
 __all__ = ["MalformedProtobufError", "TooManyFieldsError", "keeps_values", "strip_weights"]
 
@@ -33,8 +33,10 @@ _GRAPH[1] = _NODE
 _FUNCTION: _Fields = {7: _NODE, 11: _ATTRIBUTE}
 _MODEL: _Fields = {7: _GRAPH, 25: _FUNCTION}
 
-_DATA_TYPE, _EXTERNAL_DATA, _DATA_LOCATION = 2, 13, 14
-_PAYLOADS = {4, 5, 7, 9, 10, 11}  # float_data, int32_data, int64_data, raw_data, double_data, uint64_data
+_PAYLOADS = {
+    TensorProto.FLOAT_DATA_FIELD_NUMBER, TensorProto.INT32_DATA_FIELD_NUMBER, TensorProto.INT64_DATA_FIELD_NUMBER,
+    TensorProto.RAW_DATA_FIELD_NUMBER, TensorProto.DOUBLE_DATA_FIELD_NUMBER, TensorProto.UINT64_DATA_FIELD_NUMBER,
+}  # fmt: skip
 _MAX_DEPTH = 64
 
 
@@ -43,12 +45,12 @@ class MalformedProtobufError(ValueError):
 
 
 def keeps_values(data_type: int, nbytes: int) -> bool:
-    """Returns whether a tensor keeps its values, which depends on its element type and size in bytes."""
+    """Returns whether `strip_weights` keeps the values of a tensor with this element type and size in bytes."""
     return nbytes <= (INTEGER_BYTES if data_type in _INTEGERS else FLOAT_BYTES)
 
 
 class TooManyFieldsError(ValueError):
-    """The message has more fields than are accepted."""
+    """A serialised model has more protobuf fields than are accepted."""
 
 
 class _Buffer:
@@ -83,7 +85,16 @@ def strip_weights(data: memoryview, max_fields: float = math.inf) -> bytes:
 
 
 def _stripped_fields(view: _Buffer, begin: int, stop: int, fields: _Fields, depth: int) -> Iterator[bytes]:
-    """Yields the fields of a message without large tensor values; `fields` describes its type."""
+    """Yields each serialised field of a message, without large tensor values.
+
+    Args:
+        view: The serialised model.
+        begin: Position at which the message begins.
+        stop: Position at which the message ends.
+        fields: By number, the fields of the message that can contain tensors; each maps to such fields of the messages
+            in it, or to `_TENSOR` if these are tensors.
+        depth: Number of messages that enclose this one.
+    """
     if depth > _MAX_DEPTH:
         raise MalformedProtobufError("subgraphs are nested too deeply")
     data = view.data
@@ -102,7 +113,7 @@ def _tensor(view: _Buffer, begin: int, stop: int) -> bytes:
     data, data_type, payload = view.data, 0, 0
     kept = []
     for number, start, body, end in _iter_fields(view, begin, stop):
-        if number == _DATA_TYPE and body is None:
+        if number == TensorProto.DATA_TYPE_FIELD_NUMBER and body is None:
             data_type = _read_varint(data, start + 1, end)[0]
         if number in _PAYLOADS and body is not None:
             payload += end - body
@@ -110,14 +121,11 @@ def _tensor(view: _Buffer, begin: int, stop: int) -> bytes:
             kept.append(bytes(data[start:end]))
     if keeps_values(data_type, payload):
         return bytes(data[begin:stop])
-    entry = _text(1, "location") + _text(2, OMITTED)
-    kept.append(_varint(_EXTERNAL_DATA << 3 | 2) + _varint(len(entry)) + entry)
-    kept.append(_varint(_DATA_LOCATION << 3) + _varint(TensorProto.EXTERNAL))
-    return b"".join(kept)
+    return b"".join([*kept, _OMITTED_MARK])
 
 
 def _iter_fields(view: _Buffer, position: int, stop: int) -> Iterator[tuple[int, int, int | None, int]]:
-    """Yields every field as (number, start of tag, start of content or None for a scalar, end)."""
+    """Yields each field of a message as (field number, start of tag, start of content or None for a scalar, end)."""
     data = view.data
     while position < stop:
         view.fields_left -= 1
@@ -145,8 +153,18 @@ def _iter_fields(view: _Buffer, position: int, stop: int) -> Iterator[tuple[int,
         yield number, start, body, position
 
 
+def _omitted_mark() -> bytes:
+    """Returns serialised fields which, appended to those of a tensor, mark its values as omitted."""
+    tensor = TensorProto()
+    mark_omitted(tensor)
+    return bytes(tensor.SerializeToString(deterministic=True))
+
+
+_OMITTED_MARK = _omitted_mark()
+
+
 def _read_varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
-    """Returns the varint at `position` and the position after it."""
+    """Returns the varint (protobuf integer of variable length) at `position`, and the position after the varint."""
     value = shift = 0
     while True:
         if position >= stop:
@@ -162,16 +180,10 @@ def _read_varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    """Encodes an integer as a varint."""
+    """Returns an integer as a varint, the protobuf encoding of variable length."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _text(number: int, text: str) -> bytes:
-    """Encodes a string field with the given field number."""
-    encoded = text.encode()
-    return _varint(number << 3 | 2) + _varint(len(encoded)) + encoded

@@ -3,13 +3,15 @@
 import inspect
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from costmodel.errors import MissingExtraError
+from costmodel.ir.protobuf import messages
+from costmodel.process_state import log_levels
 
 try:
     import onnxscript  # noqa: F401  # torch needs it for ONNX export, but does not install it
@@ -18,6 +20,15 @@ except ImportError as error:
     raise MissingExtraError("exporting a torch module", "torch") from error
 
 __all__ = ["example_inputs", "export_module", "write_module"]
+
+# The parts of a model that have documentation and metadata.
+_WITH_METADATA: tuple[Any, ...] = (
+    onnx.FunctionProto,
+    onnx.GraphProto,
+    onnx.NodeProto,
+    onnx.TensorProto,
+    onnx.ValueInfoProto,
+)
 
 
 def write_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], path: Path) -> None:
@@ -34,10 +45,10 @@ def write_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], pa
 def example_inputs(
     module: torch.nn.Module, example: torch.Tensor | Sequence[Any] | Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns an example of each input of a module, by the name of the parameter of `forward`.
+    """Returns an example of each input of a module, by the name of the parameter of `forward` that receives it.
 
     Args:
-        module: The module whose `forward` the example fits.
+        module: Module whose `forward` accepts the example.
         example: Arguments of `forward`: one tensor, several in order, or several by name.
     """
     if isinstance(example, Mapping):
@@ -65,13 +76,9 @@ def export_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
     named = {name: inputs[name] for name in parameters if name in inputs}
     by_name = len(named) == len(inputs)
     # The exporter warns about its own deprecations and the absence of torchvision; neither matters here.
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
     training = [(part, part.training) for part in module.modules()]
-    logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
+        with log_levels({"torch.onnx": logging.ERROR}), warnings.catch_warnings(action="ignore"), torch.no_grad():
             program = torch.onnx.export(
                 module.eval(),
                 () if by_name else tuple(inputs.values()),
@@ -84,7 +91,6 @@ def export_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
                 verbose=False,
             )
     finally:
-        logger.setLevel(level)
         for part, was in training:
             part.training = was
     assert program is not None
@@ -94,42 +100,8 @@ def export_module(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
 
 
 def _strip_metadata(model: onnx.ModelProto) -> None:
-    """Removes metadata, in place: stack traces with local paths, names of passes, the version of torch."""
+    """Removes the exporter's metadata, in place: stack traces with local paths, compiler passes, torch's version."""
     model.ClearField("producer_version")
-    for part in (model, *model.functions):
-        _clear_metadata(part)
-    for function in model.functions:
-        _strip_nodes(function.node)
-        _clear_all_metadata(function.value_info)
-    _strip_graph(model.graph)
-
-
-def _strip_graph(graph: onnx.GraphProto) -> None:
-    _clear_metadata(graph)
-    for values in (graph.input, graph.output, graph.value_info, graph.initializer):
-        _clear_all_metadata(values)
-    _strip_nodes(graph.node)
-
-
-def _strip_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
-    for node in nodes:
-        _clear_metadata(node)
-        for graph in _subgraphs(node):
-            _strip_graph(graph)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _clear_all_metadata(parts: Iterable[Any]) -> None:
-    for part in parts:
-        _clear_metadata(part)
-
-
-def _clear_metadata(part: Any) -> None:
-    del part.metadata_props[:]
-    part.ClearField("doc_string")
+    for part in (model, *(part for kind in _WITH_METADATA for part in messages(model, kind))):
+        del part.metadata_props[:]
+        part.ClearField("doc_string")

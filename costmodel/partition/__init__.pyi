@@ -8,11 +8,12 @@ from .decomposition import Segment as Segment
 from .decomposition import corpus_statistics as corpus_statistics
 from .decomposition import decompose as decompose
 from .decomposition import jaccard as jaccard
+from .decomposition import repeats_by_kind as repeats_by_kind
 from .decomposition import whole_model as whole_model
 from .granularity import AUTO as AUTO
 from .granularity import GRANULARITIES as GRANULARITIES
 from .granularity import Granularity as Granularity
-from .granularity import Option as Option
+from .granularity import GranularityChoice as GranularityChoice
 from .granularity import candidates as candidates
 from .granularity import choose_granularities as choose_granularities
 from .granularity import is_whole as is_whole

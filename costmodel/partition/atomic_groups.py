@@ -1,7 +1,7 @@
 """Atomic groups: layers that can only run together, because a value between them cannot be fed to a network.
 
 Such a value (a sequence, an optional, a string) must be produced in the network that reads it. An atomic group contains
-the layers that produce and read it and every layer on a path between them: the smallest runnable network around each.
+the layers that produce and read it and every layer on a path between these: the smallest runnable network around it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ _Edges = Mapping[int, set[int]]
 def find_atomic_groups(graph: LayerGraph) -> list[list[Layer]]:
     """Returns the layers of `graph` as atomic groups, in execution order; most groups are single layers.
 
-    The order is that of the graph, except that a layer between two layers of a group to which it does not belong moves
-    before or after the group.
+    Layers keep the order of the graph, except that a layer listed between two layers of a group to which it does not
+    belong moves before or after that group.
     """
     positions = range(len(graph.layers))
     producer = {name: position for position, layer in enumerate(graph.layers) for name in layer.outputs if name}
@@ -43,7 +43,7 @@ def find_atomic_groups(graph: LayerGraph) -> list[list[Layer]]:
 
 
 def _components(forward: _Edges, backward: _Edges) -> list[set[int]]:
-    """Returns the strongly connected components, in time linear in the number of edges (Kosaraju's algorithm)."""
+    """Returns the strongly connected components of a graph, in time linear in its edges (Kosaraju's algorithm)."""
     assigned: set[int] = set()
     components = []
     for start in reversed(_postorder(forward)):
@@ -59,7 +59,7 @@ def _components(forward: _Edges, backward: _Edges) -> list[set[int]]:
 
 
 def _postorder(edges: _Edges) -> list[int]:
-    """Returns every position in depth-first postorder."""
+    """Returns all nodes of the graph with the given edges in depth-first postorder."""
     finished: list[int] = []
     visited: set[int] = set()
     for start in edges:
@@ -78,7 +78,7 @@ def _postorder(edges: _Edges) -> list[int]:
 
 
 def _ordered_groups(groups: Sequence[set[int]], predecessors: _Edges) -> list[set[int]]:
-    """Returns the groups in topological order; among ready groups, the one with the earliest layer comes first."""
+    """Returns the groups in topological order; where several could come next, the one with the earliest layer does."""
     group_of = {position: index for index, group in enumerate(groups) for position in group}
     between = [
         {group_of[p] for position in group for p in predecessors[position]} - {index}

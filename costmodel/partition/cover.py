@@ -1,7 +1,7 @@
 """Cheapest cover: cuts models into the sequences that need the least new benchmarking time.
 
-DLBricks cuts at fixed positions and leaves overlapping sequences to future work; a sequence that another model shares
-is then missed if it crosses a cut. Here every window (a run of consecutive layers that can run in isolation) is a
+The DLBricks paper cuts at fixed positions and leaves overlapping sequences to future work; a sequence that two models
+share is then missed if it crosses a cut. Here every window (a run of consecutive layers that can run in isolation) is a
 candidate. A cover is a list of windows that contain each layer exactly once, in execution order.
 """
 
@@ -27,24 +27,25 @@ def cheapest_cover(model: str, graph: LayerGraph, granularity: int, price: Price
         model: Name of the model.
         graph: Layers of the model in execution order.
         granularity: The most layers in a window, at least 1; only an atomic group may have more.
-        price: Returns the benchmarking time of sequences; called once, for all windows.
+        price: Returns the benchmarking time of each given sequence; called once, for the sequences of all windows.
     """
     (cover,) = corpus_cover({model: graph}, granularity, price)
     return cover
 
 
 def corpus_cover(graphs: Mapping[str, LayerGraph], granularity: int, price: Price) -> list[Decomposition]:
-    """Returns covers of several models that together need little new benchmarking time, and then few sequences.
+    """Returns covers of several models that together need little new benchmarking time, with few sequences.
 
     The time is the sum over distinct sequences, because each is benchmarked once. If no sequence occurs twice, the
     covers are optimal (dynamic programming over the layers). With repeats the problem is hard, and covers are improved
-    step by step: the price of a sequence is divided among its uses, or sequences in use are free, as long as either
-    lowers the time. The time is never more than with the fixed cuts of the paper or with single layers.
+    step by step: the next covers are computed with the price of each sequence divided by its number of uses, or with
+    sequences in use free of charge, as long as either lowers the time. The time is never more than with the fixed cuts
+    of the DLBricks paper or with single layers.
 
     Args:
         graphs: Layers of each model, by the name of the model.
         granularity: The most layers in a window, at least 1; only an atomic group may have more.
-        price: Returns the benchmarking time of sequences; called once, for all windows of all models.
+        price: Returns the benchmarking time of each given sequence; called once, for the sequences of all windows.
     """
     cutters = {model: Cutter(graph) for model, graph in graphs.items()}
     fixed: list[Window] = []
@@ -87,16 +88,16 @@ def corpus_cover(graphs: Mapping[str, LayerGraph], granularity: int, price: Pric
 
 
 def _shifted(windows: list[Window], units: int) -> list[Window]:
-    """Returns the windows shifted by a number of units."""
+    """Returns the windows with both ends moved by a number of units (single layers or atomic groups)."""
     return [(first + units, last + units) for first, last in windows]
 
 
 def _shortest_path(units: int, prices: Mapping[Window, float]) -> list[Window]:
-    """Returns the windows from the first to the last unit with the least total price and, among those, the fewest.
+    """Returns the consecutive windows over all units with the least total price and, at that price, the fewest windows.
 
     Args:
-        units: Number of units.
-        prices: Price of every window, ordered by the start of the window; each single unit must be a window.
+        units: Number of units (single layers or atomic groups).
+        prices: Price of every possible window, ordered by its first unit; each single unit must be such a window.
     """
     # For each number of leading units: least price, number of windows, start of the last window.
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)] + [(math.inf, 0, 0)] * units

@@ -17,10 +17,10 @@ Window = tuple[int, int]
 
 
 class Cutter:
-    """The layers of a model in execution order, as units: single layers and atomic groups.
+    """The layers of a model in execution order, as units that are never cut: single layers and atomic groups.
 
     Attributes:
-        units: Number of units.
+        units: Number of units in the model.
     """
 
     def __init__(self, graph: LayerGraph) -> None:
@@ -55,16 +55,21 @@ class Cutter:
         self._sequences: dict[tuple[int, ...], LayerSequence] = {}
 
     def within(self, first: int, granularity: int) -> int:
-        """Returns the end of the longest run from unit `first` that has at most `granularity` layers, or one unit."""
+        """Returns the end of the longest run of units that starts at `first` and has at most `granularity` layers.
+
+        The end is the index of the unit (single layer or atomic group) after the run. A run has at least one unit, even
+        if that is an atomic group of more layers.
+        """
         return max(first + 1, bisect_right(self._starts, self._starts[first] + granularity) - 1)
 
     def reach(self, first: int, limit: int) -> int:
-        """Returns the end, at most `limit`, of the longest runnable run from unit `first`; shorter runs work too.
+        """Returns the end, at most `limit`, of the longest run of units from `first` that is runnable by itself.
 
-        A run is runnable if every layer after the first unit reads an output of the run, but no index or shape from
-        it. A layer that reads no output of the run is the start of another branch, whose data input is missing from
-        the run. An index or shape that the run computes from synthetic inputs would be arbitrary; as an input of the
-        run it gets suitable values.
+        A unit is a single layer or an atomic group; the end is the index of the unit after the run. Every shorter run
+        from `first` is runnable too. A run is runnable if every layer after its first unit reads an output of the run,
+        but takes no index or shape from it. A layer that reads no output of the run starts another branch, whose data
+        input is missing from the run. An index or shape that the run computes from synthetic inputs would be arbitrary;
+        as an input of the run it gets suitable values.
         """
         begin = self._starts[first]
         for unit in range(first + 1, limit):
@@ -74,7 +79,7 @@ class Cutter:
         return limit
 
     def windows(self, granularity: int) -> Iterator[Window]:
-        """Yields every runnable run of at most `granularity` layers, or of one unit, ordered by start."""
+        """Yields every runnable window of at most `granularity` layers or of one atomic group, by first layer."""
         for first in range(self.units):
             for last in range(first + 1, self.reach(first, self.within(first, granularity)) + 1):
                 yield first, last
@@ -85,12 +90,15 @@ class Cutter:
         return self._layers[self._starts[first] : self._starts[last]]
 
     def read_units(self, window: Window) -> set[int]:
-        """Returns the units that produce the values read by the layers of a window, including units inside it."""
+        """Returns the units (single layers or atomic groups) that produce the values which the layers of a window read.
+
+        Units of the window itself are included.
+        """
         names = (name for layer in self.layers(window) for name in layer.inputs)
         return {self._unit_of[self._producer[name]] for name in names if name in self._producer}
 
     def sequence(self, window: Window) -> LayerSequence:
-        """Returns the canonical sequence of a window; windows that differ only in names share one object."""
+        """Returns the canonical sequence of a window; windows that differ only in names get the same object."""
         key = self._structure(window)
         if key not in self._sequences:
             layers, end = self.layers(window), self._starts[window[1]]
@@ -99,7 +107,10 @@ class Cutter:
         return self._sequences[key]
 
     def _structure(self, window: Window) -> tuple[int, ...]:
-        """Encodes a window without names and in its own order, in a fraction of the time of the canonical form."""
+        """Returns a key of the layers of a window, without names; much cheaper to compute than their canonical form.
+
+        The key depends on the order of the layers, so windows with the same canonical form may have different keys.
+        """
         end = self._starts[window[1]]
         encoded: list[int] = []
         mentioned: dict[str, int] = {"": -1}
@@ -116,7 +127,7 @@ class Cutter:
         return tuple(encoded)
 
     def _value_number(self, name: str) -> int:
-        """Returns a number that is equal for values of equal type and known data."""
+        """Returns a number for the value `name`; values of equal type and equal known data have the same number."""
         if name not in self._kind_of_value:
             constants = self._graph.constants
             kind = (self._graph.types[name], name in constants, repr(constants.get(name)))
@@ -124,12 +135,12 @@ class Cutter:
         return self._kind_of_value[name]
 
     def _number(self, kind: object) -> int:
-        """Returns the number of a distinct object; a new object gets the next number."""
+        """Returns a number that stands for an object in keys: the same for equal objects, the next for a new one."""
         return self._numbers.setdefault(kind, len(self._numbers))
 
 
 def _without_names(layer: Layer) -> tuple[object, ...]:
-    """Returns the properties of a layer that do not depend on names."""
+    """Returns what identifies the work of a layer without its name and the names of the values that it uses."""
     attributes = json.dumps(layer.attributes, sort_keys=True)
     sizes = (len(layer.inputs), len(layer.outputs))
-    return layer.op_type, layer.domain, layer.since, layer.captured, attributes, sizes
+    return layer.op_type, layer.domain, layer.since, layer.num_captured, attributes, sizes

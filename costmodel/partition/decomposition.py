@@ -1,7 +1,7 @@
 """Decomposition of a model into layer sequences: Algorithms 1 and 2 of the DLBricks paper (Li et al., 2019)."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +22,7 @@ __all__ = [
     "decomposition_of",
     "fixed_cut",
     "jaccard",
+    "repeats_by_kind",
     "whole_model",
 ]
 
@@ -35,7 +36,7 @@ class Segment:
 
     Attributes:
         sequence: The layer sequence.
-        layers: Names of the layers, as in the layer graph.
+        layers: Names of the layers, as in the layer graph of the model.
         predecessors: Positions, in the decomposition, of the segments whose outputs this segment reads.
     """
 
@@ -67,17 +68,17 @@ class Decomposition:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """Number of occurrences of each signature."""
+        """Number of occurrences in the model of each signature."""
         return Counter(segment.sequence.signature for segment in self.segments)
 
     @cached_property
     def read_bytes(self) -> int:
-        """Footprint of the model: bytes of weights that a run reads."""
+        """Footprint of the model: bytes of weights that one run of the model reads."""
         return sum(count * read_bytes(self.unique[signature]) for signature, count in self.counts.items())
 
     @property
     def unique_share(self) -> float:
-        """Number of distinct sequences divided by the number of all sequences; figure 5 of the paper."""
+        """Number of distinct sequences divided by the number of all sequences, as in figure 5 of the DLBricks paper."""
         return len(self.unique) / len(self.segments)
 
 
@@ -97,15 +98,15 @@ def decompose(model: str, graph: LayerGraph, granularity: int = 1) -> Decomposit
 
 
 def fixed_cut(cutter: Cutter, granularity: int) -> list[Window]:
-    """Returns the windows into which the paper cuts a model.
+    """Returns the windows into which the DLBricks paper cuts a model.
 
     Algorithm 1: from the first layer that is not covered, take the next G layers in execution order, split them into
-    runnable sequences, and continue after them. Algorithm 2: split a slice that is not runnable into its first layer
-    and the rest, to which the same rule applies. An atomic group is not split; a window of one group may have more than
-    G layers.
+    runnable sequences, and continue after them. Algorithm 2: if layers are not runnable together, cut off the first
+    one and treat the rest in the same way. An atomic group is not split; a window of one group may have more than G
+    layers.
 
     Args:
-        cutter: Cutter of the model.
+        cutter: Layers of the model, and where they may be cut.
         granularity: The paper's G, at least 1.
 
     Raises:
@@ -133,8 +134,8 @@ def decomposition_of(
     Args:
         model: Name of the model.
         granularity: The most layers that a window may have.
-        cutter: Cutter of the model.
-        windows: Windows in execution order; each unit of the model is in exactly one of them.
+        cutter: Layers of the model, and where they may be cut.
+        windows: Windows in execution order; each layer of the model is in exactly one of them.
         cover: How the windows were chosen, one of `COVERS`.
     """
     owner = {unit: segment for segment, window in enumerate(windows) for unit in range(*window)}
@@ -159,10 +160,11 @@ class CorpusStatistics:
     """Counts of repeated layer sequences in several models.
 
     Attributes:
-        total: Number of sequences in all models.
+        total: Number of sequences in all models, each counted as often as it occurs.
         unique: Number of distinct sequences.
         unique_share: `unique` divided by `total`.
-        repeats_by_kind: Number of occurrences beyond the first of each sequence, summed by kind of sequence.
+        repeats_by_kind: Number of repeats (occurrences of a sequence after its first) by kind of sequence, such as
+            "Conv".
     """
 
     total: int
@@ -172,21 +174,29 @@ class CorpusStatistics:
 
 
 def corpus_statistics(decompositions: Iterable[Decomposition]) -> CorpusStatistics:
-    """Computes statistics of at least one decomposition; figures 5 and 6 of the paper."""
+    """Counts repeated sequences in one or more decomposed models, as in figures 5 and 6 of the DLBricks paper."""
     counts: Counter[str] = Counter()
     kinds: dict[str, str] = {}
     for decomposition in decompositions:
         counts.update(decomposition.counts)
         kinds.update({signature: sequence.kind for signature, sequence in decomposition.unique.items()})
+    total = counts.total()
+    return CorpusStatistics(total, len(counts), len(counts) / total, repeats_by_kind(counts, kinds))
+
+
+def repeats_by_kind(counts: Mapping[str, int], kinds: Mapping[str, str]) -> dict[str, int]:
+    """Returns the number of repeats (occurrences of a sequence after its first) by kind, the most frequent kind first.
+
+    Args:
+        counts: Number of occurrences of each signature.
+        kinds: Kind of sequence (its operators, such as "Conv") of each signature.
+    """
     repeats: Counter[str] = Counter()
     for signature, count in counts.items():
         repeats[kinds[signature]] += count - 1
-    total = sum(counts.values())
-    by_kind = {kind: count for kind, count in repeats.most_common() if count}
-    return CorpusStatistics(total, len(counts), len(counts) / total, by_kind)
+    return {kind: count for kind, count in repeats.most_common() if count}
 
 
-def jaccard(one: Decomposition, other: Decomposition) -> float:
-    """Returns the Jaccard similarity of the signature sets of two models; figure 7 of the paper."""
-    first, second = set(one.unique), set(other.unique)
-    return len(first & second) / len(first | second)
+def jaccard(one: Set[str], other: Set[str]) -> float:
+    """Returns the Jaccard similarity of two models' sets of signatures, as in figure 7 of the DLBricks paper."""
+    return len(one & other) / len(one | other)

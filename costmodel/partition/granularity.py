@@ -1,8 +1,9 @@
 """Chooses a granularity for each model by expected error and measuring time.
 
-The fewer the cuts, the smaller the error of the sum, because the measurement of a long sequence includes the effects of
-its layers on each other. But a long sequence repeats less often than its layers, and has to be measured. The best
-granularity depends on the model, on what is measured already, and on the time available for more measurements.
+The fewer the cuts, the smaller the error of the summed latencies, because the measurement of a long sequence includes
+the effects of its layers on each other. But long sequences recur less often than single layers, so that more of them
+have to be measured. The best granularity depends on the model, on what is measured already, and on the time available
+for more measurements.
 """
 
 import math
@@ -18,7 +19,7 @@ __all__ = [
     "GRANULARITIES",
     "NO_ESTIMATE",
     "Granularity",
-    "Option",
+    "GranularityChoice",
     "candidates",
     "choose_granularities",
     "is_whole",
@@ -32,14 +33,14 @@ NO_ESTIMATE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class GranularityChoice:
     """A granularity at which the latency of a model can be estimated, with its expected error and measuring time.
 
     Attributes:
         granularity: The most layers in a sequence.
         error: Expected |log(estimate / latency)|.
-        seconds: Measuring time in seconds that the estimate requires; 0 if it is possible now.
-        measured: Whether all sequences are measured after that time; if not, the other sequences are predicted.
+        seconds: Further measuring time in seconds that the estimate requires; 0 if it requires none.
+        measured: Whether all sequences are measured after that time; if not, the costs of the rest are predicted.
     """
 
     granularity: int
@@ -75,21 +76,23 @@ def is_whole(cut: Decomposition) -> bool:
     return len(cut.segments) == 1
 
 
-def choose_granularities(options: Mapping[str, Sequence[Option]], budget_s: float) -> dict[str, Option | None]:
-    """Chooses an option for each model, so that expected errors are small and the total time is within a budget.
+def choose_granularities(
+    options: Mapping[str, Sequence[GranularityChoice]], budget_s: float
+) -> dict[str, GranularityChoice | None]:
+    """Chooses a granularity for each model, so that expected errors are small and the total time is within a budget.
 
-    Each model begins with its best option that needs no time. Then, greedily, the model and option with the largest
-    reduction of expected error per additional second are chosen, until none fits the budget. A larger budget never
-    increases the sum of the expected errors.
+    Each model begins with the best of its options that need no time. Then, greedily, the model and option with the
+    largest reduction of expected error per additional second are chosen, until no reduction fits the budget. A larger
+    budget never increases the sum of the expected errors.
 
     Args:
-        options: Options of each model, by the name of the model.
+        options: Options (granularities with their expected error) of each model, by the name of the model.
         budget_s: Time for all models together in seconds.
 
     Returns:
         One option for each model, by name; None if every option of the model needs time and none fits the budget.
     """
-    chosen: dict[str, Option | None] = {
+    chosen: dict[str, GranularityChoice | None] = {
         model: min((o for o in of_model if o.seconds <= 0), key=lambda o: (o.error, -o.granularity), default=None)
         for model, of_model in options.items()
     }
@@ -100,9 +103,9 @@ def choose_granularities(options: Mapping[str, Sequence[Option]], budget_s: floa
 
 
 def _best_step(
-    options: Mapping[str, Sequence[Option]], chosen: Mapping[str, Option | None], budget_s: float
-) -> tuple[str, Option] | None:
-    """Returns the affordable model and option that reduce expected error most per additional second, if any."""
+    options: Mapping[str, Sequence[GranularityChoice]], chosen: Mapping[str, GranularityChoice | None], budget_s: float
+) -> tuple[str, GranularityChoice] | None:
+    """Returns the model and option within the budget that reduce expected error most per additional second, if any."""
     spent_s = math.fsum(option.seconds for option in chosen.values() if option is not None)
     best, best_rate = None, 0.0
     for model, of_model in options.items():
@@ -118,6 +121,6 @@ def _best_step(
     return best
 
 
-def _capped_error(option: Option | None) -> float:
-    """Returns the expected error of an option, at most `NO_ESTIMATE`."""
+def _capped_error(option: GranularityChoice | None) -> float:
+    """Returns the expected error of an option, limited to `NO_ESTIMATE`; `NO_ESTIMATE` if there is no option."""
     return NO_ESTIMATE if option is None else min(option.error, NO_ESTIMATE)

@@ -1,14 +1,13 @@
 """Benchmark suites: portable folders of runnable networks that do not reveal the models they are from.
 
-`manifest.json` lists the networks in the order of their signatures. A file beside the folder (`private_file`), which
-the owner keeps, records the models that the networks are from, and where and how often each network occurs in them.
-The folder is complete without that file.
+`manifest.json` lists the networks in the order of their signatures. A file beside the folder (see `private_file`),
+which the author of the suite keeps, records the models that the networks are from, and where and how often each network
+occurs in them. The folder is complete without that file.
 """
 
 import json
-import os
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from costmodel.atomic_write import atomic_folder
 from costmodel.errors import SuiteError
 from costmodel.ir.nchwc import is_blocked, portable
 from costmodel.ir.operators import opset_for
@@ -36,8 +36,9 @@ _CONSTANT_OF_SHAPE_OPSET = 9
 def suite_network(sequence: LayerSequence) -> onnx.ModelProto:
     """Builds the network of a benchmark suite: portable ONNX, with the canonical sequence in its metadata.
 
-    Blocked layers are written in plain layout; a benchmark materialises the canonical sequence for the block size of
-    its host instead. Large weights are filled with one value, so the file is small.
+    Blocked layers are written in plain layout, so that the network runs on any host; to measure it, costmodel instead
+    pads the canonical sequence for the block size of the measuring host. Large weights repeat one value, so the file is
+    small.
     """
     plain = portable(sequence)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in plain.layers])
@@ -47,9 +48,9 @@ def suite_network(sequence: LayerSequence) -> onnx.ModelProto:
 
 
 def _weights(sequence: LayerSequence, opset: int) -> Iterable[TensorProto | NodeProto]:
-    """Yields initialisers and nodes for the weights of a sequence.
+    """Yields the initialisers and nodes that produce the weights of a sequence.
 
-    Small weights are stored, because they can be shapes or indices; larger ones are filled with their first value.
+    Small weights are stored, because they can be shapes or indices; for a large one, a node repeats its first value.
     """
     for index in weight_indices(sequence):
         kind, values = sequence.values[index].type, synthetic_value(sequence, index)
@@ -105,43 +106,30 @@ def write_suite(
             ]
             for d in decompositions
         },
-        "counts": _counts(decompositions),
+        "counts": Counter(p.sequence.signature for d in decompositions for p in d.segments),
         "decoys": [decoy.signature for decoy in decoys],
     }
     folder = folder.resolve()
-    partial = folder.with_name(f".{folder.name}.partial")
     try:
         if folder.exists() and any(folder.iterdir()):
             raise SuiteError(f"{folder} is not empty: give a new folder with --out")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        for signature in sorted(sequences):  # sorted, so that file times do not reveal the order of the layers
-            (partial / f"{signature}.onnx").write_bytes(suite_network(sequences[signature]).SerializeToString())
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
-        private_file(folder).write_text(json.dumps(private, indent=1))
-        os.replace(partial, folder)
+        with atomic_folder(folder) as partial:
+            for signature in sorted(sequences):  # sorted, so that file times do not reveal the order of the layers
+                (partial / f"{signature}.onnx").write_bytes(suite_network(sequences[signature]).SerializeToString())
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
+            private_file(folder).write_text(json.dumps(private, indent=1))
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise SuiteError(f"{folder} cannot be written ({error.strerror}): check its parent folder") from error
     return len(sequences)
 
 
 def private_file(folder: Path) -> Path:
-    """Returns the path, beside `folder`, of the file with the owner's private part of the suite in `folder`."""
+    """Returns the path, beside `folder`, of the file that says which models the suite in `folder` was made from."""
     return folder.with_name(f"{folder.name}.private.json")
 
 
-def _counts(decompositions: Iterable[Decomposition]) -> Mapping[str, int]:
-    """Returns the number of occurrences of each signature in all decompositions."""
-    counts: dict[str, int] = {}
-    for decomposition in decompositions:
-        for signature, count in decomposition.counts.items():
-            counts[signature] = counts.get(signature, 0) + count
-    return counts
-
-
 def is_suite(path: Path) -> bool:
-    """Returns whether `path` is a folder written by `write_suite`."""
+    """Returns whether `path` is a folder with the manifest of a benchmark suite."""
     return (path / MANIFEST).is_file()
 
 
@@ -150,7 +138,7 @@ def read_suite(folder: Path) -> list[LayerSequence]:
 
     Raises:
         SuiteError: The manifest is damaged or of a newer format, or a network is missing, damaged or does not have the
-            signature in the manifest.
+            signature that the manifest gives.
     """
     path = folder / MANIFEST
     try:
@@ -165,7 +153,7 @@ def read_suite(folder: Path) -> list[LayerSequence]:
 
 
 def _read_network(path: Path, signature: str) -> LayerSequence:
-    """Reads the sequence of one network and checks its signature."""
+    """Returns the sequence in the metadata of one network file; raises SuiteError if it has another signature."""
     try:
         network = onnx.load(str(path), load_external_data=False)
         text = next(p.value for p in network.metadata_props if p.key == _SEQUENCE_KEY)

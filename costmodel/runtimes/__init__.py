@@ -1,7 +1,7 @@
-"""The runtimes that execute models.
+"""Adapters for the runtimes that execute models.
 
-A runtime takes models and layer sequences and returns the layers that it executes and runners that can be timed. `base`
-holds the protocols that every runtime implements. Runtimes do not know about measuring.
+An adapter returns the layers that its runtime executes for a model, and opens models and layer sequences as runners,
+which other packages time; it measures nothing itself. `base` holds the protocols that every adapter implements.
 """
 
 import lazy_loader

@@ -26,7 +26,7 @@ class RuntimeSettings:
     Attributes:
         threads: Number of threads that one layer may use.
         level: Level to which the runtime optimises the graph, one of `LEVELS`.
-        spinning: Whether idle worker threads spin between layers.
+        spinning: Whether idle threads of the runtime spin (wait actively) between layers.
         inter_threads: Number of layers of a model that may run at the same time; has no effect on a layer in isolation.
     """
 
@@ -48,16 +48,16 @@ class Runner(Protocol):
         """Executes the network once, synchronously.
 
         Raises:
-            MeasurementError: The runtime failed.
+            MeasurementError: The runtime failed to execute the network.
         """
 
     def feed(self) -> None:
-        """Writes the inputs again, so that they are in the caches where a layer that produces them would leave them."""
+        """Rewrites the inputs, so that they are in the CPU caches as if a layer had just made them."""
 
 
 @runtime_checkable
 class Runtime(Protocol):
-    """A runtime, as costmodel uses it.
+    """What costmodel requires of a runtime: to lower models, and to open models and sequences for timing.
 
     Attributes:
         name: Name of the runtime's entry point.
@@ -68,7 +68,7 @@ class Runtime(Protocol):
     version: str
 
     def lower(self, model: Model, level: str) -> LayerGraph:
-        """Returns the layers that the runtime executes for `model`, in canonical form.
+        """Returns the layers that the runtime, optimising to `level`, executes for `model`, in canonical form.
 
         Raises:
             LoweringError: The runtime cannot build the model.
@@ -89,14 +89,14 @@ class Runtime(Protocol):
         """
 
     def fingerprint(self) -> str:
-        """Returns what `lower` depends on besides model, level and version, such as the vector width of the host."""
+        """Returns as text what `lower` depends on besides model, level and version, such as the CPU's vector width."""
 
 
 def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
     """Returns the runtime that is registered under `name`.
 
     Raises:
-        CostModelError: No such runtime is installed.
+        CostModelError: No runtime of that name is installed.
     """
     installed = {point.name: point for point in entry_points(group="costmodel.runtimes")}
     if name not in installed:
@@ -107,5 +107,5 @@ def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
 
 
 def lowering_key(runtime: Runtime, level: str) -> str:
-    """Returns a key of what a lowered graph depends on besides the model: runtime, version, level, vector width."""
+    """Returns a cache key of what lowering depends on besides the model: runtime, version, level, fingerprint."""
     return f"{runtime.name}-{runtime.version}-{level}-{runtime.fingerprint()}"

@@ -1,11 +1,11 @@
-"""A cache of lowered graphs in a folder, keyed by the content of their models."""
+"""A folder that caches the lowered graphs of models, by the content of the model and the runtime."""
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 
+from costmodel.atomic_write import atomic_file
 from costmodel.ir.graph import LayerGraph
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import Runtime, lowering_key
@@ -17,7 +17,7 @@ CACHE_VERSION = 2
 
 
 def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> LayerGraph:
-    """Returns `runtime.lower(model, level)`, from the cache if it is there.
+    """Returns `runtime.lower(model, level)`, read from the cache if it is there and else added to it.
 
     Args:
         runtime: Runtime that lowers the model.
@@ -35,12 +35,8 @@ def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> La
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         pass  # the entry is absent or damaged: in both cases the model is lowered
     graph = runtime.lower(model, level)
-    partial = path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):  # if the cache cannot be written, the result is still valid
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with atomic_file(path) as partial:
             partial.write_text(json.dumps(graph.to_dict()))
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
     return graph

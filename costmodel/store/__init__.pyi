@@ -3,6 +3,10 @@ from .database import Database as Database
 from .database import add_if_new as add_if_new
 from .latency_csv import ObservedLatency as ObservedLatency
 from .latency_csv import read_latencies as read_latencies
+from .parquet import export_results as export_results
+from .parquet import read_models as read_models
+from .parquet import read_results as read_results
+from .parquet import read_system as read_system
 from .results import ImportSummary as ImportSummary
 from .results import Results as Results
 from .results import StoredModel as StoredModel

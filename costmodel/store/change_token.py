@@ -13,7 +13,11 @@ _numbers = itertools.count()
 
 
 class _Watching:
-    """A connection that never writes, so that its `PRAGMA data_version` changes with every commit."""
+    """A connection that detects changes of the SQLite file.
+
+    Its `PRAGMA data_version` changes whenever another connection commits; as this one never writes, it changes with
+    every commit.
+    """
 
     def __init__(self, file: Path, identity: tuple[int, int, int]) -> None:
         self.identity = identity
@@ -32,7 +36,7 @@ class _Watching:
             self._finalizer()
 
     def abandon(self) -> None:
-        """Keeps the connection of a parent process unused: SQLite forbids a child process to use or to close it."""
+        """Leaves a parent process's connection open but unused: SQLite forbids a child process to use or close it."""
         self._finalizer.detach()
         _inherited.append(self._connection)
 
@@ -41,15 +45,15 @@ _inherited: list[sqlite3.Connection] = []
 
 
 class ChangeToken:
-    """A value that differs after every commit to an SQLite file; threads may share it."""
+    """The state of an SQLite file as a value that differs after every commit; threads may share an instance."""
 
     def __init__(self, file: Path) -> None:
-        """Watches `file`, which is opened at the first `read`."""
+        """Prepares to watch `file`, which is opened at the first `read`."""
         self._file = file
         self._watching: _Watching | None = None
 
     def read(self) -> tuple[int, ...] | None:
-        """Returns the current value; None if the file does not exist or cannot be read."""
+        """Returns a value to be compared with an earlier one; None if the file does not exist or cannot be read."""
         try:
             status = os.stat(self._file)
             identity = (os.getpid(), status.st_dev, status.st_ino)

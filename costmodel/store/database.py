@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Column, Table, func, insert, select
+from sqlalchemy import Column, Table, func, insert, select, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -16,7 +16,7 @@ from costmodel.store.change_token import ChangeToken
 from costmodel.store.engine import open_engine
 from costmodel.store_url import parse_store_url
 
-__all__ = ["WAIT_S", "Database", "add_if_new", "select_in"]
+__all__ = ["WAIT_S", "Database", "add_if_new", "lock", "select_in"]
 
 # Default for interactive use, where waiting for a lock is better than repeating a benchmark; services set less.
 WAIT_S = 60.0
@@ -29,7 +29,7 @@ class Database:
     """An open database, which reports its errors as `StoreError`s of one sentence."""
 
     def __init__(self, url: str, *, create: bool = True, wait_s: float = WAIT_S, lazy: bool = False) -> None:
-        """Opens the database at `url` and upgrades its schema if necessary; for the arguments see `Store`."""
+        """Opens the database at `url` and upgrades its schema if necessary; `Store` describes the arguments."""
         parsed = parse_store_url(url)
         self._engine = open_engine(parsed, wait_s)
         self._place = parsed.render_as_string(hide_password=True)
@@ -45,7 +45,7 @@ class Database:
                 raise
 
     def _prepare(self) -> None:
-        """Upgrades the schema unless it is the newest; threads and processes may do so at the same time."""
+        """Upgrades the schema unless it is the newest; several threads and processes may call this at the same time."""
         if self._prepared:
             return
         if self._file is not None and not self._create and not self._file.exists():
@@ -94,7 +94,7 @@ class Database:
             yield connection
 
     def version(self) -> tuple[int, ...] | None:
-        """Returns a value that changes with every commit of any process; None if the database does not provide one."""
+        """Returns a value that changes with every commit of any process; None unless the database is in SQLite."""
         return None if self._token is None else self._token.read()
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Database:
 
 
 def _advice(reason: str) -> str:
-    """Returns what the user can do about an error of the database."""
+    """Returns what the user can do about a database error, given the first line of its message."""
     checks: Mapping[str, Callable[[str], bool]] = {
         "free some space and run again, what was stored before is safe": lambda r: "full" in r or "disk I/O" in r,
         "another process keeps it busy; wait until that ends and run again": (
@@ -120,7 +120,7 @@ def _advice(reason: str) -> str:
 
 
 def add_if_new(connection: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Inserts a row unless its key exists, safely with other writers; returns whether the row was added.
+    """Inserts a row unless the table has one with its key, even if other processes write; returns whether it was added.
 
     Raises:
         sqlalchemy.exc.IntegrityError: The row violates another constraint, such as a foreign key.
@@ -138,10 +138,20 @@ def add_if_new(connection: Connection, table: Table, key: Mapping[str, Any], val
     return True
 
 
+def lock(connection: Connection, *tables: Table) -> None:
+    """Keeps other processes from writing to `tables` until the transaction ends; they may read.
+
+    In SQLite there is nothing to do, because a transaction that writes has locked the whole file already.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"LOCK TABLE {', '.join(table.name for table in tables)} IN SHARE ROW EXCLUSIVE MODE"))
+
+
 def select_in(connection: Connection, query: Any, column: Column[str], wanted: Iterable[str] | None) -> Sequence[Any]:
     """Returns the rows of `query` whose `column` is in `wanted`, or all rows if `wanted` is None.
 
-    Values are queried in portions of 500, because databases limit the number of parameters.
+    The database is asked for 500 of the wanted values at a time, because databases limit the number of parameters of a
+    query.
     """
     if wanted is None:
         return connection.execute(query).all()

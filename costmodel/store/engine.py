@@ -25,7 +25,7 @@ def open_engine(url: URL, wait_s: float) -> Engine:
             PostgreSQL also the longest time that it may run.
 
     Raises:
-        StoreError: The kind of database is unknown, or an option in the URL is invalid.
+        StoreError: The kind of database is unknown, its driver is not installed, or an option in the URL is invalid.
         MissingExtraError: The driver for PostgreSQL is not installed.
     """
     try:
@@ -86,7 +86,11 @@ def _sqlite(url: URL, wait_s: float) -> Engine:
 
 
 def _write_ahead(connection: Any, wait_s: float) -> None:
-    """Switches a new database to write-ahead logging, retrying for `wait_s`, as SQLite does not wait for this lock."""
+    """Switches a new SQLite database to write-ahead logging.
+
+    While another process holds the lock that this needs, it is tried again for up to `wait_s` seconds, because SQLite
+    itself does not wait for this lock.
+    """
     deadline = time.monotonic() + wait_s
     while connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
         try:
@@ -99,6 +103,9 @@ def _write_ahead(connection: Any, wait_s: float) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Begins a transaction, for writing with the write lock: SQLite may refuse a later upgrade without waiting."""
+    """Begins a transaction in SQLite, taking the write lock at once if it is going to write.
+
+    A transaction that asks for the write lock later may be refused it without waiting.
+    """
     writing = connection.get_execution_options().get("writing", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

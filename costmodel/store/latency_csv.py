@@ -36,9 +36,15 @@ class ObservedLatency:
     runs: int | None = None
 
     def measurement(self, signature: str, measured_at: str) -> Measurement:
-        """Returns the latency as a measurement with one time, which its environment marks as observed."""
+        """Returns a measurement with this latency as its only raw time, marked in its environment as observed.
+
+        Args:
+            signature: Signature of the whole model.
+            measured_at: Time to record for the measurement, UTC in ISO 8601.
+        """
         return Measurement(
             signature=signature,
+            kind="model",
             pass_times_us=((self.latency_us,),),
             reference_us=(),
             stable=True,
@@ -48,11 +54,11 @@ class ObservedLatency:
 
 
 def read_latencies(path: Path) -> list[ObservedLatency]:
-    """Returns the rows of a CSV file, at least one.
+    """Returns the observed latencies in a CSV file, at least one.
 
     Raises:
-        DataFileError: The file cannot be read, has no rows or other columns, or a row is invalid; the message then has
-            the line number.
+        DataFileError: The file cannot be read, does not have the columns that the module describes, has no rows, has an
+            invalid row, or has two rows for one model. For a faulty row the message has the line number.
     """
     try:
         # Accepts what spreadsheets write: a byte order mark and any line endings.
@@ -106,7 +112,7 @@ def _rows(path: Path, lines: Iterator[str]) -> Iterator[ObservedLatency]:
 
 
 def _number(text: str) -> float | None:
-    """Returns the finite number greater than 0 that `text` is; None if it is anything else."""
+    """Returns the number that `text` is if it is finite and greater than 0; otherwise None."""
     try:
         number = float(text)
     except ValueError:

@@ -7,12 +7,14 @@ names, families, decompositions, end-to-end measurements, and the origins of sam
 describes the kinds of records.
 
 Format history (`FORMAT_VERSION`): 1, first format; 2, adds `overhead_us`, the call overhead in each time. Files with
-models have no version of their own, because readers of version 2 without support for models refuse them.
+models have no format version of their own, because releases that read version 2 but do not support models refuse them
+anyway.
 """
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,15 @@ from costmodel.store.results import ImportSummary, Results, StoredModel
 from costmodel.store.store import Store
 from costmodel.systems.system import System, check_same_system, validate_name
 
-__all__ = ["FORMAT_VERSION", "collect_results", "export_results", "import_results"]
+__all__ = [
+    "FORMAT_VERSION",
+    "collect_results",
+    "export_results",
+    "import_results",
+    "read_models",
+    "read_results",
+    "read_system",
+]
 
 FORMAT_VERSION = 2
 _KEY = b"costmodel"
@@ -46,9 +56,9 @@ def collect_results(store: Store, system_name: str, *, with_models: bool = False
     Args:
         store: Store that has the results.
         system_name: Name of the system.
-        with_models: Whether to include models: those of which at least one layer is measured on the system, with all
-            sequences of these models and their samples. Without models, the measurements of whole models are left out
-            as well, because an importer could not distinguish them from layers.
+        with_models: Whether to include the models of which at least one sequence is measured on the system, with all
+            their sequences and samples. If false, the measurements of whole models are left out as well, because they
+            would disclose the models' layers.
 
     Raises:
         UnknownSystemError: The store has no system of that name.
@@ -57,8 +67,7 @@ def collect_results(store: Store, system_name: str, *, with_models: bool = False
     measurements = tuple(store.measurements(system_name))
     models = store.models()
     if not with_models:
-        wholes = {model.whole for model in models if len(model.segments) > 1}
-        measurements = tuple(m for m in measurements if m.signature not in wholes)
+        measurements = tuple(m for m in measurements if m.kind != "model")
         return Results(system, measurements, store.sequences(m.signature for m in measurements))
     samples = store.samples()
     wanted = {m.signature for m in measurements}
@@ -71,10 +80,13 @@ def collect_results(store: Store, system_name: str, *, with_models: bool = False
 
 
 def _relevant(models: Iterable[StoredModel], wanted: Set[str]) -> Iterator[StoredModel]:
-    """Yields the models whose segments are all wanted, or that have a wanted signature that no finer cut has.
+    """Yields the models that are to be exported, at each granularity at which they are needed.
+
+    A model is needed at a granularity if all its segments at that granularity are wanted, or if one of its signatures
+    there is wanted and occurs in the model at no finer granularity.
 
     Args:
-        models: Stored models; the granularities of a model from fine to coarse.
+        models: Stored models; the granularities of a model come in order from fine to coarse.
         wanted: Signatures that are to be exported.
     """
     signatures: dict[tuple[str, str], set[str]] = {}
@@ -131,7 +143,8 @@ def import_results(store: Store, path: Path, system_name: str | None = None) -> 
         system_name: Name of the system in the store; by default the name in the file.
 
     Returns:
-        The results in the file, with the system under its name in the store, and a summary of what was new.
+        The results in the file, with their system under the name that it has in the store, and a summary of what was
+        new to the store.
 
     Raises:
         DataFileError: The file was not written by costmodel, has another format version, or has an invalid record.
@@ -139,39 +152,101 @@ def import_results(store: Store, path: Path, system_name: str | None = None) -> 
         SystemMismatchError: The store has another system of that name.
         StoreError: The store has a model of the same name with other layers.
     """
-    pyarrow, parquet = _parquet()
-    try:
+    results = read_results(path)
+    system = results.system
+    system = replace(system, name=validate_name(system.name if system_name is None else system_name))
+    known = store.systems().get(system.name)
+    if known is not None and not system.asserted:
+        check_same_system(known, system)
+    results = replace(results, system=system)
+    return results, store.put_results(results)
+
+
+def read_results(path: Path) -> Results:
+    """Returns the results in a Parquet file.
+
+    Raises:
+        DataFileError: The file was not written by costmodel, has another format version, or has an invalid record.
+    """
+    _, parquet = _parquet()
+    with _reading(path):
         table = parquet.read_table(path)
-        header = json.loads((table.schema.metadata or {})[_KEY])
-        version = header["format"]
-        if version > FORMAT_VERSION:
-            raise DataFileError(
-                f"{path} has format {version} and this costmodel knows {FORMAT_VERSION}: upgrade costmodel"
-            )
-        if version < FORMAT_VERSION:
-            raise DataFileError(
-                f"{path} has format {version}, whose times cannot be compared with those of format {FORMAT_VERSION}: "
-                "measure and export anew"
-            )
-        system = System.from_dict(header["system"])
+        system = _system_in(table.schema, path)
+    return results_of(table.to_pylist(), system, path)
+
+
+def read_system(path: Path) -> System:
+    """Returns the system whose results are in a Parquet file; reads no record of the file.
+
+    Raises:
+        DataFileError: The file was not written by costmodel, or has another format version.
+    """
+    _, parquet = _parquet()
+    with _reading(path):
+        return _system_in(parquet.read_schema(path), path)
+
+
+def read_models(path: Path, wholes: Set[str]) -> Results:
+    """Returns models in a Parquet file, cut at granularity 1, with their layer sequences and without measurements.
+
+    Other records of the file are not read, so that this takes a moment where reading all results takes long.
+
+    Args:
+        path: File that `export_results` wrote.
+        wholes: Signatures of whole models; those that the file does not have are left out.
+
+    Raises:
+        DataFileError: The file was not written by costmodel, has another format version, or has an invalid record.
+    """
+    _, parquet = _parquet()
+    with _reading(path):
+        schema = parquet.read_schema(path)
+        system = _system_in(schema, path)
+        if not wholes or "record" not in schema.names:
+            return Results(system, (), {})
+        filters = [("record", "==", "model"), ("granularity", "==", 1), ("signature", "in", sorted(wholes))]
+        models = parquet.read_table(path, filters=filters).to_pylist()
+        if not models:
+            return Results(system, (), {})
+        signatures = {row["signature"] for row in models} | {p["signature"] for row in models for p in row["pieces"]}
+        filters = [("record", "in", ["measurement", "sequence"]), ("signature", "in", sorted(signatures))]
+        texts = parquet.read_table(path, columns=["signature", "sequence"], filters=filters).to_pylist()
+    sequences = {row["signature"]: {**row, "record": "sequence"} for row in texts}
+    return results_of([*sequences.values(), *models], system, path)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turns an error of reading a Parquet file inside the context into a `DataFileError` that names the file."""
+    pyarrow, _ = _parquet()
+    try:
+        yield
     except FileNotFoundError as error:
         raise DataFileError(f"{path} does not exist: check the path") from error
     except (OSError, pyarrow.ArrowException, LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataFileError(
             f"{path} is not a file of costmodel measurements: export them with `costmodel export`"
         ) from error
-    system = replace(system, name=validate_name(system.name if system_name is None else system_name))
-    known = store.systems().get(system.name)
-    if known is not None and not system.asserted:
-        check_same_system(known, system)
-    results = results_of(table.to_pylist(), system, path)
-    return results, store.put_results(results)
+
+
+def _system_in(schema: Any, path: Path) -> System:
+    """Returns the system in the header of a Parquet file, given its schema, after checking the format version."""
+    header = json.loads((schema.metadata or {})[_KEY])
+    version = header["format"]
+    if version > FORMAT_VERSION:
+        raise DataFileError(f"{path} has format {version} and this costmodel knows {FORMAT_VERSION}: upgrade costmodel")
+    if version < FORMAT_VERSION:
+        raise DataFileError(
+            f"{path} has format {version}, whose times cannot be compared with those of format {FORMAT_VERSION}: "
+            "measure and export anew"
+        )
+    return System.from_dict(header["system"])
 
 
 def _schema(pyarrow: Any, with_models: bool) -> Any:
     text, time, times = pyarrow.string(), pyarrow.float64(), pyarrow.list_(pyarrow.float64())
     columns = {
-        "signature": text, "sequence": text, "latency_us": time, "rounds_us": pyarrow.list_(times),
+        "signature": text, "sequence": text, "kind": text, "latency_us": time, "rounds_us": pyarrow.list_(times),
         "reference_us": times, "overhead_us": time, "stable": pyarrow.bool_(), "data_dependent": pyarrow.bool_(),
         "circumstances": text, "measured_at": text,
     }  # fmt: skip

@@ -1,22 +1,22 @@
-"""Conversion between results and the rows of a results file, with validation of the rows.
+"""Converts results to the rows of a results file and back, with validation of the rows.
 
 Kinds of records, by the column `record`:
     measurement   a measurement with the timed sequence; the only kind in a file without models, which has no column
                   `record`
     sequence      a sequence that a model or a sample refers to and that is not measured
     model         a model at one granularity, with its segments; its signature is that of the whole model
-    sample        a sequence that occurs in no model, and the sequence that it was sampled around
+    sample        a sequence that occurs in no model, and the sequence of a model that it was made from
 """
 
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from costmodel.errors import DataFileError
 from costmodel.ir.sequence import LayerSequence
-from costmodel.measure.measurement import Measurement
+from costmodel.measure.measurement import Kind, Measurement, kind_of
 from costmodel.store.results import Results, StoredModel, StoredSegment
 from costmodel.systems.system import System
 
@@ -31,12 +31,13 @@ _MEASURED = (
 
 
 def rows_of(results: Results) -> Iterator[Row]:
-    """Yields a row for each record: measurements, then sequences, models and samples."""
+    """Yields a row for each record of the results: measurements first, then sequences, models and samples."""
     for measurement in results.measurements:
         yield {
             "record": "measurement",
             "signature": measurement.signature,
             "sequence": results.sequences[measurement.signature].text,
+            "kind": measurement.kind,
             "latency_us": measurement.latency_us,
             "rounds_us": measurement.pass_times_us,
             "reference_us": measurement.reference_us,
@@ -67,7 +68,7 @@ def rows_of(results: Results) -> Iterator[Row]:
 
 
 def results_of(rows: Iterable[Row], system: System, path: Path) -> Results:
-    """Returns the results that rows contain, after checking every row.
+    """Returns the results that the rows of a results file contain, after checking every row.
 
     Args:
         rows: Rows as `rows_of` yields them, in any order.
@@ -94,7 +95,7 @@ def results_of(rows: Iterable[Row], system: System, path: Path) -> Results:
                     fault = "a signature that is not its sequence's"
                 sequences[sequence.signature] = sequence
             if record == "measurement":
-                measurements.append(_measurement(row))
+                measurements.append(_measurement(row, sequence))
                 fault = fault or _impossible_time(measurements[-1], row["latency_us"])
             elif record == "model":
                 model = _model(row)
@@ -118,12 +119,13 @@ def results_of(rows: Iterable[Row], system: System, path: Path) -> Results:
     return Results(system, tuple(measurements), sequences, tuple(models.values()), samples)
 
 
-def _measurement(row: Row) -> Measurement:
+def _measurement(row: Row, sequence: LayerSequence) -> Measurement:
     missing = [name for name in _MEASURED if row[name] is None]
     if missing:
         raise ValueError(f"no {', '.join(missing)}")
     return Measurement(
         signature=row["signature"],
+        kind=_kind(row, sequence),
         pass_times_us=tuple(tuple(times) for times in row["rounds_us"]),
         reference_us=tuple(row["reference_us"]),
         stable=bool(row["stable"]),
@@ -134,8 +136,21 @@ def _measurement(row: Row) -> Measurement:
     )
 
 
+def _kind(row: Row, sequence: LayerSequence) -> Kind:
+    """Returns what was timed for the measurement in a row: a layer, a sequence or a whole model.
+
+    Rows of older files do not say so; in them, a call overhead of 0 marks a whole model.
+    """
+    kind = row.get("kind")
+    if kind is None:
+        return kind_of(sequence, whole=not row["overhead_us"])
+    if kind not in get_args(Kind):
+        raise ValueError(f"{kind} is no kind of measurement")
+    return cast(Kind, kind)
+
+
 def _impossible_time(measurement: Measurement, latency_us: float) -> str | None:
-    """Returns what is wrong with the times of a measurement; None if they are plausible."""
+    """Returns what is wrong with a measurement's times, to end a message "row 3 has ..."; None if nothing is wrong."""
     times_us = (*measurement.times_us, *measurement.reference_us, latency_us)
     if not measurement.times_us or not all(math.isfinite(t) and t > 0 for t in times_us):
         return "a time that is no positive number: measure it again and export anew"

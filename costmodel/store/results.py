@@ -1,4 +1,4 @@
-"""Results: the measurements of one system and their models as a value, for transfer between stores."""
+"""Results: the measurements of one system with the models they belong to, as values for transfer between stores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,13 @@ __all__ = ["ImportSummary", "Results", "StoredModel", "StoredSegment"]
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """A layer sequence in its place in a stored model; fields as in `costmodel.partition.decomposition.Segment`."""
+    """A layer sequence in its place in a stored model.
+
+    Attributes:
+        signature: Signature of the layer sequence.
+        layers: Names of the layers, as in the layer graph.
+        predecessors: Positions, in the decomposition, of the segments whose outputs this segment reads.
+    """
 
     signature: str
     layers: tuple[str, ...]
@@ -25,11 +31,11 @@ class StoredModel:
 
     Attributes:
         name: Name of the model.
-        lowering: Key of the lowering that produced the layers: runtime, version, level, vector width.
+        lowering: Key of the lowering that produced the layers: runtime, its version, optimisation level, vector width.
         granularity: Granularity of the decomposition.
-        family: Architecture lineage; never split across training and test.
+        family: Architecture lineage, which is never split across training and test.
         whole: Signature of the whole model as one sequence.
-        segments: Segments of the decomposition, in order.
+        segments: Segments of the decomposition, in execution order.
         digest: Digest of the model that was lowered; empty if it is unknown.
     """
 
@@ -53,10 +59,10 @@ class Results:
 
     Attributes:
         system: System on which the measurements were made.
-        measurements: Measurements, first ones before repeats.
-        sequences: Layer sequence of every signature in the other attributes.
+        measurements: Measurements; of those with the same signature, the first comes before its repeats.
+        sequences: Layer sequences by signature, for every signature that occurs in the other attributes.
         models: Models of the corpus at each granularity; empty if the models are not to be disclosed.
-        samples: For each sampled signature, the signature that it was sampled around.
+        samples: Signature of the sequence that each sample was made from, by the sample's signature.
     """
 
     system: System
@@ -72,10 +78,12 @@ class ImportSummary:
 
     Attributes:
         measurements: Number of measurements that were new.
-        known: Number of measurements that the store already had.
-        models: Names of the models that were new or had a new granularity.
+        known: Number of imported measurements that the store already had.
+        models: Names of the models that were new or were added at a new granularity.
+        removed: Number of observed latencies that the import replaced.
     """
 
     measurements: int
     known: int
     models: frozenset[str] = frozenset()
+    removed: int = 0

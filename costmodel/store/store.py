@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
 from statistics import median
 
 from sqlalchemy import func, insert, select, update
-from sqlalchemy.engine import Connection
 
-from costmodel.errors import StoreError, UnknownSystemError
+from costmodel.errors import UnknownSystemError
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.measurement import Measurement, Timing
 from costmodel.partition.decomposition import Decomposition
-from costmodel.store import tables
-from costmodel.store.database import WAIT_S, Database, add_if_new, select_in
+from costmodel.store import insertion, tables
+from costmodel.store.database import WAIT_S, Database, add_if_new, lock, select_in
 from costmodel.store.results import ImportSummary, Results, StoredModel, StoredSegment
 from costmodel.systems.system import System
 
@@ -21,7 +19,7 @@ __all__ = ["Store", "StoredModel", "StoredSegment"]
 
 
 class Store:
-    """A results store at a database URL; every write is a transaction of its own."""
+    """A results store at a database URL; every method that writes uses a transaction of its own."""
 
     def __init__(self, url: str, *, create: bool = True, wait_s: float = WAIT_S, lazy: bool = False) -> None:
         """Opens the store at `url`, and upgrades it if an older costmodel wrote it.
@@ -31,8 +29,8 @@ class Store:
             create: Whether to create the file of an SQLite store that does not exist.
             wait_s: Longest time in seconds that a statement may wait for a lock or a connection before it fails; in
                 PostgreSQL also the longest time that it may run.
-            lazy: Whether to open the store at its first use, and again at the next use if that fails. A service thus
-                starts, and recovers, while its database is down.
+            lazy: Whether to open the store only at its first use, and to try again at the next use if that fails. A
+                service can thus start while its database is down, and recovers when the database is up again.
 
         Raises:
             StoreError: The store does not exist and `create` is false, it cannot be opened, it was written by a newer
@@ -42,7 +40,7 @@ class Store:
         self._database = Database(url, create=create, wait_s=wait_s, lazy=lazy)
 
     def version(self) -> tuple[int, ...] | None:
-        """Returns a value that changes with every write of any process; None if the database does not provide one."""
+        """Returns a value that changes with every write of any process; None unless the database is in SQLite."""
         return self._database.version()
 
     def close(self) -> None:
@@ -52,7 +50,7 @@ class Store:
     # Systems
 
     def put_system(self, system: System) -> None:
-        """Adds or replaces the record of a system; entries that only a newer costmodel knows are kept."""
+        """Adds or replaces the record of a system; stored entries that only a newer costmodel knows are kept."""
         key = {"name": system.name}
         with self._database.writing() as connection:
             if add_if_new(connection, tables.systems, key, {"record": system.to_dict()}):
@@ -69,7 +67,7 @@ class Store:
         return {row.name: System.from_dict(row.record) for row in rows}
 
     def system(self, name: str) -> System:
-        """Returns the system of that name.
+        """Returns the system that is called `name`.
 
         Raises:
             UnknownSystemError: The store has no system of that name.
@@ -88,7 +86,7 @@ class Store:
     def put_sequences(self, sequences: Iterable[LayerSequence]) -> None:
         """Adds the layer sequences that the store does not have yet."""
         with self._database.writing() as connection:
-            _put_sequences(connection, sequences)
+            insertion.put_sequences(connection, sequences)
 
     def sequences(self, signatures: Iterable[str] | None = None) -> dict[str, LayerSequence]:
         """Returns stored layer sequences by signature: those with the given signatures, or all."""
@@ -102,18 +100,19 @@ class Store:
     ) -> None:
         """Adds or replaces a model and its decomposition at one granularity.
 
-        If the store has a model of that name and lowering with another digest, all decompositions of it are deleted.
+        If the store has a model of the same name and lowering with another digest, all its decompositions are deleted
+        first.
 
         Args:
             decomposition: Decomposition of the model.
             whole: The whole model as one layer sequence.
             digest: Digest of the model.
             family: Architecture lineage of the model.
-            lowering: Key of the lowering: runtime, version, level, vector width.
+            lowering: Key of the lowering: runtime, its version, optimisation level, vector width.
         """
         key = {"model": decomposition.model, "lowering": lowering, "granularity": decomposition.granularity}
         with self._database.writing() as connection:
-            _put_sequences(connection, [whole, *decomposition.unique.values()])
+            insertion.put_sequences(connection, [whole, *decomposition.unique.values()])
             identity = {"name": decomposition.model, "lowering": lowering}
             values = {"family": family, "digest": digest, "whole": whole.signature}
             if not add_if_new(connection, tables.models, identity, values):
@@ -122,10 +121,10 @@ class Store:
                 connection.execute(update(tables.models).filter_by(**identity).values(values))
             connection.execute(tables.segments.delete().filter_by(**key))
             segments = [StoredSegment(p.sequence.signature, p.layers, p.predecessors) for p in decomposition.segments]
-            _put_segments(connection, decomposition.model, lowering, decomposition.granularity, segments)
+            insertion.put_segments(connection, decomposition.model, lowering, decomposition.granularity, segments)
 
     def models(self) -> list[StoredModel]:
-        """Returns the models of the corpus, one entry for each lowering and granularity, sorted by name."""
+        """Returns the models of the corpus, one entry for each model, lowering and granularity, sorted by name."""
         key = (tables.segments.c.model, tables.segments.c.lowering, tables.segments.c.granularity)
         with self._database.reading() as connection:
             # Segments are read first, so that the model of each segment exists even if another process is writing.
@@ -142,26 +141,26 @@ class Store:
         ]
 
     def whole_model_signatures(self) -> set[str]:
-        """Returns the signatures of all whole models."""
+        """Returns the signature of each stored model, taken as one whole sequence."""
         with self._database.reading() as connection:
             return set(connection.scalars(select(tables.models.c.whole)))
 
     def put_samples(self, samples: Mapping[str, tuple[LayerSequence, LayerSequence]]) -> None:
-        """Adds samples by signature, each as a pair of the sample and the layer sequence that it was sampled around."""
+        """Adds samples: for each sample's signature, the sample and the layer sequence that it was made from."""
         with self._database.writing() as connection:
-            _put_sequences(connection, [sequence for pair in samples.values() for sequence in pair])
+            insertion.put_sequences(connection, [sequence for pair in samples.values() for sequence in pair])
             for signature, (_, origin) in samples.items():
                 add_if_new(connection, tables.samples, {"signature": signature}, {"origin": origin.signature})
 
     def samples(self) -> dict[str, str]:
-        """Returns, for each sampled signature, the signature that it was sampled around."""
+        """Returns the signature of the layer sequence that each sample was made from, by the sample's signature."""
         with self._database.reading() as connection:
             return {row.signature: row.origin for row in connection.execute(select(tables.samples))}
 
     # Measurements
 
     def put_measurement(self, system: str, measurement: Measurement, sequence: LayerSequence | None = None) -> None:
-        """Adds one measurement, as a repeat if its signature was measured before.
+        """Adds one measurement, which becomes a repeat if the system has one of the same signature already.
 
         Args:
             system: Name of a stored system.
@@ -170,39 +169,45 @@ class Store:
         """
         with self._database.writing() as connection:
             if sequence is not None:
-                _put_sequences(connection, [sequence])
-            _put_measurement(connection, system, measurement)
+                insertion.put_sequences(connection, [sequence])
+            insertion.put_measurement(connection, system, measurement)
 
-    def put_results(self, results: Results) -> ImportSummary:
+    def put_results(self, results: Results, *, replace_observed: bool = False) -> ImportSummary:
         """Adds the results of another store, completely or not at all; existing records are not changed.
 
-        A measurement exists if the store has one with the same signature, time of measuring and raw times. A model
-        exists if the store has one with the same name, lowering and layers; its family and digest are kept, and only
-        missing granularities are added.
+        A measurement counts as existing if the store has one of the same system, signature, time of measuring and raw
+        times. A model counts as existing if the store has one of the same name, lowering and layers; its family and
+        digest are kept, and only missing granularities are added.
+
+        Args:
+            results: Results to add.
+            replace_observed: Whether to first remove all latencies of the system that were observed elsewhere and
+                imported, and to replace the record of the system.
 
         Raises:
             StoreError: The store has a model of the same name and lowering with other layers.
         """
         system = results.system
-        new = 0
+        removed = 0
         with self._database.writing() as connection:
-            add_if_new(connection, tables.systems, {"name": system.name}, {"record": system.to_dict()})
-            _put_sequences(connection, results.sequences.values())
-            models = frozenset(model.name for model in results.models if _added_model(connection, model))
+            record = {"record": system.to_dict()}
+            if not add_if_new(connection, tables.systems, {"name": system.name}, record) and replace_observed:
+                removed = insertion.remove_observed(connection, system.name)
+                connection.execute(update(tables.systems).filter_by(name=system.name).values(record))
+            lock(connection, tables.sequences, tables.measurements)  # rows can then be added many at a time
+            sequences = insertion.unknown_sequences(connection, results.sequences.values())
+            if sequences:
+                connection.execute(insert(tables.sequences), sequences)
+            models = frozenset(model.name for model in results.models if insertion.add_model(connection, model))
             for signature, origin in sorted(results.samples.items()):
                 add_if_new(connection, tables.samples, {"signature": signature}, {"origin": origin})
-            for measurement in results.measurements:
-                same = select(tables.measurements.c.pass_times_us).filter_by(
-                    system=system.name, signature=measurement.signature, measured_at=measurement.measured_at
-                )
-                # Compares raw times, because another release may compute another latency from them.
-                if [list(times) for times in measurement.pass_times_us] not in connection.scalars(same).all():
-                    _put_measurement(connection, system.name, measurement)
-                    new += 1
-        return ImportSummary(new, len(results.measurements) - new, models)
+            measurements = insertion.unknown_measurements(connection, system.name, results.measurements)
+            if measurements:
+                connection.execute(insert(tables.measurements), measurements)
+        return ImportSummary(len(measurements), len(results.measurements) - len(measurements), models, removed)
 
-    def measured(self, system: str) -> tuple[int, int]:
-        """Returns the number of measurements of a system and the id of the last; both change when one is added."""
+    def measurement_count_and_last_id(self, system: str) -> tuple[int, int]:
+        """Returns the number of measurements of a system and the id of the last one; adding one changes both."""
         table = tables.measurements
         query = select(func.count(), func.coalesce(func.max(table.c.id), 0)).select_from(table).filter_by(system=system)
         with self._database.reading() as connection:
@@ -210,26 +215,43 @@ class Store:
         return int(count), int(last)
 
     def latencies_us(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, float]:
-        """Returns latencies on a system by signature, each the median of the stored latencies of its measurements.
+        """Returns latencies on a system in microseconds by signature, each the median over its measurements.
 
         Args:
             system: Name of the system.
-            signatures: Signatures to return, if they were measured; None for all.
+            signatures: Signatures whose latencies to return, as far as they were measured; None for all.
         """
-        query = select(tables.measurements.c.signature, tables.measurements.c.latency_us).filter_by(system=system)
-        with self._database.reading() as connection:
-            rows = select_in(connection, query, tables.measurements.c.signature, signatures)
-        by_signature: dict[str, list[float]] = {}
-        for row in rows:
-            by_signature.setdefault(row.signature, []).append(row.latency_us)
-        return {signature: median(latencies_us) for signature, latencies_us in by_signature.items()}
+        return {signature: timing.latency_us for signature, timing in self.timings(system, signatures).items()}
 
     def timings(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, Timing]:
-        """Returns timings on a system by signature: of the given signatures that were measured, or of all."""
-        measurements = self.measurements(system, signatures)
-        return {signature: Timing.of(list(same)) for signature, same in groupby(measurements, lambda m: m.signature)}
+        """Returns timings on a system by signature: of all measured signatures, or of those among `signatures`."""
+        table = tables.measurements.c
+        columns = (table.signature, table.latency_us, table.low_us, table.high_us, table.call_us, table.measured_at)
+        with self._database.reading() as connection:
+            # In a fixed order, so that training does not depend on the order in which rows were stored.
+            query = select(*columns).filter_by(system=system).order_by(table.signature, table.repeat)
+            rows = select_in(connection, query, table.signature, signatures)
+        by_signature: dict[str, list[Timing]] = {}
+        for row in rows:
+            timing = Timing(row.latency_us, (row.low_us, row.high_us), row.call_us, (row.measured_at, row.measured_at))
+            by_signature.setdefault(row.signature, []).append(timing)
+        return {signature: Timing.combine(timings) for signature, timings in by_signature.items()}
 
-    def repeated(self, system: str) -> set[str]:
+    def observed_latencies_us(self, system: str) -> dict[str, float]:
+        """Returns the latencies, in microseconds, of whole models that were observed on a system and imported.
+
+        They are by the signature of the whole model, each the median over the observations of the model.
+        """
+        table = tables.measurements.c
+        wholes = table.signature.in_(select(tables.models.c.whole))  # few, and found by an index
+        query = select(table.signature, table.latency_us).filter_by(system=system).where(wholes, insertion.IS_OBSERVED)
+        by_signature: dict[str, list[float]] = {}
+        with self._database.reading() as connection:
+            for row in connection.execute(query):
+                by_signature.setdefault(row.signature, []).append(row.latency_us)
+        return {signature: median(latencies_us) for signature, latencies_us in by_signature.items()}
+
+    def repeated_signatures(self, system: str) -> set[str]:
         """Returns the signatures that were measured more than once on a system."""
         query = select(tables.measurements.c.signature).filter_by(system=system).where(tables.measurements.c.repeat > 0)
         with self._database.reading() as connection:
@@ -238,12 +260,12 @@ class Store:
     def measurements(
         self, system: str, signatures: Iterable[str] | None = None, *, repeats: bool = True
     ) -> Iterator[Measurement]:
-        """Yields the measurements of a system by signature, the first measurement of each before its repeats.
+        """Yields the measurements of a system, sorted by signature, the first of each signature before its repeats.
 
         Args:
             system: Name of the system.
             signatures: Signatures whose measurements to yield; None for all.
-            repeats: Whether to include repeats.
+            repeats: Whether to include repeats, which are all measurements of a signature but the first.
         """
         query = select(tables.measurements).filter_by(system=system)
         if not repeats:
@@ -254,6 +276,7 @@ class Store:
         for row in rows:
             yield Measurement(
                 signature=row.signature,
+                kind=row.kind,
                 pass_times_us=tuple(tuple(times) for times in row.pass_times_us),
                 reference_us=tuple(row.reference_us),
                 stable=row.stable,
@@ -262,68 +285,3 @@ class Store:
                 environment=row.environment,
                 measured_at=row.measured_at,
             )
-
-
-def _put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> None:
-    by_signature = {sequence.signature: sequence for sequence in sequences}
-    known = select_in(connection, select(tables.sequences.c.signature), tables.sequences.c.signature, by_signature)
-    # Sorted, because two writers that insert the same rows in different orders would deadlock.
-    for signature in sorted(by_signature.keys() - {row.signature for row in known}):
-        sequence = by_signature[signature]
-        values = {"text": sequence.text, "layers": len(sequence.layers)}
-        add_if_new(connection, tables.sequences, {"signature": signature}, values)
-
-
-def _put_segments(
-    connection: Connection, model: str, lowering: str, granularity: int, segments: Iterable[StoredSegment]
-) -> None:
-    rows = [
-        {
-            "model": model,
-            "lowering": lowering,
-            "granularity": granularity,
-            "position": position,
-            "signature": segment.signature,
-            "layers": list(segment.layers),
-            "predecessors": list(segment.predecessors),
-        }
-        for position, segment in enumerate(segments)
-    ]
-    connection.execute(insert(tables.segments), rows)
-
-
-def _added_model(connection: Connection, model: StoredModel) -> bool:
-    """Adds a model or a new granularity of an existing model; returns whether anything was added."""
-    identity = {"name": model.name, "lowering": model.lowering}
-    values = {"family": model.family, "digest": model.digest, "whole": model.whole}
-    if not add_if_new(connection, tables.models, identity, values):
-        # Another file may have the same layers; the measurements then hold for both.
-        if connection.scalar(select(tables.models.c.whole).filter_by(**identity)) != model.whole:
-            raise StoreError(
-                f"the model {model.name} is here already and has other layers (both lowered by {model.lowering}), so "
-                "nothing was imported: import into a store of its own with --store"
-            )
-        decomposition = {"model": model.name, "lowering": model.lowering, "granularity": model.granularity}
-        if connection.scalar(select(func.count()).select_from(tables.segments).filter_by(**decomposition)):
-            return False
-    _put_segments(connection, model.name, model.lowering, model.granularity, model.segments)
-    return True
-
-
-def _put_measurement(connection: Connection, system: str, measurement: Measurement) -> None:
-    values = {
-        "latency_us": measurement.latency_us,
-        "pass_times_us": [list(times) for times in measurement.pass_times_us],
-        "reference_us": list(measurement.reference_us),
-        "overhead_us": measurement.overhead_us,
-        "stable": measurement.stable,
-        "data_dependent": measurement.data_dependent,
-        "environment": dict(measurement.environment),
-        "measured_at": measurement.measured_at,
-    }
-    of_signature = {"system": system, "signature": measurement.signature}
-    next_repeat = select(func.coalesce(func.max(tables.measurements.c.repeat) + 1, 0)).filter_by(**of_signature)
-    while True:  # two writers may read the same number: the later one then takes the next
-        key = {**of_signature, "repeat": connection.scalar(next_repeat)}
-        if add_if_new(connection, tables.measurements, key, values):
-            return

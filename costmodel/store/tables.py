@@ -53,7 +53,13 @@ measurements = Table(
     Column("signature", ForeignKey("sequences.signature"), nullable=False),
     # 0 for the first measurement of the signature on the system; repeats are numbered from 1.
     Column("repeat", Integer, nullable=False),
+    # What was timed: "layer", "sequence" or "model".
+    Column("kind", String(8), nullable=False),
+    # Derived from the raw times, by `costmodel.measure.measurement.Measurement.timing`, when a row is stored.
     Column("latency_us", Double, nullable=False),
+    Column("low_us", Double, nullable=False),
+    Column("high_us", Double, nullable=False),
+    Column("call_us", Double, nullable=False),
     Column("rounds_us", JSON, key="pass_times_us", nullable=False),
     Column("reference_us", JSON, nullable=False),
     Column("overhead_us", Double, nullable=False),

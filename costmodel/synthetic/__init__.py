@@ -1,7 +1,8 @@
 """Runnable networks made from layer sequences, and samples of sequences.
 
-Layer sequences become ONNX models with synthetic weights and inputs, or variants of other sizes; layers that a program
-describes become models. The package knows which argument values an operator needs, but not how long it takes.
+The package makes ONNX models with synthetic weights and inputs from layer sequences, varies the sizes of sequences, and
+makes models of layers that a Python program describes. It knows which argument values an operator needs, but not how
+long the operator takes.
 """
 
 import lazy_loader

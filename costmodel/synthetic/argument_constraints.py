@@ -1,6 +1,7 @@
-"""Argument constraints: arguments of layers that need particular values.
+"""Argument constraints: which arguments of layers need particular values, and which values.
 
-For example, indices must lie within the tensor that they index, and shape arguments must give the recorded shapes.
+For example, indices must lie within the tensor that they index, and the shape argument of a Reshape must lead to the
+output shape that the layer sequence records.
 """
 
 import numpy as np
@@ -13,11 +14,11 @@ __all__ = ["is_constrained", "required_values"]
 # Rules, by operator and position, for required values: with any others the layer fails or does different work.
 _REQUIRED = {**index_args.REQUIRED, **shape_args.REQUIRED, **contrib_args.REQUIRED}
 # Rules for preferred values: any others work too, but these are more realistic.
-_PREFERRED = {**index_args.PREFERRED, **shape_args.PREFERRED, **contrib_args.PREFERRED}
+_PREFERRED = {**index_args.PREFERRED, **contrib_args.PREFERRED}
 
 
 def required_values(view: LayerView, slot: int) -> np.ndarray | None:
-    """Returns values for one argument of a layer, or None if it may have any values.
+    """Returns values for the argument of a layer at position `slot`; None if the argument may have any values.
 
     The shape of the values broadcasts to the shape of the argument.
     """
@@ -26,8 +27,8 @@ def required_values(view: LayerView, slot: int) -> np.ndarray | None:
 
 
 def is_constrained(op_type: str, slot: int) -> bool:
-    """Returns whether an argument needs particular values, so that it must be an input of a runnable network.
+    """Returns whether an argument needs particular values, so that a runnable network must not compute it itself.
 
-    If a layer of the same network computed the argument from synthetic inputs, its values would be arbitrary.
+    If a layer of the network computed the argument from synthetic inputs, its values would be arbitrary.
     """
     return (op_type, slot) in _REQUIRED

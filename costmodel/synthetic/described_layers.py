@@ -1,7 +1,7 @@
 """Layers described in Python, for programs that generate networks and have no ONNX files, such as architecture search.
 
-A description is of a plain ONNX operator. How the runtime executes the operator (in a blocked layout, or fused with an
-activation) is found by lowering, as for every model.
+Each description names a plain ONNX operator. How the runtime executes the operator (in a blocked layout, or fused with
+an activation) is found by lowering, as for every model.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.onnx_io.external_data import omitted_bytes, set_location
 from costmodel.onnx_io.strip_weights import FLOAT_BYTES
 
-__all__ = ["SPEC_OPSET", "LayerSpec", "Operand", "block_model", "constant", "is_block_layer", "layer", "weight"]
+__all__ = ["LayerSpec", "Operand", "block_model", "constant", "is_block_layer", "layer", "weight"]
 
 # The opset that current exporters write. The same operator can be a different layer in another opset.
-SPEC_OPSET = 18
+_OPSET = 18
 _IR_VERSION = 10
 
 # Prefix of the names of the layers added around a block.
@@ -62,7 +62,7 @@ class LayerSpec:
 
     Attributes:
         op_type: ONNX operator, for example "Conv".
-        inputs: Operands in the order of the operator; None for an absent optional one.
+        inputs: Operands in the order of the operator's inputs; None for an absent optional one.
         attributes: Pairs of attribute name and value, sorted by name.
         domain: Operator domain; "" is ONNX's own.
         outputs: Number of outputs.
@@ -82,7 +82,7 @@ def layer(
     outputs: int = 1,
     **attributes: Any,
 ) -> LayerSpec:
-    """Describes a layer.
+    """Returns the description of a layer.
 
     Example:
         >>> conv = layer("Conv", (1, 32, 56, 56), weight(64, 32, 3, 3), pads=[1, 1, 1, 1])
@@ -104,12 +104,12 @@ def layer(
 
 
 def weight(*shape: int, dtype: str = "float32") -> Operand:
-    """Describes a weight of the given shape; its values do not matter."""
+    """Returns the description of a weight of the given shape, whose values do not matter."""
     return Operand(_type(dtype, shape), fixed=True)
 
 
 def constant(*values: int) -> Operand:
-    """Describes a constant list of integers that determines the work: axes, a shape, split sizes."""
+    """Returns the description of a constant list of integers that determines the work: axes, a shape, split sizes."""
     return Operand(TensorType("int64", (len(values),)), fixed=True, values=values)
 
 
@@ -129,18 +129,17 @@ def _type(dtype: str, shape: Sequence[int]) -> TensorType:
     return TensorType(dtype, tuple(map(int, shape)))
 
 
-def block_model(block: Sequence[LayerSpec], name: str = "block", opset: int = SPEC_OPSET) -> ModelProto:
+def block_model(block: Sequence[LayerSpec], name: str) -> ModelProto:
     """Builds the model of a chain of layers: each layer reads the first output of the layer before as its first input.
 
     How a runtime executes a layer depends on its neighbours: the output of a convolution stays in a blocked layout if
     another convolution reads it, and an addition is fused into the convolution before it if both of its inputs are
-    blocked. Layers like those of a real network are therefore added before and after image tensors; `is_block_layer`
-    distinguishes them from the layers of the block.
+    blocked. Where the chain reads or produces images, layers like those of a real network are therefore added around
+    it; `is_block_layer` distinguishes them from the layers of the chain.
 
     Args:
-        block: At least one layer.
+        block: The layers of the chain, at least one.
         name: Name of the model.
-        opset: Version of ONNX's own operators.
     """
     builder = _GraphBuilder()
     among_images = any(spec.op_type in _IMAGE_OPERATORS for spec in block)
@@ -174,12 +173,12 @@ def block_model(block: Sequence[LayerSpec], name: str = "block", opset: int = SP
     return helper.make_model(
         helper.make_graph(builder.nodes, name, builder.ports, last, builder.weights),
         ir_version=_IR_VERSION,
-        opset_imports=[helper.make_opsetid(domain, opset if domain == "" else 1) for domain in domains],
+        opset_imports=[helper.make_opsetid(domain, _OPSET if domain == "" else 1) for domain in domains],
     )
 
 
 class _GraphBuilder:
-    """Builder of the graph of a block."""
+    """The graph of a block of layers while it is being built: its nodes, inputs and weights."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
@@ -188,21 +187,21 @@ class _GraphBuilder:
         self._num_surrounding = 0
 
     def add_weight(self, name: str, operand: Operand) -> str:
-        """Adds an initialiser and returns its name."""
+        """Adds the initialiser `name` for a weight or constant and returns its name."""
         self.weights.append(_initializer(name, operand))
         return name
 
     def add_input(self, name: str, kind: TensorType, *, among_images: bool, unfused: bool) -> str:
         """Adds an input of the block and returns the name of the value that the block reads.
 
-        In a network for images, an image whose channels fill whole blocks is produced by a convolution that is added
-        before the block, so that it is blocked as inside a network.
+        In a network for images, an image whose number of channels suits the blocked layout is produced by a convolution
+        that is added before the block, so that the image has that layout, as it would inside a network.
 
         Args:
             name: Name of the input of the model.
             kind: Type of the value that the block reads.
             among_images: Whether the block is part of a network for images.
-            unfused: Whether to add a pooling after that convolution, so that nothing is fused into the convolution.
+            unfused: Whether to add a pooling after that convolution, so that no layer of the block is fused into it.
         """
         if (
             not (among_images and kind.dtype == "float32" and len(kind.shape) == _IMAGE_RANK)
@@ -217,7 +216,7 @@ class _GraphBuilder:
         return self.add_surrounding("MaxPool", [made], kernel_shape=[1, 1]) if unfused else made
 
     def add_surrounding(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Adds a layer that does not belong to the block and returns the name of its output."""
+        """Adds a layer that surrounds the block and is no part of it; returns the name of the layer's output."""
         made = f"{_SURROUNDING}{self._num_surrounding}"
         self._num_surrounding += 1
         self.nodes.append(helper.make_node(op_type, list(inputs), [made], name=made, **attributes))
@@ -225,7 +224,7 @@ class _GraphBuilder:
 
 
 def _initializer(name: str, operand: Operand) -> TensorProto:
-    """Returns an initialiser in the form that `costmodel.onnx_io.strip_weights` leaves: without large float values."""
+    """Returns an initialiser as `costmodel.onnx_io.strip_weights` would leave it: without values if it is large."""
     kind = operand.type
     if operand.values is not None:
         return numpy_helper.from_array(np.array(operand.values, dtype=np.int64), name)
@@ -239,9 +238,9 @@ def _initializer(name: str, operand: Operand) -> TensorProto:
 
 
 def is_block_layer(graph: LayerGraph) -> list[bool]:
-    """Returns for each layer of the graph of a `block_model` whether it would also run inside a network.
+    """Returns, for each layer of a lowered `block_model`, whether it would also run if the block were in a network.
 
-    Layers added around the block are excluded, and so are layout reorders at its border: inside a network its
+    Layers added around the block would not, nor would layout reorders at its border: inside a network its
     neighbours have blocked layouts too.
     """
     outer = [_is_surrounding(layer) for layer in graph.layers]

@@ -1,49 +1,29 @@
-"""Argument constraints of index-like arguments: indices, regions, iteration counts, sequence lengths."""
+"""Rules that choose values for index-like arguments: indices, regions, iteration counts, sequence lengths."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from costmodel.ir.layer_view import LayerView
+from costmodel.synthetic.argument_rules import SEED, Rule, ones, random_below, row_of, zeros
 
 __all__ = ["PREFERRED", "REQUIRED"]
-
-_SEED = 2019  # as in costmodel.synthetic.values
-
-_Rule = Callable[[LayerView], np.ndarray | None]
-
-
-def _random_below(limit: int, shape: tuple[int, ...]) -> np.ndarray:
-    return np.random.default_rng(_SEED).integers(0, max(1, limit), shape)
-
-
-def _zeros(view: LayerView) -> np.ndarray:
-    return np.zeros(())
 
 
 def _index_along_axis(view: LayerView) -> np.ndarray:
     data = view.input_shape(0)
-    return _random_below(data[view.axis(0, len(data))], view.input_shape(1))
+    return random_below(data[view.axis(0, len(data))], view.input_shape(1))
 
 
 def _index_tuples(view: LayerView) -> np.ndarray:
     data, indices = view.input_shape(0), view.input_shape(1)
     first = view.integer("batch_dims", 0)
     limits = np.array(data[first : first + indices[-1]])
-    return np.asarray(np.floor(np.random.default_rng(_SEED).random(indices) * limits))
+    return np.asarray(np.floor(np.random.default_rng(SEED).random(indices) * limits))
 
 
 def _index_of_output(view: LayerView) -> np.ndarray:
-    return _random_below(int(np.prod(view.output_shape())), view.input_shape(1))
-
-
-def _row_of(table: int, slot: int) -> Callable[[LayerView], np.ndarray]:
-    """Returns a rule for the argument `slot`: random row indices into the argument `table`."""
-    return lambda view: _random_below(view.input_shape(table)[0], view.input_shape(slot))
-
-
-def _ones(view: LayerView) -> np.ndarray:
-    return np.ones(())
+    return random_below(int(np.prod(view.output_shape())), view.input_shape(1))
 
 
 def _half(view: LayerView) -> np.ndarray:
@@ -51,7 +31,7 @@ def _half(view: LayerView) -> np.ndarray:
 
 
 def _all_steps(view: LayerView) -> np.ndarray:
-    """Returns the sequence lengths of a recurrent layer: the full length for each sequence."""
+    """Returns the lengths of the input sequences of a recurrent layer: the full number of time steps for each."""
     return np.array(view.input_shape(0)[1 if view.integer("layout", 0) else 0])
 
 
@@ -60,21 +40,21 @@ def _time_steps(view: LayerView) -> np.ndarray:
 
 
 def _iteration_count(view: LayerView) -> np.ndarray:
-    """Returns the iteration count of a Loop: the recorded length of its scan outputs, or 1 if it has none."""
-    carried = len(view.inputs) - view.captured - 2
+    """Returns the iteration count of a Loop: the recorded length of its scan outputs, or 1 without such outputs."""
+    carried = len(view.inputs) - view.num_captured - 2
     lengths = [output.type.shape[0] for output in view.outputs[carried:] if output is not None and output.type.shape]
     return np.array(lengths[0] if lengths else 1)
 
 
 def _boxes(view: LayerView) -> np.ndarray:
-    corners = np.random.default_rng(_SEED).random(view.input_shape(0))
+    corners = np.random.default_rng(SEED).random(view.input_shape(0))
     corners[..., 2:] = corners[..., :2] + 0.05 + corners[..., 2:] * 0.2
     return corners
 
 
 def _regions(view: LayerView) -> np.ndarray:
-    """Returns corners of regions in units of the image; each region covers between a sixteenth and all of it."""
-    corners = np.random.default_rng(_SEED).random((view.input_shape(1)[0], 4))
+    """Returns corners of regions of an image, in pixels; each covers between a sixteenth and all of the image."""
+    corners = np.random.default_rng(SEED).random((view.input_shape(1)[0], 4))
     corners[:, :2] *= 0.5
     corners[:, 2:] = 0.75 + corners[:, 2:] * 0.25
     height, width = view.input_shape(0)[2:4]
@@ -87,7 +67,7 @@ def _regions(view: LayerView) -> np.ndarray:
 
 
 def _shift(view: LayerView) -> np.ndarray:
-    return _random_below(8, view.input_shape(1))
+    return random_below(8, view.input_shape(1))
 
 
 def _above_one(view: LayerView) -> np.ndarray:
@@ -95,7 +75,7 @@ def _above_one(view: LayerView) -> np.ndarray:
 
 
 def _key_lengths(view: LayerView) -> np.ndarray | None:
-    """Returns the number of valid keys of an Attention: all of them.
+    """Returns the number of keys that an Attention must not ignore as padding: all of them.
 
     Returns None for the Attention of ONNX Runtime, which has another argument in this place.
     """
@@ -103,7 +83,7 @@ def _key_lengths(view: LayerView) -> np.ndarray | None:
 
 
 # See costmodel.synthetic.argument_constraints for the meaning of these tables.
-REQUIRED: Mapping[tuple[str, int], _Rule] = {
+REQUIRED: Mapping[tuple[str, int], Rule] = {
     ("Gather", 1): _index_along_axis,
     ("GatherElements", 1): _index_along_axis,
     ("ScatterElements", 1): _index_along_axis,
@@ -111,29 +91,29 @@ REQUIRED: Mapping[tuple[str, int], _Rule] = {
     ("GatherND", 1): _index_tuples,
     ("ScatterND", 1): _index_tuples,
     ("MaxUnpool", 1): _index_of_output,
-    ("RoiAlign", 2): _row_of(0, 2),
-    ("CumSum", 1): _zeros,
-    ("CumProd", 1): _zeros,
+    ("RoiAlign", 2): row_of(0, 2),
+    ("CumSum", 1): zeros,
+    ("CumProd", 1): zeros,
     ("ReverseSequence", 1): _time_steps,
     ("LSTM", 4): _all_steps,
     ("GRU", 4): _all_steps,
     ("RNN", 4): _all_steps,
-    ("TensorScatter", 2): _zeros,
-    ("SequenceAt", 1): _zeros,
-    ("SequenceErase", 1): _zeros,
-    ("SequenceInsert", 2): _zeros,
+    ("TensorScatter", 2): zeros,
+    ("SequenceAt", 1): zeros,
+    ("SequenceErase", 1): zeros,
+    ("SequenceInsert", 2): zeros,
     ("Dropout", 1): _half,
     ("Loop", 0): _iteration_count,
-    ("Loop", 1): _ones,
+    ("Loop", 1): ones,
 }
-PREFERRED: Mapping[tuple[str, int], _Rule] = {
+PREFERRED: Mapping[tuple[str, int], Rule] = {
     ("RoiAlign", 1): _regions,
     ("MaxRoiPool", 1): _regions,
     ("BitShift", 1): _shift,
     ("Acosh", 0): _above_one,
     ("Attention", 6): _key_lengths,
-    ("Resize", 1): _zeros,
+    ("Resize", 1): zeros,
     ("NonMaxSuppression", 0): _boxes,
-    ("QuantizeLinear", 2): _zeros,
-    ("DequantizeLinear", 2): _zeros,
+    ("QuantizeLinear", 2): zeros,
+    ("DequantizeLinear", 2): zeros,
 }

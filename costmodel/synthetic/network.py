@@ -9,6 +9,7 @@ from costmodel.ir.attributes import bind_captured, decode_attribute
 from costmodel.ir.constants import data_type_of, dtype_name
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import opset_for
+from costmodel.ir.protobuf import messages
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, input_indices
 from costmodel.onnx_io.external_data import omitted_bytes, set_location
 from costmodel.synthetic.values import synthetic_tensor
@@ -26,12 +27,12 @@ _CONSTANT_OUTPUT = "done"
 
 
 def value_name(index: int) -> str:
-    """Returns the name in a runnable network of the value with this index; "" for an absent value (index -1)."""
+    """Returns the name, in a runnable network, of the value with this index; "" for an absent value (index -1)."""
     return f"v{index}" if index >= 0 else ""
 
 
 def external_tensor(name: str, value: Value, location: str) -> TensorProto:
-    """Returns a weight without values; the caller supplies them under `location` when it loads the network."""
+    """Returns a weight without values, which are supplied under the file name `location` when the network is loaded."""
     tensor = TensorProto(
         name=name,
         dims=value.type.shape,
@@ -45,16 +46,17 @@ def external_tensor(name: str, value: Value, location: str) -> TensorProto:
 def build_network(
     sequence: LayerSequence, *, weights: Iterable[TensorProto | NodeProto], discard_outputs: bool = False
 ) -> ModelProto:
-    """Builds the runnable network of a sequence, layer by layer.
+    """Returns the runnable network of a sequence, with one node for each layer.
 
     Values are named v0, v1, ... by their index. Inputs keep their shapes; nothing in the network reveals the model that
     the sequence occurs in.
 
     Args:
         sequence: Sequence to build. A blocked one must be materialised or made portable first (`costmodel.ir.nchwc`).
-        weights: For each index of `weight_indices`, an initialiser or a node that produces the value.
-        discard_outputs: Whether the network returns no result of a layer, as if later layers had read them; its only
-            output is then a constant.
+        weights: For each weight of the sequence (see `weight_indices`), an initialiser, or a node that produces the
+            value and the initialisers that the node reads.
+        discard_outputs: Whether no result of a layer is an output of the network, as if later layers had read the
+            results; its only output is then a constant.
     """
     graph = GraphProto(name="sequence")
     for weight in weights:
@@ -74,14 +76,14 @@ def build_network(
     else:
         graph.output.extend(_port(sequence, i) for i in sequence.outputs)
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in sequence.layers])
-    others = sorted(_domains(graph) - {"", "ai.onnx"})
+    others = sorted({node.domain for node in messages(graph, NodeProto)} - {"", "ai.onnx"})
     versions = {"ai.onnx.ml": _ml_version(sequence)}  # all other domains but ONNX's own have one version
     imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, versions.get(d, 1)) for d in others)]
     return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=imports, producer_name="costmodel")
 
 
 def _ml_version(sequence: LayerSequence) -> int:
-    """Returns the version of the domain ai.onnx.ml that supports all layers of a sequence, which is from one model.
+    """Returns a version of the domain ai.onnx.ml that supports all layers of a sequence, which are from one model.
 
     Version 3 supports all operators except those that were added later or that exist in older versions only.
     """
@@ -100,31 +102,18 @@ def _port(sequence: LayerSequence, index: int) -> ValueInfoProto:
     return helper.make_tensor_value_info(value_name(index), data_type_of(kind.dtype), kind.shape)
 
 
-def _domains(graph: GraphProto) -> set[str]:
-    """Returns the domains of the operators in a graph and its subgraphs."""
-    domains = {node.domain for node in graph.node}
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                domains |= _domains(attribute.g)
-    return domains
-
-
 def _fill_weights(body: GraphProto) -> None:
-    """Stores synthetic values in the weights of a subgraph, which cannot be supplied when the network is loaded."""
-    for tensor in body.initializer:
-        if omitted_bytes(tensor):
-            kind = TensorType(dtype_name(tensor.data_type), tuple(tensor.dims))
-            tensor.CopyFrom(numpy_helper.from_array(synthetic_tensor(kind), tensor.name))
-    for node in body.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                _fill_weights(attribute.g)
+    """Stores synthetic values in the weights of a subgraph, in place; they cannot be supplied at loading time."""
+    for graph in (body, *messages(body, GraphProto)):
+        for tensor in graph.initializer:
+            if omitted_bytes(tensor):
+                kind = TensorType(dtype_name(tensor.data_type), tuple(tensor.dims))
+                tensor.CopyFrom(numpy_helper.from_array(synthetic_tensor(kind), tensor.name))
 
 
 def make_node(name: str, layer: SequenceLayer) -> NodeProto:
-    """Returns the ONNX node for one layer of a sequence."""
-    explicit = layer.inputs[: len(layer.inputs) - layer.captured]
+    """Returns the ONNX node called `name` for one layer of a sequence."""
+    explicit = layer.inputs[: len(layer.inputs) - layer.num_captured]
     captured = layer.inputs[len(explicit) :]
     node = NodeProto(op_type=layer.op_type, domain=layer.domain, name=name)
     node.input.extend(value_name(i) for i in explicit)

@@ -42,17 +42,17 @@ def sample_around(
     weights: Sequence[float] | None = None,
     runs: Callable[[LayerSequence], bool] = lambda _: True,
 ) -> dict[str, tuple[LayerSequence, LayerSequence]]:
-    """Samples up to `count` distinct sequences; fewer if the given sequences do not vary enough.
+    """Returns `count` distinct samples of the given sequences, or fewer if the sequences cannot be varied enough.
 
     Args:
-        sequences: Real sequences to vary; none of them is returned.
+        sequences: Real sequences to vary; no sample equals one of them.
         count: Number of samples.
         seed: Seed of the random choices; the same seed and sequences give the same samples.
         weights: Relative probability of each sequence to be the origin of a sample; by default uniform.
-        runs: Returns whether a candidate can be executed; candidates that cannot are dropped.
+        runs: Returns whether a sequence can be executed; samples that cannot are dropped.
 
     Returns:
-        Each sample with the sequence that it was made from, by the signature of the sample.
+        Pairs (sample, sequence that it was made from), by the signature of the sample.
     """
     rng = random.Random(seed)  # noqa: S311 - a choice of shapes, no secret
     known = {sequence.signature for sequence in sequences}
@@ -71,7 +71,7 @@ def sample_around(
 
 
 def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
-    """Returns the sequence with one size replaced everywhere, or None if that is not possible."""
+    """Returns the sequence with one random size replaced everywhere, or None if that is not possible."""
     fed = [value for value in sequence.values if value.role != "internal" and value.data is None]
     sizes = sorted({d for value in fed for d in value.type.shape if d >= _MIN_SIZE})
     if not sizes:
@@ -113,7 +113,10 @@ def _with_size(sequence: LayerSequence, old: int, new: int) -> LayerSequence | N
 
 
 def _rewindowed(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
-    """Returns the sequence with another window in one layer, padded to the same size if the layer is padded."""
+    """Returns the sequence with another window (kernel shape) in one random layer, or None if that is not possible.
+
+    If the layer has padding, the padding is adapted to the window.
+    """
     windowed = _windowed(sequence, rng)
     if windowed is None:
         return None
@@ -135,7 +138,7 @@ def _rewindowed(sequence: LayerSequence, rng: random.Random) -> LayerSequence | 
 
 
 def _restrided(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
-    """Returns the sequence with another stride in one layer."""
+    """Returns the sequence with a random stride in one random layer with a window, or None if that is not possible."""
     windowed = _windowed(sequence, rng)
     if windowed is None:
         return None
@@ -147,7 +150,7 @@ def _restrided(sequence: LayerSequence, rng: random.Random) -> LayerSequence | N
 def _rebatched(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
     """Returns the sequence with a larger batch in every input whose first dimension is 1.
 
-    Returns None if there is no such input, or if a tensor would exceed `_MAX_ELEMENTS`.
+    Returns None if there is no such input, if a tensor could exceed `_MAX_ELEMENTS`, or if the layers do not fit.
     """
     batch = rng.choice(_BATCHES)
 
@@ -170,7 +173,7 @@ _VARIATIONS: dict[Callable[[LayerSequence, random.Random], LayerSequence | None]
 
 
 def _windowed(sequence: LayerSequence, rng: random.Random) -> tuple[int, SequenceLayer] | None:
-    """Returns the position and the layer of a random layer with a window; None if there is none."""
+    """Returns a random layer that has a window (kernel shape), as (position, layer); None if no layer has one."""
     windowed = [(i, layer) for i, layer in enumerate(sequence.layers) if "kernel_shape" in layer.attributes]
     return rng.choice(windowed) if windowed else None
 
@@ -185,7 +188,10 @@ def _with_attributes(
 
 
 def _rebuilt(sequence: LayerSequence, layers: Sequence[SequenceLayer], values: list[Value]) -> LayerSequence | None:
-    """Returns the sequence with new layers and values, internal types inferred anew; None if they do not fit."""
+    """Returns the sequence with new layers and values; None if these do not fit together.
+
+    The types of values that layers produce are inferred anew.
+    """
     opset = opset_for([(layer.op_type, layer.domain, layer.since) for layer in layers])
     for layer in layers:
         made = _outputs(layer, values, opset)
@@ -206,7 +212,7 @@ def _with_size_in(attributes: Attributes, old: int, new: int) -> Attributes:
 
 
 def _outputs(layer: SequenceLayer, values: Sequence[Value], opset: int) -> dict[int, TensorType] | None:
-    """Infers the types of the outputs of a layer, by index; None if they cannot be inferred."""
+    """Returns the inferred type of each output of a layer, by index of the value; None if one cannot be inferred."""
     outputs = [index for index in layer.outputs if index >= 0]
     if layer.domain == BLOCKED_DOMAIN and layer.op_type.startswith("Reorder"):
         source = values[layer.inputs[0]].type
@@ -214,7 +220,7 @@ def _outputs(layer: SequenceLayer, values: Sequence[Value], opset: int) -> dict[
         axes = reorder_axes(layer.op_type, len(source.shape), channels_last=channels_last)
         shape = tuple(source.shape[axis] for axis in axes)
         return {outputs[0]: TensorType(source.dtype, shape, values[outputs[0]].type.blocked)}
-    if layer.captured:
+    if layer.num_captured:
         return None
     types = {value_name(i): values[i].type for i in layer.inputs if i >= 0}
     tensors: dict[str, TensorProto] = {}

@@ -1,28 +1,21 @@
-"""Argument constraints of shape-like arguments: shapes, axes, sizes, windows, steps.
+"""Rules that choose values for shape-like arguments of operators: shapes, axes, sizes, windows, steps.
 
-The values are chosen so that a layer produces outputs of the recorded shapes.
+The values are such that a layer produces outputs of the shapes that the layer sequence records.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from costmodel.ir.layer_view import LayerView, shape_of
+from costmodel.synthetic.argument_rules import Rule, ones, zeros
 
-__all__ = ["PREFERRED", "REQUIRED"]
-
-_SEED = 2019  # as in costmodel.synthetic.values
-
-_Rule = Callable[[LayerView], np.ndarray | None]
+__all__ = ["REQUIRED"]
 
 _REDUCTIONS = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
     "ReduceSum", "ReduceSumSquare",
 )  # fmt: skip
-
-
-def _zeros(view: LayerView) -> np.ndarray:
-    return np.zeros(())
 
 
 def _output_shape(view: LayerView) -> np.ndarray:
@@ -36,8 +29,8 @@ def _repeats(view: LayerView) -> np.ndarray:
 def _padded_axes(view: LayerView) -> list[int]:
     """Returns the axes that a Pad pads or crops.
 
-    These are the recorded axes. If none are recorded, the number of axes follows from the length of the pads argument,
-    and axes whose size changes are chosen first.
+    These are the axes that the layer sequence records. If it records none, the number of axes follows from the length
+    of the pads argument, and axes whose size changes are chosen first.
     """
     known = view.input_data(3)
     if known is not None:
@@ -51,7 +44,7 @@ def _pad_axes(view: LayerView) -> np.ndarray:
 
 
 def _end_pads(view: LayerView) -> np.ndarray:
-    """Returns pads, all of them at the end of an axis, that turn the input's shape into the output's."""
+    """Returns the pads of a Pad, all at the ends of axes, that turn the shape of its input into that of its output."""
     grown = np.take(np.subtract(view.output_shape(), view.input_shape(0)), _padded_axes(view))
     return np.concatenate([np.zeros_like(grown), grown])
 
@@ -61,12 +54,8 @@ def _range_limit(view: LayerView) -> np.ndarray:
     return np.array(start[0] + view.output_shape()[0] * step[0])
 
 
-def _ones(view: LayerView) -> np.ndarray:
-    return np.ones(())
-
-
 def _slices(view: LayerView) -> list[tuple[int, int, int, int]]:
-    """Returns (axis, start, end, step) of each axis of a Slice; what is not recorded is chosen to fit the shapes."""
+    """Returns (axis, start, end, step) for each axis of a Slice; numbers not recorded are chosen to fit the shapes."""
     count = view.input_shape(1)[0]
     axes = view.input_data(3) or list(range(count))
     steps = view.input_data(4) or [1] * count
@@ -112,7 +101,7 @@ def _depth(view: LayerView) -> np.ndarray:
 
 
 def _resized_axes(view: LayerView) -> list[int]:
-    """Returns the axes for which a Resize has sizes or scales."""
+    """Returns the axes for which a Resize takes sizes or scales: its attribute "axes", or all axes."""
     rank = len(view.input_shape(0))
     return [axis % rank for axis in view.attributes.get("axes", {"ints": range(rank)})["ints"]]
 
@@ -130,7 +119,7 @@ def _sizes(view: LayerView) -> np.ndarray:
 
 
 def _removed_axes(longer: Sequence[int], shorter: Sequence[int]) -> np.ndarray:
-    """Returns the axes whose removal turns the first shape into the second."""
+    """Returns the axes whose removal turns the shape `longer` into the shape `shorter`."""
     kept = 0
     removed = []
     for axis, size in enumerate(longer):
@@ -183,7 +172,7 @@ def _transform_length(view: LayerView) -> np.ndarray:
 
 
 def _frame_step(view: LayerView) -> np.ndarray:
-    """Returns the frame step with which an STFT covers the signal in the recorded number of frames."""
+    """Returns the step between frames with which an STFT covers the signal in the recorded number of frames."""
     frames = view.output_shape()[1]
     length = view.input_shape(2)[0] if view.has_input(2) else (view.input_data(3) or [1])[0]
     return np.array(max(1, (view.input_shape(0)[1] - length) // max(1, frames - 1)))
@@ -210,7 +199,10 @@ def _highest_frequency(view: LayerView) -> np.ndarray:
 
 
 def _split_lengths(view: LayerView) -> np.ndarray:
-    """Returns the lengths into which a SplitToSequence splits an axis; equal ones, except the last."""
+    """Returns the lengths into which a SplitToSequence splits an axis, equal but for the last.
+
+    If the argument is a scalar, which is the length of all parts, the length is 1.
+    """
     size = view.input_shape(0)[view.axis(0, len(view.input_shape(0)))]
     if not view.input_shape(1):
         return np.ones(())
@@ -219,20 +211,20 @@ def _split_lengths(view: LayerView) -> np.ndarray:
 
 
 # See costmodel.synthetic.argument_constraints for the meaning of these tables.
-REQUIRED: Mapping[tuple[str, int], _Rule] = {
+REQUIRED: Mapping[tuple[str, int], Rule] = {
     ("Reshape", 1): _output_shape,
     ("Expand", 1): _output_shape,
     ("ConstantOfShape", 0): _output_shape,
     ("Tile", 1): _repeats,
     ("Pad", 1): _end_pads,
     ("Pad", 3): _pad_axes,
-    ("Range", 0): _zeros,
+    ("Range", 0): zeros,
     ("Range", 1): _range_limit,
-    ("Range", 2): _ones,
+    ("Range", 2): ones,
     ("Slice", 1): _slice_starts,
     ("Slice", 2): _slice_ends,
     ("Slice", 3): _slice_axes,
-    ("Slice", 4): _ones,
+    ("Slice", 4): ones,
     ("Split", 1): _split_sizes,
     ("TopK", 1): _top_k,
     ("OneHot", 1): _depth,
@@ -255,8 +247,7 @@ REQUIRED: Mapping[tuple[str, int], _Rule] = {
     ("MelWeightMatrix", 0): _num_mel_bands,
     ("MelWeightMatrix", 1): _spectrum_length,
     ("MelWeightMatrix", 2): _sample_rate,
-    ("MelWeightMatrix", 3): _zeros,
+    ("MelWeightMatrix", 3): zeros,
     ("MelWeightMatrix", 4): _highest_frequency,
     ("SplitToSequence", 1): _split_lengths,
 }
-PREFERRED: Mapping[tuple[str, int], _Rule] = {}

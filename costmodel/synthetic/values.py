@@ -1,4 +1,4 @@
-"""Synthetic weights and inputs, which every operator accepts and whose execution time matches that of real data.
+"""Synthetic weights and inputs, which every operator accepts and on which it takes as long as on real data.
 
 Floats are finite and have a magnitude in [0.1, 1], far from subnormal numbers, which would slow a kernel down. Their
 sign is random unless they must be positive (the argument of a root, a divisor, a quantisation scale). Arguments that
@@ -16,22 +16,22 @@ from costmodel.ir.graph import TensorType
 from costmodel.ir.layer_view import LayerView
 from costmodel.ir.sequence import LayerSequence
 from costmodel.synthetic.argument_constraints import required_values
+from costmodel.synthetic.argument_rules import SEED
 
 __all__ = ["model_inputs", "synthetic_tensor", "synthetic_value"]
 
 _POOL_BYTES = 1 << 24
 _MASK_RUN_LENGTH = 1 << 16  # consecutive equal elements in a synthetic mask
-_SEED = 2019  # the year of DLBricks; fixed so that runs are reproducible
 _SMALL_INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
 
 
 @cache
 def _pool(dtype: str, positive: bool) -> np.ndarray:
-    """Returns the random values from which tensors are sliced.
+    """Returns the common pool of one element type: the random values of which synthetic tensors are slices.
 
-    The values are cached because drawing them anew for each tensor takes longer than timing the tensor's layer.
+    The pool is cached because drawing values anew for each tensor takes longer than timing the tensor's layer.
     """
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng(SEED)
     kind = _numpy_type(dtype)
     if dtype == "bool":
         # Long runs of equal values, as in real masks: random ones would defeat the branch prediction of a kernel.
@@ -55,12 +55,13 @@ def _numpy_type(dtype: str) -> np.dtype:
 
 
 def synthetic_tensor(kind: TensorType, *, positive: bool = False, start: int = 0) -> np.ndarray:
-    """Returns values of a given type; the same arguments give the same values.
+    """Returns an array of the given type; the same arguments give the same values.
 
     Args:
         kind: Type of the tensor.
         positive: Whether all values must be greater than zero.
-        start: Position of the first value in the common pool of values. Tensors from disjoint ranges share no memory.
+        start: Position of the first value in the common pool (see `_pool`). Tensors from disjoint ranges of the pool
+            share no memory.
     """
     if kind.elements == 1 and kind.dtype in ("int32", "int64"):
         return np.ones(kind.shape, kind.dtype)  # often a count, and a count of 0 would mean no work
@@ -79,7 +80,7 @@ def model_inputs(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
 
 
 def synthetic_value(sequence: LayerSequence, index: int) -> np.ndarray:
-    """Returns values for an input or a weight of `sequence` that the layers which read it accept.
+    """Returns values for an input or a weight of `sequence` that suit the layers that read them.
 
     Args:
         sequence: Sequence in the layout in which it will run.
@@ -110,7 +111,7 @@ def synthetic_value(sequence: LayerSequence, index: int) -> np.ndarray:
 
 
 def _zero_point(dtype: np.dtype) -> int:
-    """Returns the zero point that quantisers choose for symmetric weights.
+    """Returns the zero point that quantisers choose for symmetric weights of an integer type.
 
     All zero points are equal because kernels are slow if the zero points of channels differ.
     """
@@ -118,9 +119,10 @@ def _zero_point(dtype: np.dtype) -> int:
 
 
 def _pool_offset(sequence: LayerSequence, index: int) -> int:
-    """Returns a position in the pool after the inputs that a layer reads together with this one.
+    """Returns the position in the common pool at which the values of an input of `sequence` begin.
 
-    Inputs of one layer then share no memory: a layer that adds two tensors reads two.
+    It lies after the earlier inputs that a layer reads together with this one, so that inputs of one layer share no
+    memory: a layer that adds two tensors then really reads two. For values that are no inputs it is 0.
     """
     values = sequence.values
     read_together = [{i for i in layer.inputs if i >= 0 and values[i].role == "input"} for layer in sequence.layers]
@@ -149,9 +151,9 @@ _CONTRACTIONS = {
 
 
 def _fan_in(sequence: LayerSequence, index: int) -> int:
-    """Returns the number of products that are summed per output of a layer with this weight; 1 for other values.
+    """Returns how many products a layer sums for each output element if this value is its weight; else 1.
 
-    Weights are scaled by it so that the outputs of chains of layers stay of order one.
+    Weights are divided by the square root of this number, so that the outputs of chains of layers stay of order one.
     """
     value = sequence.values[index]
     shape = value.type.shape

@@ -10,7 +10,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from costmodel.errors import CostModelError
+from costmodel.unknown_fields import known_fields
 
 __all__ = ["Host", "microarchitecture", "probe_environment", "probe_host", "usable_cpus"]
 
@@ -70,12 +71,12 @@ class Host:
         numa_nodes: Number of memory nodes.
         l1d_bytes: Size of the level 1 data cache of one core; 0 when unknown.
         l2_bytes: Size of the level 2 cache of one core; 0 when unknown.
-        l3_bytes: Size of one instance of the level 3 cache, not of all; 0 when there is none or it is unknown.
+        l3_bytes: Size of one level 3 cache, even if the host has several; 0 when there is none or it is unknown.
         l3_shared_cpus: Number of hardware threads that share one level 3 cache; 0 when there is none or it is unknown.
         isa: Instruction set extensions that matter for inference, sorted, by the kernel's names.
         memory_bytes: Size of main memory; 0 when unknown.
-        base_clock_mhz: Nominal clock; None when unreadable.
-        max_clock_mhz: Highest clock; None when unreadable, as in most virtual machines.
+        base_clock_mhz: Nominal clock in MHz; None when unreadable.
+        max_clock_mhz: Highest clock in MHz; None when unreadable, as in most virtual machines.
         hypervisor: "kvm", "nitro", "xen", ...; "unknown" for a hypervisor of another kind; "" on bare metal.
         cpu_quota: Number of CPUs whose time the container may use, possibly a fraction; None when unlimited.
         governor: Frequency governor of the kernel; None when there is none.
@@ -122,14 +123,16 @@ class Host:
         return max(1, min(self.logical_cpus, quota))
 
     def facts(self) -> dict[str, Any]:
-        """Returns a JSON-able form of the host, which `from_facts` reads."""
+        """Returns the host as JSON-serialisable data, which `from_facts` reads."""
         return {**asdict(self), "isa": list(self.isa)}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> "Host":
-        """Returns the host from the output of `facts`; facts of later versions are ignored, missing ones unknown."""
-        known = {name: facts[name] for name in (f.name for f in fields(cls)) if name in facts}
-        return cls(**{**known, "isa": tuple(facts.get("isa", ()))})
+        """Returns the host from the output of `facts`, perhaps of another version of costmodel.
+
+        Facts that this version does not know are ignored; facts that are missing become unknown.
+        """
+        return cls(**{**known_fields(cls, facts), "isa": tuple(facts.get("isa", ()))})
 
 
 def usable_cpus() -> int:
@@ -137,20 +140,21 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def probe_host(root: Path | None = None) -> Host:
+def probe_host(root: Path | None = None, *, live: bool | None = None) -> Host:
     """Returns the hardware of the host.
 
-    Facts that the files do not contain come from psutil and the scheduler, but only under the real root "/". Call this
-    before pinning threads, because the result includes the affinity of the calling thread.
+    Call this before pinning threads, because the result includes the affinity of the calling thread.
 
     Args:
         root: Folder that holds the host's `proc` and `sys`; by default COSTMODEL_HOST_ROOT, or "/".
+        live: Whether the folder describes the host that this process runs on, so that facts which its files lack may
+            come from psutil and the scheduler; by default only if the folder is "/".
 
     Raises:
         CostModelError: COSTMODEL_HOST_ROOT is not a folder.
     """
     root = _default_root() if root is None else root
-    live = root == _LIVE
+    live = root == _LIVE if live is None else live
     processors = {_int(p["processor"]): p for p in _cpuinfo(root)}
     online = _cpu_list(_read(root / _CPU / "online")) or set(processors)
     total = len(processors) or len(online) or (live and os.cpu_count()) or 1
@@ -206,8 +210,9 @@ def probe_host(root: Path | None = None) -> Host:
 def probe_environment(root: Path | None = None) -> dict[str, Any]:
     """Returns the state of the host that varies while measuring; a value is None if the kernel does not report it.
 
-    From two readings of `steal_ticks` (time that the hypervisor gave to other guests) and `cpu_ticks` (all time), the
-    share of stolen time between them follows. `clock_mhz` is the clock of the fastest CPU, since idle CPUs may sleep.
+    The keys are "governor", "load_1m", "steal_ticks", "cpu_ticks" and "clock_mhz". Between two calls, the increase of
+    `steal_ticks` (time that the hypervisor gave to other guests) over that of `cpu_ticks` (all time) is the share of
+    stolen time. `clock_mhz` is the clock of the fastest CPU, since idle CPUs may sleep.
 
     Args:
         root: Folder that holds the host's `proc` and `sys`; by default COSTMODEL_HOST_ROOT, or "/".
@@ -232,7 +237,7 @@ def probe_environment(root: Path | None = None) -> dict[str, Any]:
 
 
 def microarchitecture(vendor: str, family: int, model: int, stepping: int) -> str:
-    """Returns the slug of a microarchitecture, or "" if it is not in the table of this module."""
+    """Returns the slug of a processor's microarchitecture, such as "zen5"; "" if this module does not list it."""
     if vendor == "AuthenticAMD":
         return next((slug for first, last, slug in _AMD.get(family, ()) if first <= model <= last), "")
     if vendor == "GenuineIntel" and family == 6:
@@ -268,28 +273,28 @@ def _read(path: Path) -> str:
 
 
 def _int(text: str) -> int:
-    """Returns the integer that `text` is, in decimal or, as on ARM, in hexadecimal; 0 if it is none."""
+    """Returns the integer that `text` holds, in decimal or, as on ARM, in hexadecimal; 0 if it holds anything else."""
     return int(text, 0) if re.fullmatch(r"0x[0-9a-f]+|0|[1-9][0-9]*", text) else 0
 
 
 def _known(text: str) -> str:
-    """Returns `text`, or "" for "unknown", with which the kernel of a sandbox hides the processor."""
+    """Returns `text`, but "" for "unknown", which the kernel of a sandbox writes to hide the processor."""
     return "" if text == "unknown" else text
 
 
 def _mhz(text: str, hz: float = 1e6) -> float | None:
-    """Returns the clock in MHz that `text` gives in units of `hz`; None for no number and for 0, which is unknown."""
+    """Returns in MHz a clock that `text` gives in units of `hz` hertz; None if it is no number or 0 (unknown)."""
     return (round(float(text) * hz / 1e6, 3) or None) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else None
 
 
 def _field(path: Path, name: str) -> str:
-    """Returns the first word of the value of `name` in a file of "name: value" lines; "" if it is missing."""
+    """Returns the first word after "`name`:" in a file with lines of the form "name: value"; "" if there is none."""
     match = re.search(rf"^{name}:\s*(\S+)", _read(path), re.MULTILINE)
     return match[1] if match else ""
 
 
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
-    """Returns the fields of /proc/cpuinfo, one mapping for each online processor."""
+    """Returns the fields of /proc/cpuinfo by name, in one mapping for each online processor."""
     blocks = re.split(r"\n\s*\n", _read(root / "proc/cpuinfo"))
     pairs = [[line.partition(":") for line in block.splitlines()] for block in blocks]
     parsed = [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
@@ -303,7 +308,11 @@ def _cpu_list(text: str) -> set[int]:
 
 
 def _caches(cpu: Path) -> list[tuple[int, int]]:
-    """Returns size in bytes and number of sharing CPUs of the data caches at levels 1 to 3; (0, 0) if missing."""
+    """Returns size and sharing of a CPU's data caches at levels 1, 2 and 3.
+
+    Returns:
+        For each level, the size in bytes and the number of CPUs that share the cache; (0, 0) if there is none.
+    """
     caches = {}
     for index in cpu.glob("cache/index[0-9]*"):
         size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size"))
@@ -336,7 +345,10 @@ def _hypervisor(root: Path, cpu: Mapping[str, str]) -> str:
 
 
 def _cpu_quota(root: Path) -> float | None:
-    """Returns the lowest CPU limit among this process's control groups (version 1 and 2) and their ancestors."""
+    """Returns the lowest CPU limit among this process's control groups and their ancestors; None if there is no limit.
+
+    The limit is a number of CPUs, possibly a fraction. Control groups of versions 1 and 2 count.
+    """
     pattern = r"^\d+:(?:(?:[^:]*,)?cpu(?:,[^:]*)?)?:/*(.*)$"
     groups = [Path(group) for group in re.findall(pattern, _read(root / "proc/self/cgroup"), re.MULTILINE)]
     # A container sees its own group as the root of the mount, whatever its path on the host is.

@@ -1,4 +1,4 @@
-"""Systems: host, runtime and settings under one name, and the checks before a name may be used."""
+"""Systems: host, runtime and settings under one name, and the checks of whether a name may be used."""
 
 import re
 import tomllib
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from typing import Any
+
+from typing_extensions import TypedDict
 
 from costmodel.errors import SystemMismatchError, SystemNameError
 from costmodel.runtimes.base import Runtime, RuntimeSettings
@@ -15,6 +17,7 @@ from costmodel.unknown_fields import known_fields, unknown_fields
 __all__ = [
     "MachineType",
     "System",
+    "SystemDocument",
     "catalogue",
     "check_same_system",
     "default_name",
@@ -28,8 +31,6 @@ _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 # Windows treats these names as devices, with any extension.
 _DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
-_RECORD = frozenset(("name", "host", "runtime", "runtime_version", "settings", "capabilities", "asserted"))
-
 _VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "HygonGenuine": "hygon"}
 _RUNTIMES = {"onnxruntime": "ort"}
 # Parts of a brand string that carry no information or repeat the name of the vendor.
@@ -41,10 +42,32 @@ _NOISE = re.compile(
 # The part of every default name that follows the hardware: runtime, version, threads.
 _DEFAULT_NAME = re.compile(r"-ort\d+\.\d+-\d+t(-|$)")
 
-# Accepted ratios to the catalogue. Kernel and firmware reserve some memory; the next instance size differs by a factor
-# of two.
+# Accepted ratios of a host's values to those in the catalogue. Kernel and firmware reserve some memory; the next
+# instance size differs by a factor of two.
 _MEMORY_RATIO = (0.8, 1.05)
 _CLOCK_RATIO = (0.95, 1.05)
+
+
+class SystemDocument(TypedDict):
+    """A system, as JSON-serialisable data.
+
+    Attributes:
+        name: Name of the system.
+        host: Hardware of the system; None if the system was never measured.
+        runtime: Name of the runtime.
+        runtime_version: Full version of the runtime.
+        settings: Settings of the runtime.
+        capabilities: Measured capabilities of the host; their names end in the unit.
+        asserted: Whether the user vouched for the name, so that it was not checked against the host.
+    """
+
+    name: str
+    host: dict[str, Any] | None
+    runtime: str
+    runtime_version: str
+    settings: dict[str, Any]
+    capabilities: dict[str, float]
+    asserted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +80,10 @@ class System:
         runtime: Name of the runtime.
         runtime_version: Full version of the runtime.
         settings: Settings of the runtime.
-        capabilities: Measured capabilities of the host, with the unit in each name: "gemm_gflops", "memory_gbps",
-            "scalar_ns", "layer_us", "reference_us" and, with several threads, "handover_us". Empty until measured.
-        asserted: Whether the user vouched for the name with `--assert-system`, so that it was not checked.
+        capabilities: Measured capabilities of the host by name, with the unit in the name; empty until measured. See
+            `costmodel.measure.capability` for their meanings.
+        asserted: Whether the user vouched for the name with `--assert-system`, so that it was not checked against the
+            host.
         unknown: Entries of the record that only a newer costmodel knows, those of the settings under "settings" and
             those of the host under "host"; they are written back unchanged.
     """
@@ -73,10 +97,12 @@ class System:
     asserted: bool = False
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns a JSON-able form of the system, which `from_dict` reads."""
+    def document(self) -> SystemDocument:
+        """Returns the system as JSON-serialisable data.
+
+        Entries that only a newer costmodel knows are left out, except those in the settings and the host.
+        """
         return {
-            **self.unknown,
             "name": self.name,
             "host": None if self.host is None else {**self.unknown.get("host", {}), **self.host.facts()},
             "runtime": self.runtime,
@@ -86,11 +112,15 @@ class System:
             "asserted": self.asserted,
         }
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the complete record of the system as JSON-serialisable data, which `from_dict` reads."""
+        return {**self.unknown, **self.document()}
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "System":
-        """Returns the system from the output of `to_dict`, of this or a newer costmodel."""
+        """Returns the system from the output of `to_dict` of this or a newer costmodel."""
         host, settings = data["host"], data["settings"]
-        unknown = {name: value for name, value in data.items() if name not in _RECORD}
+        unknown = {name: value for name, value in data.items() if name not in SystemDocument.__annotations__}
         if more := unknown_fields(RuntimeSettings, settings):
             unknown["settings"] = more
         if host is not None and (more := unknown_fields(Host, host)):
@@ -113,18 +143,16 @@ class MachineType:
 
     Attributes:
         name: The provider's name of the machine type.
-        provider: Name of the cloud provider.
         vcpus: Number of hardware threads.
         vendor: CPUID vendor of the processor.
         processor: Name of the processor for display.
         processor_pattern: Regular expression that matches a part of the processor's brand string.
-        clock_ghz: Nominal clock.
-        memory_gib: Advertised memory.
-        usd_per_hour: On-demand price.
+        clock_ghz: Nominal clock in GHz.
+        memory_gib: Advertised memory in GiB.
+        usd_per_hour: On-demand price in US dollars per hour.
     """
 
     name: str
-    provider: str
     vcpus: int
     vendor: str
     processor: str
@@ -134,7 +162,10 @@ class MachineType:
     usd_per_hour: float
 
     def differences(self, host: Host) -> list[str]:
-        """Returns the differences of `host` from this entry as phrases; none if they match. Unreadable facts match."""
+        """Returns the differences of `host` from this machine type, one phrase for each; an empty list if it matches.
+
+        A memory size or clock that cannot be read counts as equal.
+        """
         differences = []
         if host.logical_cpus_total != self.vcpus:
             differences.append(f"{self.vcpus} vCPUs expected, {host.logical_cpus_total} here")
@@ -151,7 +182,7 @@ class MachineType:
 
 
 def catalogue() -> dict[str, MachineType]:
-    """Returns the entries of `catalogue.toml` by name."""
+    """Returns the machine types in `catalogue.toml` by name."""
     text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
     return {name: MachineType(name=name, **entry) for name, entry in tomllib.loads(text).items()}
 
@@ -176,7 +207,7 @@ def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettin
     """Returns the default name of a system, such as "amd-epyc-zen5-2c-ort1.31-1t".
 
     The name consists of processor, microarchitecture, number of usable CPUs, runtime and threads, and of those other
-    settings that are not at their defaults. It is the same on every call.
+    settings that are not at their defaults. The same arguments always give the same name.
     """
     vendor = _slug(_VENDORS.get(host.vendor, host.vendor)) or _slug(host.architecture) or "host"
     design = host.microarchitecture or (f"f{host.family}m{host.model}" if host.family else "")
@@ -209,12 +240,13 @@ def this_system(
         name: Name of the system; by default `default_name`. Any valid name may be chosen that is neither in the
             catalogue nor the default name of another system.
         host: The host, if it was probed already.
-        asserted: Whether the user vouches for the name: the name is then not checked, and the system is marked.
+        asserted: Whether the user vouches for the name: it is then not checked against the host, and the system is
+            marked as asserted.
 
     Raises:
         SystemNameError: `name` is not valid.
         SystemMismatchError: `asserted` is false and `name` is a catalogue entry that this host does not match, or has
-            the form of a default name but is not the one of this system.
+            the form of a default name but is not the default name of this system.
     """
     host = probe_host() if host is None else host
     if name is None:
@@ -238,7 +270,7 @@ def this_system(
 
 
 def check_same_system(stored: System, here: System) -> None:
-    """Checks that measurements of `here` may be added to those of `stored`, which requires the same system.
+    """Checks that `here` is the same system as `stored`, so that its measurements may be added to those of `stored`.
 
     Facts that vary on one machine, such as clock, memory and governor, are not compared. Host and runtime are not
     compared if the user vouches for `here` or if `stored` was never measured. Settings are always compared, including
@@ -280,7 +312,7 @@ def _differences(there: Mapping[str, object], here: Mapping[str, object]) -> lis
 
 
 def _settings(settings: RuntimeSettings) -> dict[str, object]:
-    """Returns the settings by their names in messages."""
+    """Returns the runtime settings under the names that error messages use."""
     return {
         "threads": settings.threads,
         "threads between layers": settings.inter_threads,
@@ -290,7 +322,7 @@ def _settings(settings: RuntimeSettings) -> dict[str, object]:
 
 
 def _identity(system: System, host: Host) -> dict[str, object]:
-    """Returns the facts that identify a system besides its settings, by their names in messages."""
+    """Returns the facts that identify a system besides its settings, under the names that error messages use."""
     return {
         "vendor": host.vendor or "unknown",
         "processor": host.model_name or "unknown",

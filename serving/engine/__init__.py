@@ -1,7 +1,7 @@
-"""Engines: processes that answer requests from a results store and its regressors, one request at a time.
+"""Engines: processes that use measurements and trained regressors to answer requests, each engine one at a time.
 
-An engine receives calls from a web server and returns answers as JSON. It handles neither HTTP nor tokens, and each
-call is answered independently of other clients.
+An engine receives each request from a web server, and returns the answer as JSON. It handles neither HTTP nor tokens,
+and its answer to one client does not depend on the requests of others.
 """
 
 import lazy_loader

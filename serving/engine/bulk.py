@@ -1,18 +1,19 @@
-"""Answers bulk requests: each of the many models in one request gets an estimate or an error."""
+"""Answers bulk requests: requests about many models, each of which gets an estimate or an error of its own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from costmodel.errors import CostModelError, ModelError
+from costmodel.estimate.estimate import PredictorId
 from costmodel.ir.sequence import LayerSequence
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.engine.sources import Deadline, explained, source_of
 from costmodel.serving.loaded_predictors import LoadedPredictor
 from costmodel.serving.service import BulkModel, PredictionOptions, Service
 from costmodel.serving.validation.sequences import check_sequence
+from costmodel.serving.wire.answers import BulkAnswer, BulkItemAnswer
 from costmodel.serving.wire.graphs import KnownSequence, WireSequence
 from costmodel.serving.wire.problems import Problem, reason_of
 from costmodel.serving.wire.requests import BulkItem, BulkRequest
@@ -24,20 +25,20 @@ _ITEMS: TypeAdapter[list[BulkItem]] = TypeAdapter(list[BulkItem])
 
 def bulk_document(
     service: Service, loaded: LoadedPredictor, owner: str, system: str, request: BulkRequest, settings: EngineSettings
-) -> dict[str, Any]:
-    """Returns the answer to a bulk request, as JSON-serialisable data.
+) -> BulkAnswer:
+    """Returns the answer to a bulk request (one about many models): an estimate or an error for each model.
 
     Args:
         service: Service that prices the models.
         loaded: Predictor used for all models of the request.
-        owner: Name of the token owner who sent the request.
-        system: Name of the system.
+        owner: Name of the token that the request came with.
+        system: Name of the system on which the models would run.
         request: The bulk request.
-        settings: Limits on the size and the duration of one request.
+        settings: Settings of the engine, which limit the size and the duration of a request.
 
     Raises:
         Problem: The request exceeds one of the limits.
-        CostModelError: The service cannot answer now.
+        CostModelError: The service fails, for example because the results store cannot be read.
     """
     _check_amount(request, settings)
     items, answers = _checked_items(request.items)
@@ -53,14 +54,14 @@ def bulk_document(
     for position, reason in problems.items():
         answers[layered[position]] = {"name": _name(items[layered[position]], layered[position]), "error": reason}
     if networks is not None:
-        columns = (networks.latency_us.tolist(), networks.interval_us.tolist())
-        shares = {source: share.tolist() for source, share in networks.coverage.items()}
-        for row, position in enumerate(priced):
+        shares = (networks.coverage[source].tolist() for source in ("measured", "predicted", "extrapolated"))
+        rows = zip(priced, networks.latency_us.tolist(), networks.interval_us.tolist(), *shares, strict=True)
+        for position, latency_us, interval_us, measured, predicted, extrapolated in rows:
             answers[layered[position]] = {
                 "name": _name(items[layered[position]], layered[position]),
-                "latency_us": columns[0][row],
-                "interval_us": columns[1][row],
-                "coverage": {source: share[row] for source, share in shares.items()},
+                "latency_us": latency_us,
+                "interval_us": interval_us,
+                "coverage": {"measured": measured, "predicted": predicted, "extrapolated": extrapolated},
             }
     deadline = Deadline.after(settings.request_s)
     version = loaded.predictor.regression.id.version if loaded.predictor.regression else None
@@ -73,7 +74,7 @@ def bulk_document(
     regression = loaded.predictor.regression
     return {
         "system": system,
-        "predictor": asdict(regression.id) if regression else {"name": "none", "version": "none"},
+        "predictor": (regression.id if regression else PredictorId()).to_dict(),
         "interval_level": regression.bundle.calibration.level if regression else 0.9,
         "failed": sum("error" in answers[position] for position in range(len(request.items))),
         "items": [answers[position] for position in range(len(request.items))],
@@ -97,11 +98,16 @@ def _name(item: BulkItem, position: int) -> str:
     return item.name or f"item {position}"
 
 
-def _checked_items(given: list[dict[str, Any]]) -> tuple[dict[int, BulkItem], dict[int, dict[str, Any]]]:
-    """Returns the valid items, and the error entries of the invalid ones, both by position in the request."""
+def _checked_items(given: list[dict[str, Any]]) -> tuple[dict[int, BulkItem], dict[int, BulkItemAnswer]]:
+    """Validates the items (models) of a bulk request.
+
+    Returns:
+        Two dictionaries whose keys are positions in the request: the valid items, and the answers to the invalid items,
+        which say what is wrong with them.
+    """
     try:
         items = dict(enumerate(_ITEMS.validate_python(given)))
-        errors: dict[int, dict[str, Any]] = {}
+        errors: dict[int, BulkItemAnswer] = {}
     except ValidationError:  # validate one by one to find the invalid items
         items, errors = {}, {}
         for position, one in enumerate(given):
@@ -121,7 +127,11 @@ def _checked_items(given: list[dict[str, Any]]) -> tuple[dict[int, BulkItem], di
 
 
 def _layers(service: Service, given: Sequence[Mapping[str, Any]]) -> list[LayerSequence | str]:
-    """Returns each listed layer as a layer sequence, or the reason why it is not usable."""
+    """Parses and validates the layers that a bulk request lists, each given as a layer sequence or its signature.
+
+    Returns:
+        For each of them, in the given order, the layer sequence, or the reason why it cannot be used.
+    """
     found: list[LayerSequence | str] = []
     wanted: dict[int, str] = {}
     for position, one in enumerate(given):
@@ -148,7 +158,7 @@ def _model_answer(
     service: Service, loaded: LoadedPredictor, owner: str, item: BulkItem, name: str, question: PredictionOptions,
         deadline: Deadline,
     settings: EngineSettings,
-) -> dict[str, Any]:  # fmt: skip
+) -> BulkItemAnswer:  # fmt: skip
     try:
         deadline.check()
         digest = source_of(service, owner, item, settings)
@@ -158,6 +168,6 @@ def _model_answer(
     return {
         "name": name,
         "latency_us": estimate.latency_us,
-        "interval_us": list(estimate.interval_us),
+        "interval_us": estimate.interval_us,
         "coverage": estimate.coverage,
     }

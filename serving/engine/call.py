@@ -1,4 +1,4 @@
-"""Messages between the web server and an engine: calls and replies."""
+"""Messages between a web server and an engine: a call carries a request, and a reply carries the answer to it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +11,14 @@ __all__ = ["Call", "Reply"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request in the form in which an engine receives it.
+    """A request in the form in which a web server sends it to an engine.
 
     Attributes:
-        operation: Name of an operation of `costmodel.serving.engine.operations.Operations`.
+        operation: Name of the operation to perform; see `costmodel.serving.engine.operations.Operations`.
         owner: Name of the token that the request came with; "local" if the service has no tokens.
-        options: Parameters that are not in the body; JSON-serialisable.
-        body: Request body in parts; empty if the request has no body or its body is a file.
+        options: Parameters of the operation that are not in the body, by name; JSON-serialisable.
+        body: Byte strings that together make up the request body; empty if there is no body, or if the body is an ONNX
+            file, whose path is then among the options.
         request_id: Identifier of the request, for the log.
     """
 
@@ -28,7 +29,7 @@ class Call:
     request_id: str = ""
 
     def to_header(self) -> dict[str, Any]:
-        """Returns all fields except the body, JSON-serialisable."""
+        """Returns the header of the message that carries the call, JSON-serialisable: all fields except the body."""
         return {
             "operation": self.operation, "owner": self.owner, "options": dict(self.options),
             "request_id": self.request_id,
@@ -36,23 +37,24 @@ class Call:
 
     @classmethod
     def from_message(cls, header: Mapping[str, Any], body: bytes) -> "Call":
-        """Returns the call that was sent as a message."""
+        """Returns the call that a message with this header and this body carries."""
         return cls(header["operation"], header["owner"], header["options"], (body,), header["request_id"])
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An engine's answer.
+    """What an engine answers to a call: the answer to the request, or the reason why there is none.
 
     Attributes:
-        body: JSON; empty if there is a problem or nothing to return.
+        body: The answer as JSON text; empty if there is a problem or nothing to return.
         status: HTTP status code.
-        system: Name of the system that the answer is about; None if it does not depend on one system.
-        version: Version of the regressor that the request named; None for the champion.
-        identity: Identity of the regressor and measurements used; the answer is valid as long as the system has it.
+        system: Name of the system that the answer is about; None if it is not about exactly one system.
+        version: Version of the regressor that the request named; None if it named none, so that the champion was used.
+        identity: Hash of the regressor and measurements used: the answer may be cached until the system has another
+            hash. None for an answer that must not be cached.
         problem: Reason why there is no answer; None if there is one.
-        facts: Figures for metrics and the log: seconds spent, by activity, and counts.
-        refused: Warnings about systems whose newest regressor cannot be loaded, by system.
+        facts: Figures for metrics and the log, by name: seconds spent on activities, and counts.
+        refused: Warnings about systems whose newest regressor cannot be loaded, by name of the system.
     """
 
     body: bytes = b""
@@ -65,7 +67,7 @@ class Reply:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def to_header(self) -> dict[str, Any]:
-        """Returns all fields except the body, JSON-serialisable."""
+        """Returns the header of the message that carries the reply, JSON-serialisable: all fields except the body."""
         problem = self.problem
         return {
             "status": self.status, "system": self.system, "version": self.version, "identity": self.identity,
@@ -76,7 +78,7 @@ class Reply:
 
     @classmethod
     def from_message(cls, header: Mapping[str, Any], body: bytes) -> "Reply":
-        """Returns the reply that was sent as a message."""
+        """Returns the reply that a message with this header and this body carries."""
         fields = dict(header)
         encoded = fields.pop("problem")
         problem = None

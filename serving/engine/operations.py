@@ -1,12 +1,15 @@
-"""The operations of an engine: each parses a request, calls the service, and returns the answer as JSON."""
+"""Operations of an engine, such as a prediction: each parses a request, has it answered, and returns JSON."""
 
 import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from costmodel.errors import CostModelError, ModelError, StoreError
 from costmodel.serving.engine.bulk import bulk_document
@@ -17,7 +20,7 @@ from costmodel.serving.engine.sources import Deadline, parsed, question_of, sour
 from costmodel.serving.isolation.limits import Limits
 from costmodel.serving.loaded_predictors import LoadedPredictor
 from costmodel.serving.service import ObservedRun, PredictionOptions, Service
-from costmodel.serving.wire.observations import observation_document
+from costmodel.serving.wire.answers import ObservationAnswer, PredictAnswer, StoredModelAnswer
 from costmodel.serving.wire.problems import Problem, problem_of
 from costmodel.serving.wire.requests import BulkRequest, ObservationRequest, PredictRequest, RankRequest
 
@@ -27,16 +30,17 @@ _LOG = logging.getLogger("costmodel.store.engine")
 
 
 class Operations:
-    """The operations of one engine, by name; they handle one call at a time."""
+    """The operations of one engine, which are called by their names; an engine performs one operation at a time."""
 
-    def __init__(self, settings: EngineSettings) -> None:
-        """Opens the service; the store need not be reachable yet.
+    def __init__(self, settings: EngineSettings, open_service: Callable[..., Service] = Service.open) -> None:
+        """Opens the service of the engine; the results store need not be reachable yet.
 
         Args:
-            settings: Locations and limits.
+            settings: Locations and limits of the engine.
+            open_service: Function that returns an open service; it takes the arguments of `Service.open`.
         """
         self.settings = settings
-        self.service = Service.open(
+        self.service = open_service(
             settings.store_url, settings.bundles, settings.uploads, readers=1, uploads_bytes=settings.uploads_bytes,
             store_wait_s=settings.store_wait_s, scratch=settings.scratch,
             limits=Limits(
@@ -69,15 +73,15 @@ class Operations:
 
     @property
     def confinement(self) -> Mapping[str, Any]:
-        """Confinement by the operating system, as the reader process reported it."""
+        """Protections by the operating system that confine the reader process, as it reported them (`Confinement`)."""
         return self.service.pool.confinement
 
     def close(self) -> None:
-        """Ends the reader process and closes the store."""
+        """Ends the reader process and closes the results store."""
         self.service.close()
 
     def perform(self, call: Call) -> Reply:
-        """Performs a call and returns the reply; errors are returned as replies with a problem.
+        """Performs the operation that a call names, and returns the reply; an error becomes a reply with a problem.
 
         Raises:
             MemoryError: The engine ran out of memory; its process has to end.
@@ -118,7 +122,7 @@ class Operations:
         _LOG.log(level, "no answer", extra={"fields": fields})
 
     def _refresh(self) -> None:
-        """Loads new champions and measurements, at most once per `refresh_s` of the settings."""
+        """Loads new champions and measurements from the store, at most once in `EngineSettings.refresh_s` seconds."""
         now = time.monotonic()
         if now - self._refreshed_at < self.settings.refresh_s:
             return
@@ -156,12 +160,12 @@ class Operations:
     def _reply_for_model(self, owner: str, digest: str, name: str, question: PredictionOptions) -> Reply:
         estimate, loaded = self.service.estimate(owner, digest, name, question)
         known = self.service.uploads.find(owner, digest)
-        document = {
-            "model": estimate.model, "digest": digest if known is None else f"sha256:{known.stem}",
-        } | estimate.to_dict()  # fmt: skip
+        document: PredictAnswer = {
+            **estimate.to_dict(), "digest": digest if known is None else f"sha256:{known.stem}",
+        }  # fmt: skip
         regression = loaded.predictor.regression
         if regression is not None and question.version is not None:
-            document["predictor"] = {"name": regression.id.name, "version": regression.id.version}
+            document["predictor"] = regression.id.to_dict()
         return _reply(document, loaded, question)
 
     def _bulk(self, call: Call) -> Reply:
@@ -203,10 +207,11 @@ class Operations:
         return Reply(_encoded(document))
 
     def _keep(self, call: Call) -> Reply:
-        return Reply(_encoded({"digest": self._store_file(call)}), 201)
+        document: StoredModelAnswer = {"digest": self._store_file(call)}
+        return Reply(_encoded(document), 201)
 
     def _store_file(self, call: Call) -> str:
-        """Stores the file that was sent, without weights, and returns the digest of its model."""
+        """Stores the model file that came with a call, without its weights, and returns the digest of the model."""
         return self.service.keep(call.owner, Path(call.options["path"]), call.options["sent_as"])
 
     # Observations
@@ -223,13 +228,15 @@ class Operations:
         question = question_of(request, self._system(request.system), None)
         seen = ObservedRun(request.latency_us, request.runs, request.observed_at, call.options.get("idempotency_key"))
         stored = self.service.observe(call.owner, digest, request.name, question, seen)
-        return Reply(_encoded(observation_document(stored)), 201, system=question.system)
+        # This answer also names the owner, which is not in its schema.
+        document = to_jsonable_python(ObservationAnswer(**asdict(stored))) | {"owner": stored.owner}
+        return Reply(_encoded(document), 201, system=question.system)
 
     def _system(self, named: str | None) -> str:
-        """Returns the named system; if none is named, the only system of the store.
+        """Returns the system that a request is about: the one that it names, or else the only one with a predictor.
 
         Raises:
-            UnknownSystemError: No system is named and the store does not have exactly one.
+            UnknownSystemError: No system is named, and there is not exactly one that has a predictor.
         """
         return self.service.predictors.only(named)
 
@@ -247,4 +254,4 @@ def _reply(document: Mapping[str, Any], loaded: LoadedPredictor, question: Predi
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, allow_nan=False).encode()
+    return json.dumps(document, allow_nan=False, default=to_jsonable_python).encode()

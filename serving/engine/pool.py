@@ -1,4 +1,4 @@
-"""Engine processes of one web server, each of which answers one call at a time."""
+"""A pool of engine processes for one web server; each engine answers one call (request) at a time."""
 
 import json
 import logging
@@ -31,39 +31,40 @@ _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Engines(Protocol):
-    """Interface of what answers calls: a pool of engines, or a fake. Threads may share it.
+    """Interface of what answers calls: a pool of engines or, in tests, a fake. Threads may share an instance.
 
     Attributes:
-        confinement: Confinement by the operating system, as a reader reported it.
-        deaths: Number of engines that died or were killed.
+        confinement: Protections by the operating system that confine reader processes, as one of them reported them.
+        deaths: Number of engines that died, or were killed because they did not answer.
     """
 
     confinement: Mapping[str, Any]
     deaths: int
 
     def start(self) -> None:
-        """Gets ready for the first call."""
+        """Prepares the engines, so that the first call does not have to wait."""
 
     def perform(self, call: Call) -> Reply:
-        """Returns the reply to a call."""
+        """Has an engine answer a call, and returns its reply."""
 
     def close(self) -> None:
-        """Stops answering and frees all resources."""
+        """Stops answering calls and frees all resources."""
 
 
 class EnginePool:
-    """A pool of engine processes; an engine that dies or takes too long is replaced.
+    """A pool of engine processes; an engine that dies, or takes too long to answer, is replaced.
 
     Attributes:
-        confinement: Confinement by the operating system, as the reader of the engine that was started last reported it.
-        deaths: Number of engines that died or were killed.
+        confinement: Protections by the operating system that confine reader processes, as the reader of the engine that
+            was started last reported them.
+        deaths: Number of engines that died, or were killed because they did not answer.
     """
 
     def __init__(self, size: int, settings: EngineSettings) -> None:
         """Prepares the pool without starting any engine.
 
         Args:
-            size: Number of engines.
+            size: Maximum number of engines that run at the same time.
             settings: Settings with which each engine is started.
         """
         self.confinement: Mapping[str, Any] = {}
@@ -78,6 +79,12 @@ class EnginePool:
         for _ in range(size):
             self._free.put(None)
 
+    @property
+    def pids(self) -> list[int]:
+        """Process identifiers of the running engines."""
+        with self._lock:
+            return [engine.pid for engine in self._alive]
+
     def start(self) -> None:
         """Starts one engine; the others start when they are needed.
 
@@ -91,7 +98,10 @@ class EnginePool:
             self._free.put(engine)
 
     def perform(self, call: Call) -> Reply:
-        """Returns the reply to a call; a call that kills two engines is refused.
+        """Has a free engine answer a call, and returns its reply.
+
+        If the engine dies, the call is given to a second engine. If that one dies too, or if an engine gives no valid
+        answer in time, the reply reports a problem.
 
         Raises:
             BusyError: No engine can be started now.

@@ -1,7 +1,7 @@
 """Program that an engine process runs: `python -m costmodel.serving.engine.program SETTINGS`.
 
-It receives calls as messages on standard input and sends replies on standard output; see
-`costmodel.serving.isolation.child`.
+SETTINGS is a JSON object with the fields of `EngineSettings`. The engine receives calls as messages on standard input
+and sends its replies as messages on standard output; `costmodel.serving.isolation.child` defines their format.
 """
 
 import ctypes
@@ -19,13 +19,12 @@ from pydantic import TypeAdapter
 from costmodel.serving.engine.call import Call
 from costmodel.serving.engine.operations import Operations
 from costmodel.serving.engine.settings import EngineSettings
-from costmodel.serving.isolation.child import receive, send
+from costmodel.serving.isolation.child import open_answers, receive, send
 from costmodel.serving.isolation.limits import limit_memory
 from costmodel.serving.logs import set_up_logging
 
 __all__ = ["main"]
 
-_PR_SET_PDEATHSIG = 1
 # Engines yield the processor to the threads of the web server, which are short and which all clients wait for.
 _NICENESS = 10
 # Number of new objects after which the garbage collector runs. A request of ten thousand models creates that many at
@@ -36,11 +35,8 @@ _LARGE_BYTES = 4 << 20
 
 
 def main() -> None:
-    """Answers calls until standard input ends."""
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output that libraries print must not end up between replies
-    with suppress(OSError, AttributeError):  # the engine dies with the server that started it
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Answers the calls of a web server until standard input ends."""
+    replies = open_answers()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends its engines
     with suppress(OSError):
         os.nice(_NICENESS)
@@ -63,14 +59,14 @@ def main() -> None:
 
 
 def _release_memory() -> None:
-    """Returns the memory of a large request to the operating system, which glibc does not do on its own."""
+    """Gives the memory of a large request back to the operating system, which glibc does not do on its own."""
     gc.collect()
     with suppress(AttributeError, OSError):  # a C library without malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def settings_from(document: Mapping[str, Any]) -> EngineSettings:
-    """Returns the settings that the server passed as JSON."""
+    """Returns the engine settings that the web server passed as a JSON object."""
     return TypeAdapter(EngineSettings).validate_python(document)
 
 

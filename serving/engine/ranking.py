@@ -1,13 +1,12 @@
 """Answers ranking requests: estimates models on systems and ranks the results."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from costmodel.errors import CostModelError
 from costmodel.estimate.estimate import Estimate
 from costmodel.serving.engine.sources import Deadline
 from costmodel.serving.loaded_predictors import LoadedPredictor
-from costmodel.serving.ranking import cheapest, rank
+from costmodel.serving.ranking import RankAnswer, RankError, cheapest, rank
 from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem, reason_of
 from costmodel.systems.system import catalogue
@@ -24,24 +23,24 @@ def rank_document(
     slo_us: float | None,
     quantile: str,
     usd_per_hour: Mapping[str, float],
-) -> dict[str, Any]:
-    """Returns the answer to a ranking request, as JSON-serialisable data.
+) -> RankAnswer:
+    """Returns the answer to a ranking request: the estimates of models on systems, the preferred one first.
 
     Args:
         service: Service that estimates the models.
-        owner: Name of the token owner who sent the request.
-        questions: For each estimate: the digest of a model, its name, and the question.
-        deadline: Deadline of the request; estimates after it are reported as failed.
+        owner: Name of the token that the request came with.
+        questions: For each estimate to make: digest of the model, name of the model, and parameters of the prediction.
+        deadline: Deadline of the request; estimates that were not begun before it are reported as failed.
         slo_us: Latency objective in microseconds; None to rank without one.
         quantile: Quantile that the objective applies to: p50, p90, p99, or "quiet" for the quiet machine.
-        usd_per_hour: Prices by system in US dollars per hour; they override those of the catalogue.
+        usd_per_hour: Prices in US dollars per hour, by name of the system; they override those of the catalogue.
 
     Raises:
-        CostModelError: There is only one question and it has no answer, or the service cannot answer now.
-        Problem: There is only one question and the deadline has passed.
+        CostModelError: Only one estimate is to be made and it fails, or the service itself fails.
+        Problem: Only one estimate is to be made and the deadline has passed.
     """
     estimates: list[Estimate] = []
-    failed = []
+    failed: list[RankError] = []
     # All models are priced by the same regressor of a system.
     loaded: dict[tuple[str, str | None], LoadedPredictor] = {}
     for digest, name, question in questions:
@@ -56,11 +55,6 @@ def rank_document(
             failed.append({"model": name, "system": question.system, "error": reason_of(error)})
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | dict(usd_per_hour)
     ranked = rank(estimates, slo_us=slo_us, quantile=quantile, usd_per_hour=prices)
-    best = cheapest(ranked)
     return {
-        "slo_us": slo_us,
-        "quantile": quantile,
-        "best": best.to_dict() if best else None,
-        "ranking": [one.to_dict() for one in ranked],
-        "failed": failed,
-    }
+        "slo_us": slo_us, "quantile": quantile, "best": cheapest(ranked), "ranking": ranked, "failed": failed,
+    }  # fmt: skip

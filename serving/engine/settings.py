@@ -1,4 +1,4 @@
-"""Settings that an engine is started with."""
+"""Settings with which a web server starts an engine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,26 +8,26 @@ __all__ = ["EngineSettings"]
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Locations and limits of one engine; JSON-serialisable, because they are passed to another process.
+    """Locations and limits of one engine, which a web server passes as JSON to the engine's process.
 
     Attributes:
         store_url: URL of the results store.
         bundles: Folder of trained regressors.
         uploads: Folder of the models that clients uploaded.
-        scratch: Folder for files in transit; None for the default folder of temporary files.
-        uploads_bytes: Maximum disk space of the uploaded models.
+        scratch: Folder for temporary files of reader processes; None for the default folder of temporary files.
+        uploads_bytes: Maximum disk space of the uploaded models in bytes.
         store_wait_s: Maximum time in seconds that a query waits for the database.
         refresh_s: Seconds between checks for new champions and measurements.
         request_s: Maximum time in seconds for a request about many models.
         max_items: Maximum number of models in a bulk request.
-        max_layers: Maximum number of layers of a model.
+        max_layers: Maximum number of layers of a model that is uploaded, or sent as a graph of layers.
         max_listed_layers: Maximum number of layers that a bulk request may list.
-        max_references: Maximum number of references from models to layers in a bulk request.
+        max_references: Maximum number of references from the models of a bulk request to its listed layers, in total.
         max_observations: Maximum number of observations stored for one owner.
-        memory_bytes: Address space that an engine may use beyond what it has when it starts.
-        reader_memory_bytes: Address space that a reader process may use beyond what it has when it starts.
+        memory_bytes: Address space in bytes that an engine may use beyond what it has after its start.
+        reader_memory_bytes: Address space in bytes that a reader process may use beyond what it has after its start.
         reader_s: Maximum time in seconds for reading one model.
-        reader_tasks: Number of models after which a reader process is replaced.
+        reader_tasks: Number of models that a reader process reads before it is replaced.
     """
 
     store_url: str

@@ -1,4 +1,4 @@
-"""Translates requests for the service: parses bodies, resolves model references, sets deadlines."""
+"""Prepares requests for the service: parses their bodies, finds or stores their models, and sets deadlines."""
 
 import time
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ _Body = TypeVar("_Body", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time until which a request about many models may take.
+    """The time after which an engine stops working on a request about many models.
 
     Attributes:
-        at_s: Time in seconds of the monotonic clock.
+        at_s: The time in seconds, on the clock of `time.monotonic`.
     """
 
     at_s: float
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
-        """Returns the deadline that many seconds from now."""
+        """Returns the deadline that is `seconds` from now."""
         return cls(time.monotonic() + seconds)
 
     def check(self) -> None:
-        """Checks that there is time left.
+        """Checks that the deadline has not passed.
 
         Raises:
-            Problem: The deadline has passed; the client has to send the rest in another request.
+            Problem: The deadline has passed; the client has to send the remaining models in another request.
         """
         if time.monotonic() > self.at_s:
             raise Problem(
@@ -45,10 +45,10 @@ class Deadline:
 
 
 def parsed(model: type[_Body], body: Sequence[bytes]) -> _Body:
-    """Returns the JSON body of a request as an instance of a pydantic model.
+    """Returns the JSON body of a request, given in parts, as an instance of the pydantic class `model`.
 
     Raises:
-        Problem: The body is not JSON or does not match the model; the message says where.
+        Problem: The body is not JSON, or does not match the class; the message names the first invalid field.
     """
     try:
         return model.model_validate_json(body[0] if len(body) == 1 else b"".join(body))
@@ -57,7 +57,7 @@ def parsed(model: type[_Body], body: Sequence[bytes]) -> _Body:
 
 
 def explained(error: ValidationError) -> str:
-    """Returns the first error of a validation and its location, as one sentence of at most 1000 characters."""
+    """Returns the first error of a pydantic validation, with its location, as a sentence of up to 1000 characters."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(map(str, first["loc"]))
     what = first["msg"].removeprefix("Value error, ")
@@ -67,7 +67,13 @@ def explained(error: ValidationError) -> str:
 def question_of(
     request: PredictRequest | RankModel | ObservationRequest, system: str, version: str | None
 ) -> PredictionOptions:
-    """Returns the question that a request asks about a model on a system."""
+    """Returns the parameters of the prediction that a request asks for.
+
+    Args:
+        request: Request with the options of the prediction.
+        system: Name of the system on which the model would run.
+        version: Version of the regressor; None for the champion.
+    """
     shapes = tuple(sorted((name, tuple(shape)) for name, shape in request.shapes.items()))
     partial = isinstance(request, PredictRequest) and request.partial
     return PredictionOptions(
@@ -81,10 +87,10 @@ def source_of(
     request: PredictRequest | RankModel | ObservationRequest | BulkItem,
     settings: EngineSettings,
 ) -> str:
-    """Returns the digest of the model that a request names, or of the graph that it contains; the graph is stored.
+    """Returns the digest of the model of a request; if the request contains a graph of layers, the graph is stored.
 
     Raises:
-        Problem: The graph has too many layers.
+        Problem: The graph has more layers than `settings` allows.
     """
     if request.model is not None:
         return request.model

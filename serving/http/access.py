@@ -1,4 +1,4 @@
-"""Access control: bearer tokens with scopes or, without tokens, clients on this host only."""
+"""Access control: bearer tokens with scopes or, if the service has no tokens, clients on this host only."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -22,12 +22,13 @@ class Access:
     """Access rules of the service: a request is admitted by its client address, Host header and token."""
 
     def __init__(self, tokens: TokenFile | None, *, insecure: bool, hosts: Sequence[str]) -> None:
-        """Sets up the rules.
+        """Sets up the access rules.
 
         Args:
             tokens: Tokens that are accepted; None to accept clients on this host without a token.
             insecure: Whether, without tokens, clients of every address are accepted.
-            hosts: Accepted names in Host headers; if empty, all names with tokens, and those of this host without.
+            hosts: Accepted names in Host headers. If empty, every name is accepted if there are tokens or `insecure` is
+                set, and otherwise only the names of this host.
         """
         self._tokens = tokens
         self._insecure = insecure
@@ -44,7 +45,8 @@ class Access:
         """Returns the token that a request came with; None if the request needs no token.
 
         Raises:
-            Problem: 401, 403 or 421, because the request is not admitted.
+            Problem: The request is not admitted: 401 without a valid token, 403 without the required scope, or 421
+                because of the Host header.
         """
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         is_public = path in _PUBLIC or path.startswith(OPEN_PREFIX)
@@ -79,7 +81,7 @@ class Access:
 
 
 def _required_scope(path: str) -> str | None:
-    """Returns the scope that a path requires; None if any token is sufficient."""
+    """Returns the scope that a token must have for requests to a URL path; None if any token is sufficient."""
     if path == "/metrics":
         return "metrics"
     if path.startswith("/v1/observations"):
@@ -94,12 +96,12 @@ def _host_of(headers: Headers) -> str:
 
 
 def _is_probe(path: str) -> bool:
-    """Whether `path` is a health probe, which orchestrators request by the address of a container."""
+    """Returns whether a URL path is that of a health probe; a probe's Host header is the address of a container."""
     return path in ("/healthz", "/readyz")
 
 
 def _is_loopback(scope: Scope) -> bool:
-    """Whether the client is on this host; false for a Unix socket, because a proxy may be behind it."""
+    """Returns whether the client is on this host; false for a Unix socket: a proxy may use it for remote clients."""
     client = scope.get("client")
     try:
         return client is not None and ip_address(client[0]).is_loopback

@@ -18,7 +18,7 @@ BYTE_BURST_S = 0.02
 
 
 class AdmissionController:
-    """A limit on concurrent requests, with a queue that is fair to owners.
+    """A limit on concurrent requests, with a queue that is fair to the owners of tokens.
 
     Waiting requests are served in turn by owner (round robin), so that an owner with many requests delays only its own.
     A request that cannot begin soon is refused with 503, so that the waiting time does not grow with the load.
@@ -34,7 +34,7 @@ class AdmissionController:
             places: Number of slots: requests that are processed at the same time.
             share: Maximum number of slots for one owner.
             queue: Maximum number of waiting requests; one owner may have half of them.
-            queue_s: Maximum waiting time of a request, in seconds.
+            queue_s: Maximum time in seconds that a request waits.
         """
         self.waiting = 0
         self._free = places
@@ -46,7 +46,7 @@ class AdmissionController:
         self._waiters: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def acquire(self, owner: str) -> None:
-        """Takes a slot, now or when it is the owner's turn; `release` frees it.
+        """Takes a slot for a request of an owner, waiting until it is the owner's turn; `release` frees the slot.
 
         Raises:
             Problem: 503, because the queue is full or no slot became free in time.
@@ -77,7 +77,7 @@ class AdmissionController:
             self.waiting -= 1
 
     def release(self, owner: str) -> None:
-        """Frees a slot of an owner and assigns it to the owner whose turn it is."""
+        """Frees a slot of an owner and gives it to the waiting owner whose turn it is."""
         self._free += 1
         self._working[owner] -= 1
         if not self._working[owner]:
@@ -105,10 +105,10 @@ class AdmissionController:
 
 
 class ByteBudget:
-    """A limit on the bytes that are held at the same time, in total and for each owner."""
+    """A limit on the bytes of request bodies that are held at the same time, in total and for each owner of a token."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Starts with nothing reserved.
+        """Starts with no bytes reserved.
 
         Args:
             most_bytes: Maximum number of bytes of all owners together.
@@ -118,7 +118,7 @@ class ByteBudget:
 
     @contextmanager
     def reserved(self, owner: str, nbytes: int, share: float) -> Iterator[None]:
-        """Context manager that reserves bytes for an owner until the end of the block.
+        """Reserves bytes for an owner until the end of the `with` block.
 
         Args:
             owner: Owner of the bytes.
@@ -126,7 +126,7 @@ class ByteBudget:
             share: Fraction of the budget that one owner may hold.
 
         Raises:
-            Problem: 503, because the budget does not have that many free bytes.
+            Problem: 503, because the budget, or the owner's share of it, does not have that many free bytes.
         """
         # A single body within the size limit is always accepted if nothing else is held.
         exceeds_share = self._held[owner] and self._held[owner] + nbytes > share * self._most_bytes
@@ -142,23 +142,24 @@ class ByteBudget:
 
 
 class Pacer:
-    """A rate limit per owner: an owner that exceeds it waits, without delaying other owners."""
+    """A rate limit for each owner of a token: requests beyond it wait, without delaying those of other owners."""
 
     _MOST_OWNERS = 10_000
 
     def __init__(self, per_second: float, burst_s: float) -> None:
-        """Starts with nothing used.
+        """Starts with no units used; the units are whatever is limited, such as requests or MiB.
 
         Args:
-            per_second: Units per second for each owner.
-            burst_s: Burst size in seconds' worth of units; while a burst is processed, all other owners wait.
+            per_second: Units that each owner may use per second.
+            burst_s: Seconds' worth of units that an owner may use at once; while the service processes such a burst,
+                all other owners wait.
         """
         self._burst = per_second * burst_s
         self._burst_s = burst_s
         self._limiters: LRUCache[str, AsyncLimiter] = LRUCache(self._MOST_OWNERS)
 
-    async def spend(self, owner: str, units: float = 1.0) -> None:
-        """Waits until the owner may use that many units."""
+    async def acquire(self, owner: str, units: float = 1.0) -> None:
+        """Waits until an owner may use a number of units, and counts them as used."""
         limiter = self._limiters.get(owner)
         if limiter is None:
             limiter = self._limiters[owner] = AsyncLimiter(self._burst, self._burst_s)
@@ -169,7 +170,11 @@ class Pacer:
 
 
 def busy(wait_s: float) -> Problem:
-    """Returns the problem (503) for a request that exceeds the current capacity."""
+    """Returns the problem (503) for a request that exceeds the current capacity.
+
+    Args:
+        wait_s: Seconds after which the client may repeat the request.
+    """
     seconds = max(1, round(wait_s))
     return Problem(
         503, "overloaded", f"the service is busy: ask again in {seconds} s",

@@ -1,4 +1,4 @@
-"""Cacheable answers with entity tags."""
+"""JSON answers that can be cached, with entity tags (HTTP ETags)."""
 
 import hashlib
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ _OVERHEAD_BYTES = 500  # memory of a cache entry in addition to the body
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A document that is ready to be sent, and the identity for which it is valid.
+    """A JSON answer that is ready to be sent, and the state of the system for which it is valid.
 
     Attributes:
-        body: JSON.
+        body: The answer as JSON.
         etag: Entity tag of the body.
         system: Name of the system that the answer is about.
-        identity: Identity of the regressor and measurements used: the answer is valid as long as the system has it.
+        identity: Hash of the regressor and the measurements that were used: the answer is valid as long as the system
+            has the same hash.
     """
 
     body: bytes
@@ -31,7 +32,7 @@ class Answer:
 
     @classmethod
     def from_reply(cls, reply: Reply) -> "Answer":
-        """Returns the answer in the reply of an engine."""
+        """Returns the answer contained in the reply of an engine, with an entity tag computed from the body."""
         assert reply.system is not None
         assert reply.identity is not None
         tag = hashlib.sha256(reply.body).hexdigest()[:32]
@@ -43,7 +44,7 @@ class Answer:
         return len(self.body) + _OVERHEAD_BYTES
 
     def response(self, request: Request) -> Response:
-        """Returns the HTTP response; 304 without a body for a GET whose If-None-Match names this answer."""
+        """Returns the HTTP response; 304 without a body for a GET whose If-None-Match has this answer's entity tag."""
         headers = {"etag": self.etag, "cache-control": "private, no-cache", "vary": "authorization"}
         if request.method == "GET" and self._matches(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)

@@ -50,7 +50,7 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
 
     Args:
         settings: Settings of the service; by default those of the environment.
-        make_engines: Factory of the engines, given their number and settings.
+        make_engines: Function that returns a pool of engines, given their number and settings.
 
     Raises:
         CostModelError: A setting is not valid, or the token file cannot be read.
@@ -149,7 +149,7 @@ def _settings() -> Settings:
 
 
 async def _watch(state: AppState, tokens: TokenFile | None) -> None:
-    """Loads new champions, measurements and tokens and deletes old observations, periodically until cancelled."""
+    """Periodically loads new champions, measurements and tokens and deletes old observations, until cancelled."""
     purged_at = -_PURGE_EVERY_S
     while True:
         await asyncio.sleep(state.settings.refresh_seconds)
@@ -167,7 +167,7 @@ async def _watch(state: AppState, tokens: TokenFile | None) -> None:
 
 
 def _methods(request: Request) -> set[str]:
-    """Returns all methods that the OpenAPI document lists for the path of a request."""
+    """Returns the HTTP methods that the OpenAPI document lists for the path of a request."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return {
         method.upper()
@@ -182,7 +182,7 @@ def _offer_document(app: FastAPI, root_path: str) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document() -> Response:
-        """Returns the OpenAPI document."""
+        """Returns the OpenAPI document of the service as JSON."""
         described = app.openapi()
         if id(described) not in rendered:  # changes once, when the first system is known
             rendered.clear()

@@ -1,4 +1,7 @@
-"""Reads request bodies: admits them by their declared length, then reads JSON to memory and files to disk, in time."""
+"""Reads request bodies within limits on size and time: JSON into memory, files onto disk.
+
+Memory or disk space for a body is reserved before it arrives, by the length that its request declares.
+"""
 
 import asyncio
 import hashlib
@@ -21,12 +24,12 @@ _MIB = 1 << 20
 
 
 def media_type(request: Request) -> str:
-    """Returns the media type of the body in lower case, without parameters."""
+    """Returns the media type of a request body in lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def check_encoding(request: Request) -> None:
-    """Refuses compressed bodies, because their size is only known after decompression.
+    """Refuses a compressed request body, because its size is only known after decompression.
 
     Raises:
         Problem: 415, because the body has a content encoding.
@@ -41,12 +44,13 @@ def check_encoding(request: Request) -> None:
 
 @asynccontextmanager
 async def json_body(request: Request) -> AsyncIterator[list[bytes]]:
-    """Context manager that gives the JSON body of a request, in parts.
+    """Gives the JSON body of a request, as a list of byte strings, to an `async with` block.
 
-    The memory of the body is charged to the owner until the end of the block.
+    The memory of the body counts towards what the owner of the request may hold, until the end of the block.
 
     Raises:
-        Problem: The body is not declared as JSON, is too large or too slow, or too many bytes are held already.
+        Problem: The body is not declared as JSON, is too large or too slow, or too many bytes of bodies are held
+            already.
     """
     kind = media_type(request)
     if kind != "application/json":
@@ -75,11 +79,11 @@ async def json_body(request: Request) -> AsyncIterator[list[bytes]]:
 
 @asynccontextmanager
 async def uploaded(request: Request) -> AsyncIterator[tuple[Path, str]]:
-    """Context manager that gives the path and the content hash of an uploaded file; deleted at the end of the block.
+    """Gives the path and the content hash of an uploaded file to an `async with` block, then deletes the file.
 
     Raises:
-        Problem: The length is not declared, the file is too large, too slow or empty, or too many bytes are held
-            already.
+        Problem: The length is not declared, the file is too large, too slow or empty, or too many bytes of files are
+            held already.
     """
     check_encoding(request)
     state = state_of(request)
@@ -103,7 +107,7 @@ async def uploaded(request: Request) -> AsyncIterator[tuple[Path, str]]:
 
 
 async def _write(request: Request, state: AppState, path: Path) -> str:
-    """Writes a body to a file and returns its content hash."""
+    """Writes a request body to a file and returns its content hash."""
     digest = hashlib.sha256()
     writing: asyncio.Future[None] | None = None
     try:
@@ -139,7 +143,11 @@ async def _write(request: Request, state: AppState, path: Path) -> str:
 
 
 async def _stream(request: Request, state: AppState) -> AsyncIterator[bytes]:
-    """Yields the parts of a body as they arrive; with several owners, limited to the rate that each may send."""
+    """Yields the parts of a request body as they arrive; if there are several owners, within the owner's data rate.
+
+    Raises:
+        Problem: The body does not arrive in time, or the connection ended.
+    """
     owner = owner_of(request)
     deadline = asyncio.get_running_loop().time() + state.settings.upload_seconds
     stream = request.stream()
@@ -158,7 +166,7 @@ async def _stream(request: Request, state: AppState) -> AsyncIterator[bytes]:
             raise Problem(400, "invalid-request", "the connection ended before the request did") from None
         if part:
             if state.several_owners:
-                await state.byte_pacer.spend(owner, len(part) / _MIB)
+                await state.byte_pacer.acquire(owner, len(part) / _MIB)
             yield part
 
 

@@ -9,16 +9,15 @@ _STEPS = 97
 
 
 class ConnectionLimits:
-    """Connection limits and counts, shared by all connections of one process.
+    """Limits on open connections, and the numbers of open ones, shared by all connections of one process.
 
     Attributes:
         connections: Maximum number of connections that are open at the same time.
         per_address: Maximum number of open connections of one client address.
-        header_s: Seconds that the head of a request may take to arrive.
+        header_s: Seconds that the head of a request may take to arrive: the request line and the headers.
         open: Number of open connections by client address.
-        refused: Number of connections that were refused because there were too many.
-        held: Number of connections that are refused but not closed yet: a client whose connection is closed at once
-            reconnects at once.
+        held: Number of refused connections that are not closed yet. They are not closed at once, because the client
+            would reconnect at once.
     """
 
     def __init__(self, connections: int, per_address: int, header_s: float) -> None:
@@ -27,38 +26,36 @@ class ConnectionLimits:
         Args:
             connections: Maximum number of connections that are open at the same time.
             per_address: Maximum number of open connections of one client address.
-            header_s: Seconds that the head of a request may take to arrive.
+            header_s: Seconds that the head of a request may take to arrive: the request line and the headers.
         """
         self.connections = connections
         self.per_address = per_address
         self.header_s = header_s
         self.open: Counter[str] = Counter()
-        self.refused = 0
         self.held = 0
         self._steps = cycle(range(_STEPS))
 
     def admit(self, address: str) -> bool:
-        """Counts one more connection of an address if the limits allow it, and returns whether they do."""
+        """Counts a new connection of a client address if the limits allow it, and returns whether they do."""
         if self.open.total() >= self.connections or self.open[address] >= self.per_address:
-            self.refused += 1
             return False
         self.open[address] += 1
         return True
 
     def spread_s(self, least: float, most: float) -> float:
-        """Returns the seconds until a connection is closed: a fraction of `header_s` that differs from call to call.
+        """Returns the seconds until a connection is to be closed: `header_s` times a factor that varies between calls.
 
-        Spreading the times keeps connections that were opened together from being closed together: the clients would
+        Spreading the times keeps connections that were opened together from being closed together: their clients would
         reconnect at the same moment and delay all other clients.
 
         Args:
-            least: Smallest fraction.
-            most: Largest fraction, not reached.
+            least: Smallest factor.
+            most: Upper bound of the factor, which the factor never reaches.
         """
         return self.header_s * (least + (most - least) * next(self._steps) / _STEPS)
 
     def leave(self, address: str) -> None:
-        """Counts a connection of an address as closed."""
+        """Counts a connection of a client address as closed."""
         self.open[address] -= 1
         if not self.open[address]:
             del self.open[address]

@@ -21,8 +21,8 @@ _OPEN: dict[str, Any] = {"security": []}
 
 @router.get("/healthz", operation_id="getHealth", openapi_extra=_OPEN, responses=problems(closed=False))
 async def alive() -> Health:
-    """Liveness: whether the process runs, regardless of whether it can answer predictions."""
-    return Health(status="ok")
+    """Report liveness: whether the process runs, regardless of whether it can answer requests for predictions."""
+    return {"status": "ok", "systems": None, "warnings": []}
 
 
 @router.get(
@@ -30,7 +30,10 @@ async def alive() -> Health:
     responses={503: {"model": Health, "description": "The results store cannot be read."}, **problems(closed=False)},
 )  # fmt: skip
 async def ready(request: Request) -> Response:
-    """Readiness: whether the results store can be read. With an empty store the service is ready, with a warning."""
+    """Report readiness: whether the results store can be read.
+
+    With an empty store the service is ready, but the response has a warning.
+    """
     state = state_of(request)
     systems = len(state.directory.entries)
     warnings = []
@@ -38,8 +41,10 @@ async def ready(request: Request) -> Response:
         warnings.append("nothing is measured yet: import results or run `costmodel bench` on this store")
     if state.refused:
         warnings.append(f"{len(state.refused)} systems have a regressor that cannot be loaded: see /v1/systems")
-    health = Health(status="ok" if state.reachable else "unavailable", systems=systems, warnings=warnings)
-    return JSONResponse(health.model_dump(), 200 if state.reachable else 503)
+    health: Health = {
+        "status": "ok" if state.reachable else "unavailable", "systems": systems, "warnings": warnings,
+    }  # fmt: skip
+    return JSONResponse(health, 200 if state.reachable else 503)
 
 
 @router.get(
@@ -49,7 +54,7 @@ async def ready(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
 )  # fmt: skip
 async def metrics(request: Request) -> Response:
-    """Metrics in the Prometheus text format. The token needs the scope `metrics`."""
+    """Report the metrics of the service in the Prometheus text format. The token needs the scope `metrics`."""
     state = state_of(request)
     state.metrics.waiting.set(state.admission.waiting)
     state.metrics.connections.set(state.connection_limits.open.total())

@@ -38,15 +38,15 @@ _MIB = 1 << 20
 
 
 class RequestMiddleware:
-    """ASGI middleware that admits, limits and logs requests; plain ASGI for speed, because every request passes it."""
+    """Middleware that admits, limits and logs requests; plain ASGI for speed, because it handles every request."""
 
     def __init__(self, app: ASGIApp, *, access: Access, settings: Settings, metrics: Metrics) -> None:
-        """Wraps an application.
+        """Wraps an ASGI application.
 
         Args:
             app: Application that answers the requests.
-            access: Access rules.
-            settings: Limits on rates and times.
+            access: Rules by which requests are admitted.
+            settings: Settings of the service, which have the limits on rates and times.
             metrics: Metrics in which each request is counted.
         """
         self._app = app
@@ -58,7 +58,7 @@ class RequestMiddleware:
         self._in_flight: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
+        """Admits, answers and logs one HTTP request; other ASGI events go to the application unchanged."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -92,7 +92,7 @@ class RequestMiddleware:
             self._record(scope, sender, head, began)
 
     async def _paced(self, owner: str, scope: Scope, receive: Receive, sender: "_Sender") -> None:
-        """Passes a request to the application within the owner's limits on concurrency, request rate and bytes."""
+        """Passes a request to the application within the owner's limits on concurrency, request rate and data rate."""
         if not self._access.has_tokens:  # there is only one owner, so nothing to share
             await self._app(scope, receive, sender)
             return
@@ -104,7 +104,7 @@ class RequestMiddleware:
             )  # fmt: skip
         self._in_flight[owner] = in_flight + 1
         try:
-            await self._pacer.spend(owner)
+            await self._pacer.acquire(owner)
             sender.pace = (self._answer_pacer, owner)
             await self._app(scope, receive, sender)
         finally:
@@ -116,7 +116,7 @@ class RequestMiddleware:
         if sender.started:
             raise problem
         if problem.status == 401:  # slows down an address that guesses tokens or sends none
-            await self._pacer.spend(owner, 10.0)
+            await self._pacer.acquire(owner, 10.0)
         if problem.status in (429, 503):
             self._metrics.turned_away.inc()
         await problem_response(Request(scope), problem)(scope, receive, sender)
@@ -150,11 +150,11 @@ class RequestMiddleware:
 
 
 class _SlowReaderError(Exception):
-    """A client did not read its answer in time."""
+    """A client did not read the response to its request in time."""
 
 
 class _Sender:
-    """Sends an answer with the common headers, and gives up if the client does not read it in time."""
+    """Sender of one HTTP response: adds the common headers, and gives up if the client does not read it in time."""
 
     def __init__(self, send: Send, request_id: str, within_s: float, *, head: bool) -> None:
         self._send = send
@@ -178,7 +178,7 @@ class _Sender:
             if self._head:
                 message = {**message, "body": b""}
             if self.pace is not None and size > 64 << 10:
-                await self.pace[0].spend(self.pace[1], size / _MIB)
+                await self.pace[0].acquire(self.pace[1], size / _MIB)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._send(message)
@@ -187,7 +187,7 @@ class _Sender:
 
 
 def _address(scope: Scope) -> str:
-    """Returns the address of the client; "local" for a Unix socket."""
+    """Returns the IP address of the client of a request; "local" for a Unix socket, "unknown" for any other text."""
     client = scope.get("client")
     if not client or not client[0]:
         return "local"

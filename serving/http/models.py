@@ -1,5 +1,6 @@
-"""Routes for uploaded models; each client has access to its own only."""
+"""Routes for uploaded models; each client has access only to those that it uploaded."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -27,7 +28,7 @@ _Digest = Annotated[Digest, Path(description="Digest of a model, or content hash
     responses=problems(*FILE_BODY, 422, 503),
 )  # fmt: skip
 async def keep(request: Request) -> Response:
-    """Upload an ONNX file without requesting a prediction. Its weights are not stored."""
+    """Upload an ONNX file without requesting a prediction. The weights in it are not stored."""
     if media_type(request) not in FILE_TYPES:
         raise Problem(415, "unsupported-media-type", f"send an ONNX file as {FILE_TYPES[0]}")
     async with uploaded(request) as (path, digest):
@@ -45,7 +46,7 @@ async def models(
     state = state_of(request)
     found: list[UploadedModel] = await state.read(state.uploads.models, owner_of(request))
     page, following = page_of(found, lambda model: model.digest, limit, after)
-    return ModelsAnswer(models=[ModelAnswer.of(model) for model in page], next=following)
+    return {"models": [ModelAnswer(**asdict(one)) for one in page], "next": following}
 
 
 @router.get("/{digest}", operation_id="getModel", responses=problems(404, 422))
@@ -56,7 +57,7 @@ async def model(request: Request, digest: _Digest) -> ModelAnswer:
     found: list[UploadedModel] = [] if path is None else await state.read(state.uploads.models, owner_of(request))
     for one in found:
         if one.digest == f"sha256:{path.stem}":
-            return ModelAnswer.of(one)
+            return ModelAnswer(**asdict(one))
     raise _unknown(digest)
 
 
@@ -66,7 +67,11 @@ async def model(request: Request, digest: _Digest) -> ModelAnswer:
     responses={200: TAGGED, 304: NOT_MODIFIED, **problems(404, 422, 503)},
 )  # fmt: skip
 async def prediction(request: Request, digest: _Digest, options: Annotated[PredictOptions, Query()]) -> Response:
-    """Predict the latency of an uploaded model. With If-None-Match, the answer is sent only if it changed."""
+    """Predict the latency of an uploaded model.
+
+    With the header If-None-Match, the prediction is sent only if it differs from the one with that ETag; otherwise the
+    status is 304, without a body.
+    """
     state = state_of(request)
     system = state.directory.snapshot.check(options.system, options.version)
     engine_options = options_of(options.model_copy(update={"system": system})) | {"digest": digest}

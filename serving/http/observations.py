@@ -1,5 +1,6 @@
-"""Routes for observations: latencies that users observed. Each client creates, lists and deletes its own only."""
+"""Routes for observations: latencies that users observed. Each client creates, lists and deletes only its own."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -12,7 +13,6 @@ from costmodel.serving.http.state import owner_of, state_of
 from costmodel.serving.observations.drift import StoredObservation
 from costmodel.serving.wire.answers import DeletedAnswer, ObservationAnswer, ObservationsAnswer
 from costmodel.serving.wire.fields import SystemName
-from costmodel.serving.wire.observations import observation_document
 from costmodel.serving.wire.problems import Problem
 from costmodel.serving.wire.requests import ObservationRequest
 
@@ -37,7 +37,7 @@ async def observe(
         ),
     ] = None,
 ) -> Response:
-    """Store an observed latency together with its prediction. /v1/systems reports how far the two differ (drift)."""
+    """Store an observed latency together with the predicted one. /v1/systems reports how far the two differ (drift)."""
     state = state_of(request)
     async with json_body(request) as body:
         reply = await state.perform(request, "observe", {"idempotency_key": idempotency_key}, body)
@@ -56,15 +56,13 @@ async def observations(
     state = state_of(request)
 
     def work() -> list[StoredObservation]:
-        return state.observations.own(owner_of(request), system=system, limit=limit, before_id=before)
+        return state.observations.of_owner(owner_of(request), system=system, limit=limit, before_id=before)
 
     found: list[StoredObservation] = await state.read(work)
-    return ObservationsAnswer.model_validate(
-        {
-            "observations": [observation_document(one) for one in found],
-            "next": found[-1].id if len(found) == limit else None,
-        }
-    )
+    return {
+        "observations": [ObservationAnswer(**asdict(one)) for one in found],
+        "next": found[-1].id if len(found) == limit else None,
+    }
 
 
 @router.delete("/{number}", operation_id="deleteObservation", status_code=204, responses=problems(404, 422, 503))
@@ -81,4 +79,4 @@ async def delete_all(request: Request, system: Annotated[SystemName | None, Quer
     """Delete all of your observations, or only those of one system."""
     state = state_of(request)
     count = await state.read(lambda: state.observations.delete_all(owner_of(request), system))
-    return DeletedAnswer(deleted=count)
+    return {"deleted": count}

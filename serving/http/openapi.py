@@ -1,14 +1,15 @@
-"""The OpenAPI document: that of FastAPI, with what FastAPI cannot derive and examples that this service answers."""
+"""The OpenAPI document: what FastAPI derives from the routes, what it cannot derive, and examples of requests."""
 
 import copy
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
-from costmodel.serving.wire.answers import ProblemAnswer
-from costmodel.serving.wire.problems import MEDIA_TYPE
+from costmodel.serving.http.docstrings import describe_members
+from costmodel.serving.wire import answers
+from costmodel.serving.wire.problems import MEDIA_TYPE, ProblemAnswer
 
 __all__ = [
     "EXAMPLE_GRAPH", "FILE_BODY", "IF_NONE_MATCH", "JSON_BODY", "NOT_MODIFIED", "TAGGED", "describe", "describes_file",
@@ -64,11 +65,11 @@ NOT_MODIFIED: dict[str, Any] = {"description": "The answer with this ETag is sti
 
 
 def problems(*statuses: int, closed: bool = True) -> dict[int | str, dict[str, Any]]:
-    """Returns the error responses of an operation, by status.
+    """Returns the OpenAPI descriptions of the error responses of an operation, by HTTP status.
 
     Args:
         statuses: Error statuses of the operation in addition to those of every operation.
-        closed: Whether the Host header and the token are checked.
+        closed: Whether the operation checks the Host header and the token, and so also responds with 401, 403 and 421.
     """
     every = (401, 403, 421, 429, 431) if closed else (429, 431)
     return {status: _problem(status) for status in sorted({*every, *statuses})}
@@ -115,27 +116,37 @@ _EXAMPLE_SEQUENCE: dict[str, Any] = {
 
 
 def describes_json(model: type[BaseModel]) -> dict[str, Any]:
-    """Returns the OpenAPI description of a JSON body that the route parses itself, and registers its pydantic model."""
+    """Returns the OpenAPI description of a JSON request body that the route parses itself.
+
+    The schema of the body is added to the OpenAPI document.
+
+    Args:
+        model: Pydantic model of the body.
+    """
     _BODIES[model.__name__] = model
     schema = {"$ref": f"{_SCHEMAS}{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def describes_file() -> dict[str, Any]:
-    """Returns the OpenAPI description of a body that is an ONNX file."""
+    """Returns the OpenAPI description of a request body that is an ONNX file."""
     content = {_FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def describes_model(model: type[BaseModel]) -> dict[str, Any]:
-    """Returns the OpenAPI description of a body that is either JSON of a pydantic model or an ONNX file."""
+    """Returns the OpenAPI description of a request body that is either an ONNX file or the JSON of a pydantic model."""
     described = describes_json(model)
     described["requestBody"]["content"] |= describes_file()["requestBody"]["content"]
     return described
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Returns the OpenAPI document of an application; built once, with examples for a system that the service knows."""
+    """Returns the OpenAPI document of an application.
+
+    The examples name a system of the results store, or a placeholder as long as the store has none. Until it has one,
+    the document is built anew in each call; afterwards it is built once and kept.
+    """
     if app.openapi_schema:
         return app.openapi_schema
     found = get_openapi(
@@ -143,9 +154,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
     )
     document = copy.deepcopy(found)
     components = document["components"]["schemas"]
-    bodies: list[type[BaseModel]] = [ProblemAnswer, *_BODIES.values()]
-    for model in bodies:
+    for model in (ProblemAnswer, *_BODIES.values()):
         _add(components, model)
+    for name in answers.__all__:
+        describe_members(components, getattr(answers, name))
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}, {}]
     for path, operations in document["paths"].items():
@@ -161,7 +173,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _head_of(operation: dict[str, Any]) -> dict[str, Any]:
-    """Returns the HEAD operation for a GET: the same without bodies; `RequestMiddleware` answers it."""
+    """Returns the OpenAPI description of the HEAD operation that belongs to a GET operation: the same without bodies.
+
+    `RequestMiddleware` answers HEAD requests.
+    """
     head = copy.deepcopy(operation)
     head["operationId"] += "Head"
     head["summary"] += " (headers only)"
@@ -170,8 +185,8 @@ def _head_of(operation: dict[str, Any]) -> dict[str, Any]:
     return head
 
 
-def _add(components: dict[str, Any], model: type[BaseModel]) -> None:
-    schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
+def _add(components: dict[str, Any], model: Any) -> None:
+    schema = TypeAdapter(model).json_schema(ref_template=_SCHEMAS + "{model}")
     components |= schema.pop("$defs", {})
     components[model.__name__] = schema
 

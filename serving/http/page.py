@@ -15,16 +15,16 @@ _STATIC = Path(str(files("costmodel.serving.http") / "static"))
 
 @router.get("/")
 async def index() -> Response:
-    """Returns the page that predicts the latency of a model."""
+    """Returns the web page on which the latency of a model is predicted."""
     return FileResponse(_STATIC / "index.html")
 
 
 @router.get("/systems")
 async def systems() -> Response:
-    """Returns the page about systems: champions, accuracy and drift."""
+    """Returns the web page about systems: their champions, accuracy and drift."""
     return FileResponse(_STATIC / "systems.html")
 
 
 def mount_static(app: FastAPI) -> None:
-    """Serves scripts, styles and pictures under /static."""
+    """Adds the scripts, styles and pictures of the web pages to an application, under /static."""
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")

@@ -18,13 +18,13 @@ def page_of(
     """Returns one page of a list that is sorted by a key.
 
     Args:
-        entries: The whole list.
-        key: Sort key of an entry; unique in the list.
+        entries: The whole list, sorted.
+        key: Function that returns the sort key of an entry; no two entries have the same key.
         limit: Maximum number of entries in the page.
         after: Key of the last entry of the previous page; None for the first page.
 
     Returns:
-        The entries, and the `after` of the next page; None for the last page.
+        The entries of the page, and the value of `after` for the next page (None if this is the last page).
     """
     rest = [entry for entry in entries if after is None or key(entry) > after]
     page = rest[:limit]

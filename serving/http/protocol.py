@@ -1,4 +1,7 @@
-"""HTTP connections with limits that uvicorn lacks: number of connections, time and size of a request head."""
+"""HTTP connections with limits that uvicorn lacks: their number, and the time and the size of a request's head.
+
+The head of a request is its request line and its headers.
+"""
 
 import asyncio
 import json
@@ -19,9 +22,9 @@ _DRAINED_BYTES_PER_S = 8 << 20
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One HTTP connection; closed if the head of a request is too large or does not arrive in time.
+    """One HTTP connection, closed if the head of a request (URL and headers) is too large or arrives too late.
 
-    The application passes the limits in its lifespan state, as `connection_limits`.
+    The application passes the limits in its ASGI lifespan state, under the key `connection_limits`.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Counts the connection, or refuses it if there are too many."""
+        """Counts the new connection as open, or refuses it if too many are open."""
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "local"
         if not self.shared.admit(address):
@@ -48,7 +51,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._expect_head()
 
     def _close_later(self, transport: asyncio.Transport) -> None:
-        """Holds a refused connection for some time without reading from it, then closes it."""
+        """Holds a refused connection for some time without reading from it, then closes it.
+
+        If too many refused connections are held already, it is closed at once.
+        """
         self.transport = transport
         if self.shared.held >= self.shared.connections:
             transport.abort()
@@ -75,7 +81,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Passes data to the parser, and counts the bytes of a head."""
+        """Passes received data to the parser, and refuses a request whose head is too large."""
         if self._address is None:
             return
         if self._in_head:
@@ -87,10 +93,10 @@ class LimitedProtocol(HttpToolsProtocol):
             self.send_400_response("")
 
     def on_headers_complete(self) -> None:
-        """Cancels the time limit of the head.
+        """Ends the time limit for the head of a request, which has arrived.
 
         Raises:
-            ValueError: The head is too large; the parser stops and `send_400_response` answers.
+            ValueError: The head is too large; the parser then stops, and `send_400_response` answers.
         """
         self._head_bytes = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if self._head_bytes > _MOST_HEAD_BYTES:
@@ -100,10 +106,10 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers an invalid request, or one with too large a head, with problem details, and closes the connection.
+        """Answers a request that is invalid or has too large a head with problem details, and closes the connection.
 
         Args:
-            msg: Message of uvicorn, which it logs itself; not sent.
+            msg: Message about the error, which uvicorn logs itself; it is not sent.
         """
         self._cancel_timer()
         if self._head_bytes > _MOST_HEAD_BYTES:
@@ -121,7 +127,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def on_body(self, body: bytes) -> None:
-        """Receives a part of a body; the rest of a body that was refused already is read slowly and discarded."""
+        """Receives a part of a request body; after the request was answered, the rest is read slowly and discarded."""
         super().on_body(body)
         if self.cycle.response_complete:  # a client that still sends would miss the answer if the connection closed
             self.flow.pause_reading()
@@ -132,7 +138,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
-        """Prepares for the head of the next request."""
+        """Prepares for the head of the next request on the connection."""
         self._in_head, self._head_bytes = True, 0
         super().on_message_complete()
 

@@ -1,6 +1,6 @@
 """Routes for predictions: of one model, of many models (bulk), and rankings of systems and models."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,6 +10,7 @@ from costmodel.serving.http.answer import Answer
 from costmodel.serving.http.bodies import FILE_TYPES, json_body, media_type, uploaded
 from costmodel.serving.http.openapi import FILE_BODY, JSON_BODY, TAGGED, describes_json, describes_model, problems
 from costmodel.serving.http.state import AppState, key_of, owner_of, state_of
+from costmodel.serving.ranking import Quantile
 from costmodel.serving.wire.answers import BulkAnswer, PredictAnswer, RankAnswer
 from costmodel.serving.wire.fields import Composition, Name, SystemName, Version
 from costmodel.serving.wire.problems import Problem
@@ -25,7 +26,7 @@ _MOST_CACHED_REQUEST_BYTES = 16 << 10
 
 
 class FileOptions(BaseModel):
-    """Options in the query string, for an ONNX file or a model that was uploaded before."""
+    """Options in the query string of a request about an ONNX file, or about a model that was uploaded before."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -44,16 +45,16 @@ class FileOptions(BaseModel):
 
 
 class PredictOptions(FileOptions):
-    """Options in the query string for one prediction, which may leave out layers without a cost."""
+    """Options in the query string of a prediction, which may leave out layers that have no cost (`partial`)."""
 
     partial: bool = False
 
 
 class RankOptions(FileOptions):
-    """Options in the query string for a ranking of systems."""
+    """Options in the query string of a ranking of systems."""
 
     slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
-    quantile: Literal["p50", "p90", "p99", "quiet"] = "p50"
+    quantile: Quantile = "p50"
 
 
 Pinned = Annotated[
@@ -62,10 +63,10 @@ Pinned = Annotated[
 
 
 def options_of(options: FileOptions) -> dict[str, Any]:
-    """Returns options in the form that an engine takes.
+    """Returns options from the query string in the form that an engine takes.
 
     Raises:
-        Problem: A shape cannot be parsed.
+        Problem: 422, because an input shape cannot be parsed.
     """
     found = options.model_dump(exclude={"shape"}, exclude_none=True)
     try:
@@ -82,8 +83,9 @@ def options_of(options: FileOptions) -> dict[str, Any]:
 async def predict(request: Request, options: Annotated[PredictOptions, Query()]) -> Response:
     """Predict the latency of a model on a system.
 
-    The model is an ONNX file, a graph of layers, or a model that was uploaded before. The options in the query apply to
-    a file; with JSON the options are in the body, except for the version.
+    The model is an ONNX file, a graph of layers, or a model that was uploaded before. For a file, the options are in
+    the query string; for the others they are in the JSON body, except for the version of the regressor, which is in the
+    query string.
     """
     state = state_of(request)
     if media_type(request) in FILE_TYPES:
@@ -101,7 +103,7 @@ async def predict(request: Request, options: Annotated[PredictOptions, Query()])
 async def _answer_from_cache(
     state: AppState, request: Request, operation: str, options: dict[str, Any], body: list[bytes]
 ) -> Response:
-    """Returns the answer to a request from the cache, or else from an engine; caches answers to small requests."""
+    """Returns the HTTP response to a request, from the cache or an engine; responses to small requests are cached."""
     query = request.url.query
     cacheable = len(query) + sum(map(len, body)) <= _MOST_CACHED_REQUEST_BYTES
     key = key_of(owner_of(request), request.url.path, query, body) if cacheable else b""
@@ -120,11 +122,12 @@ async def _answer_from_cache(
     responses=problems(404, *JSON_BODY, 422, 503),
 )  # fmt: skip
 async def predict_bulk(request: Request, version: Pinned = None) -> Response:
-    """Predict the latencies of many models on one system; an item that has no answer has an error instead.
+    """Predict the latencies of many models on one system.
 
-    An item consists of layers that the request lists once, each of which is a layer sequence in canonical form or the
-    signature of one in the store. Alternatively, an item is a model that was uploaded before, or a graph. The layers of
-    an item are treated as a chain.
+    Each item of the request is a model; if it cannot be predicted, the response has an error for it instead of a
+    latency. An item refers to layers that the request lists once for all items; each is a layer sequence in canonical
+    form, or the signature of one in the store. The layers of an item are taken to be a chain: each reads the result of
+    the one before it. Alternatively, an item is a model that was uploaded before, or a graph.
     """
     async with json_body(request) as body:
         reply = await state_of(request).perform(request, "bulk", {"version": version}, body)
@@ -138,8 +141,8 @@ async def predict_bulk(request: Request, version: Pinned = None) -> Response:
 async def rank_models(request: Request, options: Annotated[RankOptions, Query()]) -> Response:
     """Rank systems, or models, by latency objective and price.
 
-    The options in the query apply to a file, which is ranked on the named system, or on all; with JSON the options are
-    in the body.
+    For an ONNX file, the options are in the query string, and the file is ranked on the system named there or, if none
+    is named, on all systems. Otherwise the options are in the JSON body.
     """
     state = state_of(request)
     if media_type(request) in FILE_TYPES:

@@ -1,7 +1,7 @@
-"""Routes for systems, regressors and drift; answered from memory."""
+"""Routes that report systems, regressors and drift; answered from memory."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
@@ -10,7 +10,7 @@ from costmodel.serving.directory import SystemEntry
 from costmodel.serving.http.openapi import problems
 from costmodel.serving.http.paging import Limit, page_of
 from costmodel.serving.http.state import AppState, state_of
-from costmodel.serving.wire.answers import RegressorsAnswer, SystemAnswer, SystemsAnswer
+from costmodel.serving.wire.answers import RegressorAnswer, RegressorsAnswer, SystemAnswer, SystemsAnswer
 from costmodel.serving.wire.fields import SystemName
 from costmodel.systems.system import catalogue
 
@@ -29,35 +29,31 @@ async def systems(request: Request, limit: Limit = 1000, after: _After = None) -
     def make() -> SystemsAnswer:
         entries = list(state.directory.snapshot.entries.values())
         page, following = page_of(entries, lambda entry: entry.system.name, limit, after)
-        return SystemsAnswer(systems=[_system(state, entry) for entry in page], next=following)
+        return {"systems": [_system(state, entry) for entry in page], "next": following}
 
-    return state.rendered(("systems", limit, after), make)
+    return state.rendered(SystemsAnswer, ("systems", limit, after), make)
 
 
 @router.get("/systems/{name}", operation_id="getSystem", response_model=SystemAnswer, responses=problems(404, 422))
 async def system(request: Request, name: Annotated[SystemName, Path()]) -> Response:
-    """Get one system."""
+    """Get one system, with the accuracy and the drift of its predictions."""
     state = state_of(request)
     entry = state.directory.snapshot.entry(name)
-    return state.rendered(("system", name), lambda: _system(state, entry))
+    return state.rendered(SystemAnswer, ("system", name), lambda: _system(state, entry))
 
 
 def _system(state: AppState, entry: SystemEntry) -> SystemAnswer:
-    record: dict[str, Any] = entry.system.to_dict()
     champion, listed = entry.champion, catalogue().get(entry.system.name)
     refused = state.refused.get(entry.system.name)
-    shown = ("name", "runtime", "runtime_version", "settings", "host", "capabilities", "asserted")
-    return SystemAnswer.model_validate(
-        {
-            **{key: record[key] for key in shown},
-            "measurements": entry.measurements,
-            "champion": None if champion is None else {"name": champion.name or "?", "version": champion.version},
-            "accuracy": entry.accuracy,
-            "usd_per_hour": listed.usd_per_hour if listed else None,
-            "drift": entry.drift.to_dict(),
-            "warnings": [refused] if refused else [],
-        }
-    )
+    return {
+        **entry.system.document(),
+        "measurements": entry.measurements,
+        "champion": None if champion is None else {"name": champion.name or "?", "version": champion.version},
+        "accuracy": entry.accuracy,
+        "usd_per_hour": listed.usd_per_hour if listed else None,
+        "drift": entry.drift,
+        "warnings": [refused] if refused else [],
+    }
 
 
 @router.get("/regressors", operation_id="listRegressors", response_model=RegressorsAnswer, responses=problems(422))
@@ -75,11 +71,10 @@ async def regressors(
         now = datetime.now(UTC)
         in_order = sorted(found, key=lambda one: (one.system, one.version))
         page, following = page_of(in_order, lambda one: f"{one.system} {one.version}", limit, after)
-        return RegressorsAnswer.model_validate(
-            {"regressors": [one.to_dict() | {"age_s": _age_s(one.trained_at, now)} for one in page], "next": following}
-        )
+        answers = [RegressorAnswer(**vars(one), age_s=_age_s(one.trained_at, now)) for one in page]
+        return {"regressors": answers, "next": following}
 
-    return state.rendered(("regressors", system, limit, after), make)
+    return state.rendered(RegressorsAnswer, ("regressors", system, limit, after), make)
 
 
 def _age_s(trained_at: str | None, now: datetime) -> float | None:

@@ -3,10 +3,10 @@
 import os
 import resource
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from costmodel.errors import MissingExtraError
+from costmodel.process_state import environment_variables
 
 try:
     import uvicorn
@@ -27,13 +27,13 @@ def run_service(
         host: Address to listen on.
         port: Port to listen on; 0 for a free one.
         workers: Number of web server processes.
-        settings: Settings by the names of their environment variables; they override the environment.
-        on_ready: Called with the URL of the service before the first answer.
+        settings: Settings by the names of their environment variables; they take precedence over the environment.
+        on_ready: Function that is called with the URL of the service as soon as clients can connect.
     """
     given = dict(settings)
     if workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # prometheus_client reads it when it is imported
         given["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="costmodel-metrics-")
-    with _environment(given):  # the worker processes receive settings through the environment only
+    with environment_variables(given):  # the worker processes receive settings through the environment only
         _run(host, port, workers, on_ready)
 
 
@@ -71,22 +71,8 @@ def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) ->
         uvicorn.Server(config).run(sockets=[socket])
 
 
-@contextmanager
-def _environment(given: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def application() -> object:
-    """Returns the application; called by uvicorn in each worker process."""
+    """Returns the service as an ASGI application; uvicorn calls this function in each web server process."""
     from costmodel.serving.http.app import create_app
     from costmodel.serving.logs import set_up_logging
 

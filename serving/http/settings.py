@@ -1,4 +1,4 @@
-"""Settings of the service, from environment variables: COSTMODEL_SERVE_ and the name of the field."""
+"""Settings of the service; each is read from the environment variable COSTMODEL_SERVE_ followed by its name."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""State shared by all routes of one web server: engines, admission control, cached answers, system directory."""
+"""State shared by all routes of one web server: engines, limits, cached answers, and what is known of the systems."""
 
 import asyncio
 import hashlib
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from cachetools import LRUCache
 from fastapi import Request
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from costmodel.errors import StoreError
@@ -30,25 +30,27 @@ __all__ = ["AppState", "key_of", "owner_of", "state_of"]
 _MIB = 1 << 20
 _MOST_RENDERED_BYTES = 4 * _MIB
 
+_Document = TypeVar("_Document")
+
 
 @dataclass
 class AppState:
-    """The state of one web server process.
+    """State of one web server process.
 
     Attributes:
         settings: Settings of the service.
         engines: Engines that compute answers.
         directory: Systems and regressors of the store.
-        observations: Latencies that users observed.
-        uploads: Models that clients uploaded.
+        observations: Store of latencies that users observed.
+        uploads: Store of models that clients uploaded.
         metrics: Prometheus metrics.
         several_owners: Whether there are tokens, so that several owners share the service.
-        reachable: Whether the store could be read at the last refresh.
-        refused: Warnings about systems whose newest regressor cannot be loaded, by system.
-        admission: Limit on concurrent engine calls.
-        scratch_budget: Limit on the bytes of uploads in transit.
+        reachable: Whether the results store could be read at the last refresh.
+        refused: Warnings about systems whose newest regressor cannot be loaded, by the name of the system.
+        admission: Limit on the number of requests that engines process at the same time.
+        scratch_budget: Limit on the bytes of uploaded files that are on disk while their requests are processed.
         json_budget: Limit on the bytes of JSON requests in memory.
-        byte_pacer: Rate limit on uploaded data, in MiB.
+        byte_pacer: Limit on the rate at which each owner uploads data, in MiB per second.
         connection_limits: Limits on open connections.
     """
 
@@ -90,16 +92,22 @@ class AppState:
 
     @property
     def share(self) -> float:
-        """Fraction of a budget that one owner may hold."""
+        """Fraction of each byte budget (JSON bodies, uploaded files) that one owner may hold."""
         return 0.5 if self.several_owners else 1.0
 
     async def perform(
         self, request: Request, operation: str, options: Mapping[str, Any], body: Sequence[bytes] = ()
     ) -> Reply:
-        """Has an engine perform an operation as soon as it is the owner's turn, and returns the reply.
+        """Has an engine perform an operation when it is the turn of the request's owner, and returns the reply.
+
+        Args:
+            request: Request that asks for the operation.
+            operation: Name of the operation.
+            options: Parameters that are not in the body.
+            body: Request body in parts; empty if there is none or if it is a file.
 
         Raises:
-            Problem: The engine answered with a problem, or no engine became free in time.
+            Problem: The engine replied with a problem, or no engine became free in time.
         """
         owner = owner_of(request)
         call = Call(operation, owner, options, body, request.scope.get("request_id", ""))
@@ -128,11 +136,11 @@ class AppState:
         return reply
 
     async def read(self, work: Any, *arguments: Any) -> Any:
-        """Runs a short function that reads the store or the disk in a thread, and returns its result."""
+        """Runs a short function that uses the store or the disk, in a thread, and returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, work, *arguments)
 
     def cached(self, key: bytes) -> Answer | None:
-        """Returns the cached answer under a key if it is still valid, else None."""
+        """Returns the answer that is cached under a key, or None if there is none that is still valid."""
         answer = self._answers.get(key)
         entry = None if answer is None else self.directory.entries.get(answer.system)
         if answer is None or entry is None or entry.identity != answer.identity:
@@ -141,16 +149,19 @@ class AppState:
         return answer
 
     def remember(self, key: bytes, answer: Answer) -> None:
-        """Store an answer under its cache key."""
+        """Caches an answer under a key, unless it takes more than an eighth of the cache."""
         if answer.nbytes <= self._answers.maxsize // 8:
             self._answers[key] = answer
 
-    def rendered(self, key: Hashable, make: Callable[[], BaseModel]) -> Response:
-        """Returns a document about the newest snapshot as a response; created once for each snapshot, then cached.
+    def rendered(self, kind: type[_Document], key: Hashable, make: Callable[[], _Document]) -> Response:
+        """Returns a JSON document about the directory's newest `Snapshot` as an HTTP response.
+
+        The document is made once for each snapshot, then cached.
 
         Args:
-            key: Cache key of the document.
-            make: Function that creates the document.
+            kind: Python type of the document.
+            key: Key under which the document is cached.
+            make: Function that makes the document.
         """
         snapshot = self.directory.snapshot
         if self._rendered_of is not snapshot:
@@ -158,15 +169,15 @@ class AppState:
             self._rendered.clear()
         body = self._rendered.get(key)
         if body is None:
-            body = self._rendered[key] = make().model_dump_json().encode()
+            body = self._rendered[key] = TypeAdapter(kind).dump_json(make())
         return Response(body, media_type="application/json")
 
     def forget_answers(self) -> None:
-        """Empties the answer cache, because a model was deleted."""
+        """Empties the cache of answers, because a model was deleted."""
         self._answers.clear()
 
     def refresh(self) -> None:
-        """Reads the store and the folder of regressors again, and updates the metrics.
+        """Reads the results store and the folder of regressors again, and updates the metrics.
 
         Raises:
             StoreError: The store cannot be read.
@@ -188,14 +199,14 @@ class AppState:
                 self.metrics.drift.labels(name).set(entry.drift.ratio)
 
     def close(self) -> None:
-        """Ends the engines and the threads."""
+        """Ends the engines and the threads of this web server."""
         self.engines.close()
         for threads in (self._engine_threads, self._read_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
 
 def key_of(owner: str, path: str, query: str, body: Sequence[bytes]) -> bytes:
-    """Returns the cache key of a request: a hash of owner, path, query and body."""
+    """Returns the key under which the answer to a request is cached: a hash of owner, path, query and body."""
     digest = hashlib.sha256(f"{owner}\n{path}\n{query}\n".encode())
     for part in body:
         digest.update(part)
@@ -203,7 +214,7 @@ def key_of(owner: str, path: str, query: str, body: Sequence[bytes]) -> bytes:
 
 
 def state_of(request: Request) -> AppState:
-    """Returns the state of the application that handles a request."""
+    """Returns the state of the web server that handles a request."""
     state: AppState = request.app.state.costmodel
     return state
 

@@ -1,4 +1,4 @@
-"""The parent process of the web servers, which replaces each one that dies."""
+"""The parent process of the web servers, which replaces each web server that dies."""
 
 import logging
 from socket import socket
@@ -15,7 +15,7 @@ _PAUSE_S = 1.0
 
 
 class Supervisor(Multiprocess):
-    """Supervisor of uvicorn that continues when a web server fails to start after others did.
+    """Supervisor of uvicorn's web servers that continues when one of them fails to start after others did.
 
     uvicorn itself ends the service if a web server fails to start, because the cause is likely to affect all of them.
     This behaviour is right at the first start; later, a database that is down or a moment of little memory must not
@@ -23,12 +23,12 @@ class Supervisor(Multiprocess):
     """
 
     def __init__(self, config: Config, sockets: list[socket]) -> None:
-        """Starts with no web server having been ready."""
+        """Notes that no web server has been ready yet."""
         super().__init__(config, sockets)
         self._served = False
 
     def keep_subprocess_alive(self) -> None:
-        """Replaces processes that died or do not answer."""
+        """Replaces web servers that died or do not answer; ends the service if the first ones cannot start."""
         for index, process in enumerate(self.processes):
             if process.is_alive(timeout=self.config.timeout_worker_healthcheck):
                 self._served = self._served or process.is_ready(self.config.timeout_worker_healthcheck)

@@ -95,7 +95,7 @@ class Metrics:
         build.labels(*build_information().values()).set(1)
 
     def record(self, facts: Mapping[str, float]) -> None:
-        """Records the figures that an engine reported for a call."""
+        """Adds the times and counts that an engine reported for one request to the metrics."""
         self.asked.inc()
         self.queue_seconds.observe(facts.get("queue_seconds", 0.0))
         self.engine_seconds.observe(facts.get("engine_seconds", 0.0))
@@ -113,7 +113,7 @@ class Metrics:
 
 
 def build_information() -> dict[str, str]:
-    """Returns the versions of costmodel, ONNX Runtime and Python in use."""
+    """Returns the versions in use of costmodel, ONNX Runtime and Python, by label of the metric that reports them."""
     return {
         "version": version("costmodel"),
         "onnxruntime": version("onnxruntime"),
@@ -122,10 +122,10 @@ def build_information() -> dict[str, str]:
 
 
 def log_request(fields: dict[str, Any], began: float) -> None:
-    """Logs one line for a finished request.
+    """Logs a finished request as one line of JSON.
 
     Args:
-        fields: Members of the JSON line; the duration in milliseconds is added.
+        fields: Members of the line, to which the duration in milliseconds is added.
         began: Start of the request, by `time.perf_counter`.
     """
     if _LOG.isEnabledFor(logging.INFO):

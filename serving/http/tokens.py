@@ -24,10 +24,10 @@ _HASH_DIGITS = 64
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token without its secret.
+    """A bearer token without its secret.
 
     Attributes:
-        name: Name of the token owner.
+        name: Name of the token's owner.
         scopes: Scopes of the token, a subset of `SCOPES`.
         expires: Time at which the token expires; None for never.
     """
@@ -37,16 +37,16 @@ class Token:
     expires: datetime | None = None
 
     def allows(self, scope: str) -> bool:
-        """Whether the token has a scope."""
+        """Returns whether the token has a scope; one with the scope `admin` has all."""
         return scope in self.scopes or "admin" in self.scopes
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a file.
+    """The bearer tokens in a token file.
 
     Attributes:
-        by_hash: Tokens by the SHA-256 of their secret. A fast hash and a dictionary lookup are safe: 256 random bits
+        by_hash: Tokens by the SHA-256 of their secrets. A fast hash and a dictionary lookup are safe: 256 random bits
             cannot be guessed, and the comparison is of hashes, not of secrets.
     """
 
@@ -54,7 +54,9 @@ class Tokens:
 
     @classmethod
     def read(cls, path: Path) -> "Tokens":
-        """Reads a token file. Each line has a name, the hash, and optionally `scopes=...` and `expires=...`.
+        """Reads a token file.
+
+        Each line has the name of an owner, the SHA-256 of a token, and optionally `scopes=...` and `expires=...`.
 
         Raises:
             CostModelError: The file cannot be read or is not a token file.
@@ -71,7 +73,11 @@ class Tokens:
         return cls(found)
 
     def find(self, header: str | None) -> Token | None:
-        """Returns the token in an Authorization header; None if it is unknown or has expired."""
+        """Returns the token in an Authorization header; None if there is none, or if it is unknown or has expired.
+
+        Args:
+            header: Value of the header; None if the request has no such header.
+        """
         scheme, _, secret = (header or "").partition(" ")
         if scheme.lower() != "bearer":
             return None
@@ -82,13 +88,13 @@ class Tokens:
 
 
 class TokenFile:
-    """The current tokens of a file; deleting a line revokes its token.
+    """The current tokens in a token file that may change; deleting a line revokes its token.
 
     If the file is deleted or damaged, no token is accepted.
     """
 
     def __init__(self, path: Path) -> None:
-        """Reads the file.
+        """Reads the token file.
 
         Raises:
             CostModelError: The file cannot be read or is not a token file.
@@ -98,7 +104,7 @@ class TokenFile:
         self._tokens = Tokens.read(path)
 
     def refresh(self) -> None:
-        """Reads the file again if it was changed."""
+        """Reads the token file again if it was changed."""
         file_version = self._current_file_version()
         if file_version == self._file_version:
             return
@@ -110,7 +116,7 @@ class TokenFile:
             _LOG.error("no token is accepted any more", extra={"fields": {"error": str(error)}})
 
     def find(self, header: str | None) -> Token | None:
-        """Returns the token in an Authorization header, as `Tokens.find`."""
+        """Returns the token in an Authorization header, like `Tokens.find`."""
         return self._tokens.find(header)
 
     def _current_file_version(self) -> tuple[int, int, int] | None:
@@ -124,11 +130,11 @@ class TokenFile:
 def add_token(
     path: Path, name: str, *, scopes: Sequence[str] = tuple(sorted(_DEFAULT_SCOPES)), expires: datetime | None = None
 ) -> str:
-    """Creates a token, adds its hash to a file, and returns the token, which cannot be recovered later.
+    """Creates a token, adds its hash to a token file, and returns the token, which cannot be recovered later.
 
     Args:
-        path: Token file; created with access for its owner only if it does not exist.
-        name: Name of the token owner: letters, digits, dots, dashes and underscores.
+        path: Token file; if it does not exist, it is created, readable and writable only by the user of this process.
+        name: Name of the token's owner: letters, digits, dots, dashes and underscores.
         scopes: Scopes of the token, a subset of `SCOPES`.
         expires: Time at which the token expires; None for never.
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces: a span for each request, with child spans for the queue, the engine and the reader.
+"""OpenTelemetry traces: a span for each request, with child spans for the queue, the engine and the reader process.
 
 The standard environment variables configure the export (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME,
 OTEL_TRACES_SAMPLER, ...). The ASGI instrumentation library of OpenTelemetry is not used, because it puts query strings
@@ -27,7 +27,7 @@ except ImportError as error:
 
 __all__ = ["trace"]
 
-# Monitoring requests these every few seconds, and they are answered from memory.
+# Paths of which no traces are made: monitoring requests them every few seconds, and they are answered from memory.
 _UNTRACED = ("/healthz", "/readyz", "/metrics")
 _NS = 1_000_000_000
 
@@ -38,14 +38,14 @@ def trace(app: FastAPI, provider: TracerProvider | None = None) -> None:
     The trace of the client is continued (W3C `traceparent`). Spans contain no bodies, query strings or credentials.
 
     Args:
-        app: Application that has not answered a request yet.
-        provider: Provider of tracers; by default one that exports to the collector that the environment names.
+        app: Application; it must not have answered a request yet.
+        provider: Provider of tracers; by default one that exports to the collector that the environment variables name.
     """
     app.add_middleware(_TracingMiddleware, provider=provider or _exporting_provider())
 
 
 def _exporting_provider() -> TracerProvider:
-    """Returns a provider that exports spans to a collector in batches, and the last ones when the process ends."""
+    """Returns a provider that sends spans to a collector in batches, the last batch when the process ends."""
     defaults = Resource({"service.name": "costmodel", "service.version": version("costmodel")})
     provider = TracerProvider(resource=Resource.create(defaults.merge(OTELResourceDetector().detect()).attributes))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -53,7 +53,10 @@ def _exporting_provider() -> TracerProvider:
 
 
 class _TracingMiddleware:
-    """Opens a span for each request; `RequestMiddleware` reports the end of the request through the scope."""
+    """Middleware that opens a span for each request.
+
+    `RequestMiddleware` reports the end of the request by calling `on_over` in the ASGI scope.
+    """
 
     def __init__(self, app: ASGIApp, *, provider: TracerProvider) -> None:
         self._app = app
@@ -85,7 +88,7 @@ def _describe(tracer: Tracer, span: Span, scope: Scope, fields: Mapping[str, Any
         tracer: Tracer that creates the child spans.
         span: Span of the request.
         scope: ASGI scope of the request.
-        fields: Fields of the log line of the request.
+        fields: Members of the line that the log has about the request.
     """
     if not span.is_recording():
         return
@@ -117,7 +120,7 @@ def _describe(tracer: Tracer, span: Span, scope: Scope, fields: Mapping[str, Any
 
 
 def _add_span(tracer: Tracer, parent: Span, name: str, began_ns: int, ended_ns: int) -> Span:
-    """Records a span that has ended already."""
+    """Records a span for something that has ended already, as a child of another span, and returns it."""
     span = tracer.start_span(name, set_span_in_context(parent), start_time=began_ns)
     span.end(ended_ns)
     return span

@@ -1,7 +1,8 @@
 """Reads and lowers untrusted models in isolated processes, which may crash without harm to the service.
 
-The processes receive model files and limits, and return decompositions or errors. A process that reads models can open
-no other file and no connection, and can start no process.
+The processes, called readers, receive model files and limits, and return decompositions (the layer sequences of models)
+or errors. A reader can open no file except its model, the libraries of Python and the files in a folder of its own; it
+can open no connection and start no process.
 """
 
 import lazy_loader

@@ -1,10 +1,11 @@
 from .child import Child as Child
 from .child import ChildDeathError as ChildDeathError
 from .child import ChildError as ChildError
+from .child import open_answers as open_answers
 from .child import receive as receive
 from .child import send as send
 from .digest import DIGEST as DIGEST
 from .limits import Limits as Limits
 from .limits import limit_memory as limit_memory
-from .pool import Pool as Pool
+from .pool import ReaderPool as ReaderPool
 from .pool import Task as Task

@@ -1,5 +1,9 @@
-"""Child processes that answer one message at a time within a deadline, and the format of the messages."""
+"""Child processes that answer one message at a time within a deadline, and the format of the messages.
 
+A message, in either direction, consists of a header, which is a JSON object, and a payload of any bytes.
+"""
+
+import ctypes
 import json
 import os
 import select
@@ -11,26 +15,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Child", "ChildDeathError", "ChildError", "receive", "send"]
+__all__ = ["Child", "ChildDeathError", "ChildError", "open_answers", "receive", "send"]
 
 # A message begins with the lengths of its header and its payload, of this many bytes each.
 _LENGTH_BYTES = 8
 _CHUNK_BYTES = 1 << 20
+_PR_SET_PDEATHSIG = 1
 
 
 class ChildError(Exception):
-    """A child did not answer: it died or took too long, or its answer is malformed or too large."""
+    """A child process gave no valid answer: it died, took too long, or sent one that is malformed or too large."""
 
 
 class ChildDeathError(ChildError):
-    """A child died before it answered.
+    """A child process died before it answered.
 
     Attributes:
-        code: Exit status of the child; negative for a signal, None if it is unknown.
+        code: Exit status of the child, or minus the number of the signal that ended it; None if unknown.
     """
 
     def __init__(self, message: str, code: int | None) -> None:
-        """Stores the exit status."""
+        """Creates the error with a message and the exit status of the child."""
         super().__init__(message)
         self.code = code
 
@@ -39,8 +44,8 @@ class Child:
     """A running child process; only one thread at a time may use it.
 
     Attributes:
-        greeting: Header of the message that the child sent when it was ready.
-        asked: Number of messages that were sent to the child.
+        greeting: Header of the first message of the child, which it sends when it is ready.
+        asked: Number of messages sent to the child.
     """
 
     def __init__(
@@ -51,17 +56,15 @@ class Child:
         environment: Mapping[str, str],
         start_s: float,
         answer_bytes: int,
-        stderr: int | IO[bytes] | None = None,
     ) -> None:
-        """Starts the child and waits until it is ready.
+        """Starts the child process and waits until it is ready.
 
         Args:
-            command: Program and its arguments.
+            command: Program that the child runs, and its arguments.
             folder: Working folder of the child.
-            environment: Complete environment of the child.
+            environment: All environment variables of the child; it inherits none.
             start_s: Maximum time in seconds until the child is ready.
-            answer_bytes: Maximum size of an answer of the child.
-            stderr: Standard error of the child; by default that of this process.
+            answer_bytes: Maximum size in bytes of an answer of the child, header and payload together.
 
         Raises:
             ChildError: The child did not become ready.
@@ -69,7 +72,7 @@ class Child:
         self.asked = 0
         self._answer_bytes = answer_bytes
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=dict(environment), cwd=folder,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd=folder,
             process_group=0, bufsize=0,
         )  # fmt: skip
         assert self._process.stdin is not None
@@ -90,7 +93,7 @@ class Child:
     def ask(
         self, header: Mapping[str, Any], payload: Sequence[bytes] = (), *, within_s: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Sends one message and waits for the answer.
+        """Sends the child one message and waits for the answer.
 
         After an error the state of the child is undefined, and the caller has to kill it.
 
@@ -103,7 +106,7 @@ class Child:
             The header and the payload of the answer.
 
         Raises:
-            ChildDeathError: The child died.
+            ChildDeathError: The child died before it answered.
             ChildError: The child did not answer in time, or its answer is malformed or too large.
         """
         self.asked += 1
@@ -174,8 +177,21 @@ class Child:
         return ChildDeathError("the process died", code)
 
 
+def open_answers() -> IO[bytes]:
+    """Returns the stream on which this process, a child, sends its answers, and redirects standard output.
+
+    What libraries print to standard output goes to standard error from now on, so that it does not end up between
+    answers. On Linux the process also dies with its parent from now on.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return answers
+
+
 def receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
-    """Reads the next message on the standard input of a child; returns None at its end."""
+    """Returns header and payload of the next message on `stream`, the standard input of a child; None at the end."""
     lengths = stream.read(2 * _LENGTH_BYTES)
     if len(lengths) < 2 * _LENGTH_BYTES:
         return None
@@ -185,7 +201,7 @@ def receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
 
 
 def send(stream: IO[bytes], header: Mapping[str, Any], payload: bytes = b"") -> None:
-    """Writes a message to the standard output of a child."""
+    """Writes a message to `stream`, the one that `open_answers` returned."""
     encoded = json.dumps(header).encode()
     stream.write(_pack_lengths(len(encoded), len(payload)) + encoded)
     stream.write(payload)

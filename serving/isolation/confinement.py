@@ -1,9 +1,10 @@
 """Confines a reader process by means of the operating system, so that a model that takes it over gains nothing.
 
-A reader parses untrusted models with C++ code that was not written for untrusted input. After its warm-up it gives up
-for good: access to all files except the libraries, the model and its own folder; the network; new processes and
-programs; signals to other processes; and all capabilities. Landlock and seccomp do this without privileges of the
-service. If a host lacks one of them, the other still applies, and the report says what is missing (docs/adr/0013).
+A reader process parses untrusted models with C++ code that was not written for untrusted input. After its warm-up it
+gives up for good: access to all files except the libraries of Python, the model and its own folder; the network; new
+processes and programs; signals to other processes; and all capabilities. Landlock and seccomp, two mechanisms of Linux,
+enforce this; the service needs no privileges to use them. If a host lacks one of them, the other still applies, and the
+reader reports what is missing (docs/adr/0013).
 """
 
 import ctypes
@@ -24,11 +25,11 @@ _CAPABILITY_VERSION = 0x20080522
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """The protections in force for a reader.
+    """The protections that are in force for a reader process.
 
     Attributes:
-        landlock: Version of the Landlock interface that is in force; None without Landlock.
-        seccomp: Whether system calls are filtered.
+        landlock: Version of the kernel's Landlock interface that is in force; None if Landlock is not in force.
+        seccomp: Whether a seccomp filter refuses dangerous system calls.
         missing: One sentence for each protection that this host does not have.
     """
 
@@ -37,7 +38,7 @@ class Confinement:
     missing: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report that a reader sends; JSON-serialisable."""
+        """Returns the protections as JSON-serialisable data, in which a reader reports them to the service."""
         return {"landlock": self.landlock, "seccomp": self.seccomp, "missing": list(self.missing)}
 
 
@@ -45,8 +46,11 @@ def confine(read: Sequence[Path], write: Sequence[Path]) -> Confinement:
     """Confines this process, which must be single-threaded, for the rest of its life.
 
     Args:
-        read: Folders that the process may read in addition to those of Python and its libraries.
-        write: Folders that the process may read and write; none of them may contain one of `read`.
+        read: Folders whose files the process may read, in addition to those of Python and its libraries.
+        write: Folders in which the process may read and write; no folder of `read` may be inside one of them.
+
+    Returns:
+        The protections that are now in force, and those that this host lacks.
     """
     missing = []
     threads = _threads()
@@ -86,7 +90,11 @@ def _threads() -> int:
 
 
 def _drop_capabilities() -> bool:
-    """Drops all capabilities, which only a service run by root has, and returns whether that succeeded."""
+    """Drops all Linux capabilities of this process, which has some only if root runs the service.
+
+    Returns:
+        Whether the process now has none.
+    """
     if sys.platform != "linux":
         return True
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)

@@ -1,4 +1,4 @@
-"""The format of a model digest."""
+"""The format of a digest: the content hash by which the service knows an uploaded model."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Restricts the files that a reader may open, with Landlock (landlockpy)."""
+"""Restricts which files a reader process may open, by Landlock, a mechanism of Linux (package landlockpy)."""
 
 import sys
 import sysconfig
@@ -9,20 +9,21 @@ __all__ = ["UnavailableError", "left_open", "python_files", "restrict"]
 
 
 class UnavailableError(Exception):
-    """This host does not support a protection."""
+    """This host lacks what a protection of reader processes needs: a feature of the kernel, or a library."""
 
 
 def restrict(read: Sequence[Path], write: Sequence[Path]) -> int:
-    """Restricts this thread, and those that it starts, to some folders and the files that Python needs.
+    """Restricts this thread, and those that it starts, to the files in given folders and those that Python needs.
 
-    TCP, signals to other processes and their abstract sockets are refused too, as far as the kernel supports that.
+    TCP, signals to other processes, and connections to abstract Unix sockets of other processes are refused too, as far
+    as the kernel supports that.
 
     Args:
-        read: Folders that may be read in addition to those of Python.
-        write: Folders that may be read and written.
+        read: Folders whose files may be read, in addition to those of Python.
+        write: Folders in which files may be read, written, created and deleted.
 
     Returns:
-        Version of the Landlock interface that is in force.
+        Version of the kernel's Landlock interface that is in force.
 
     Raises:
         UnavailableError: landlockpy is not installed, or the kernel has no Landlock.
@@ -56,9 +57,10 @@ def restrict(read: Sequence[Path], write: Sequence[Path]) -> int:
 
 
 def python_files() -> list[Path]:
-    """Returns the folders and files that Python may still import from: its libraries, and packages outside them.
+    """Returns the folders and files that Python may need to read: its libraries, and modules loaded from elsewhere.
 
-    Entries of `sys.path` are not included, because one may be a checkout that contains the data of a service.
+    Entries of `sys.path` are not included, because an entry may be a checkout of costmodel in which a service keeps its
+    data.
     """
     found = {Path(path).resolve() for name in _LIBRARIES if (path := sysconfig.get_path(name))}
     found |= {path.resolve() for path in _package_files()}
@@ -83,12 +85,12 @@ def _package_files() -> Iterator[Path]:
 
 
 def left_open(landlock: int | None, *, sockets_refused: bool) -> list[str]:
-    """Returns one sentence, with a remedy, for each kind of access that a version of Landlock cannot block.
+    """Returns a sentence, with a remedy, for each kind of access that a reader process has in spite of Landlock.
 
     Args:
-        landlock: Version of the Landlock interface; None without Landlock, which is reported elsewhere; the list is
-            empty then.
-        sockets_refused: Whether the seccomp filter refuses sockets and signals.
+        landlock: Version of the kernel's Landlock interface that is in force. None if Landlock is not in force: the
+            list is then empty, because `costmodel.serving.isolation.confinement.confine` reports that.
+        sockets_refused: Whether a seccomp filter is in force, which refuses sockets and signals.
     """
     if landlock is None:
         return []

@@ -1,4 +1,4 @@
-"""Refuses models whose constant folding has no bound on its running time."""
+"""Refuses models for which constant folding (computing what depends on constants only) could run without end."""
 
 from collections.abc import Iterable
 
@@ -14,14 +14,15 @@ _LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
 
 
 def check_folding(name: str, model: ModelProto) -> None:
-    """Refuses a model with a loop that depends on constants only.
+    """Refuses a model with a loop all of whose inputs are constants.
 
-    While lowering a model, the optimiser of the runtime evaluates all nodes that depend on constants only, including a
-    loop of 2**62 iterations. Exporters do not write loops whose results are constant.
+    While lowering a model, the optimiser of the runtime evaluates all nodes that depend on constants only, even a loop
+    of 2**62 iterations. No model from an exporter is refused, because exporters write no loops whose results are
+    constant.
 
     Args:
         name: Name of the model, for messages.
-        model: The model; a local function that contains a loop counts as one.
+        model: The model; a node that calls a local function with a loop in it counts as a loop.
 
     Raises:
         ModelReadError: The model has such a loop.
@@ -31,7 +32,17 @@ def check_folding(name: str, model: ModelProto) -> None:
 
 
 def _check(name: str, graph: GraphProto, outer: frozenset[str], looping: Iterable[str]) -> None:
-    """Checks a graph; `outer` are the constants of the enclosing graphs, `looping` the local functions with loops."""
+    """Refuses a graph, or one of its subgraphs, with a loop all of whose inputs are constants.
+
+    Args:
+        name: Name of the model, for messages.
+        graph: Main graph of the model, or a subgraph.
+        outer: Names of the constants of the enclosing graphs.
+        looping: Names of the local functions of the model that contain loops.
+
+    Raises:
+        ModelReadError: The graph has such a loop.
+    """
     constants = set(outer) | {tensor.name for tensor in graph.initializer}
     constants |= {sparse.values.name for sparse in graph.sparse_initializer}
     constants -= {port.name for port in graph.input}

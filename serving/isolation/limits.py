@@ -1,4 +1,4 @@
-"""Resource limits of reader processes."""
+"""Resource limits of reader processes, which parse untrusted models."""
 
 import resource
 from dataclasses import dataclass
@@ -11,20 +11,22 @@ _OPEN_FILES = 256
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one task in a reader.
+    """Limits on a reader process and on each of its tasks; a task is to read one model.
 
     Attributes:
-        memory_bytes: Address space that a reader may use beyond what it has when it starts.
+        memory_bytes: Address space in bytes that a reader may use beyond what it has after its start.
         cpu_s: Maximum processor time of one task in seconds.
         wall_s: Maximum wall-clock time of one task in seconds.
-        wait_s: Maximum time in seconds that a task waits for a reader.
+        wait_s: Maximum time in seconds that a task waits for a free reader.
         layers: Maximum number of layers of a model.
-        sequence_bytes: Maximum size of the text of one layer sequence: its attributes, shapes and small constants.
-        answer_bytes: Maximum size of an answer. 20,000 different layers, with their names, take 8 MiB.
-        stripped_bytes: Maximum size of a model without its weights.
-        file_bytes: Maximum size of a file that a reader writes. One file of zeros replaces all weights while a model
-            is lowered, so this is also the maximum size of a tensor.
-        tasks: Number of tasks after which a reader is replaced, so that memory leaks do not accumulate.
+        sequence_bytes: Maximum size in bytes of the canonical text of a layer sequence: attributes, shapes and small
+            constants.
+        answer_bytes: Maximum size in bytes of a reader's answer; an answer with 20,000 different layers and their names
+            takes 8 MiB.
+        stripped_bytes: Maximum size in bytes of a model file without weights.
+        file_bytes: Maximum size in bytes of a file that a reader writes, and also of a tensor, because one file of
+            zeros, as large as the largest tensor, stands in for all weights while a model is lowered.
+        tasks: Number of tasks that a reader performs before it is replaced, so that memory leaks do not accumulate.
     """
 
     memory_bytes: int = 2048 * _MIB
@@ -40,13 +42,14 @@ class Limits:
 
 
 def apply_limits(limits: Limits) -> list[str]:
-    """Applies the limits to this process, which has loaded all that it needs, for the rest of its life.
+    """Limits the memory and the files of this process, a reader, for the rest of its life.
 
-    The number of processes is not limited here, because the system counts all processes of the user, including the
-    service. The seccomp filter keeps a reader from starting any (`costmodel.serving.isolation.system_calls`).
+    The process must have loaded all that it needs. The number of processes is not limited here, because the system
+    counts all processes of the user, including the service. The seccomp filter keeps a reader from starting any process
+    (`costmodel.serving.isolation.system_calls`).
 
     Returns:
-        One sentence for each limit that this host does not support.
+        One sentence, with a remedy, for each limit that this host does not support.
     """
     missing = []
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -73,7 +76,7 @@ def limit_memory(more_bytes: int) -> None:
 
 
 def renew_cpu_limit(limits: Limits) -> None:
-    """Sets the processor time limit of this process to the time spent so far plus that of one task."""
+    """Sets this process's limit of processor time to the time spent so far plus `cpu_s` for the next task."""
     spent = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + 1 + limits.cpu_s, hard))

@@ -1,4 +1,4 @@
-"""Sanitises text from untrusted models for answers, logs and terminals."""
+"""Replaces what is unsafe in texts from untrusted models before answers, logs and terminals show them."""
 
 import hashlib
 import re
@@ -13,15 +13,15 @@ SENTENCE_LENGTH = 1000
 
 
 def is_clean(text: str, length: int) -> bool:
-    """Whether `text` has at most `length` characters, each of them printable."""
+    """Returns whether `text` has at most `length` characters, each of them printable."""
     return len(text) <= length and text.isprintable()
 
 
 def clean_name(name: str) -> str:
     """Returns `name` if it is printable and at most 200 characters long, else a short, printable replacement.
 
-    Control characters, line breaks, bidirectional marks and half surrogate pairs become question marks. Eight digits of
-    a hash are appended, so that names that differ only in removed or replaced characters stay distinct.
+    Control characters, line breaks, bidirectional marks and unpaired surrogates become question marks. Eight digits of
+    a hash of the name are appended, so that names that differ only in removed or replaced characters stay distinct.
     """
     if is_clean(name, NAME_LENGTH):
         return name
@@ -30,7 +30,7 @@ def clean_name(name: str) -> str:
 
 
 def clean_sentence(sentence: str) -> str:
-    """Returns `sentence` with unprintable characters and source locations replaced, of at most 1000 characters."""
+    """Returns `sentence` without libraries' source files and functions, made printable and cut to 1000 characters."""
     sentence = _SOURCE.sub("its source", sentence)
     if is_clean(sentence, SENTENCE_LENGTH):
         return sentence

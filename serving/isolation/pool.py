@@ -1,4 +1,4 @@
-"""A pool of reader processes, each of which performs one task at a time."""
+"""A pool of reader processes, which read untrusted models; each performs one task at a time."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from costmodel.serving.isolation.digest import DIGEST
 from costmodel.serving.isolation.limits import Limits
 from costmodel.serving.isolation.wire import decomposition_from_dict
 
-__all__ = ["Pool", "Task"]
+__all__ = ["ReaderPool", "Task"]
 
 _START_S = 60.0
 # In the folder of a reader: the folder that it may read, the one that it may write, and the file in which it leaves a
@@ -41,17 +41,17 @@ _HEAP = {"MALLOC_TRIM_THRESHOLD_": str(256 << 20), "MALLOC_MMAP_THRESHOLD_": str
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A model to be lowered and decomposed.
+    """A task for a reader process: to lower and decompose one model.
 
     Attributes:
         name: Name of the model.
-        path: File of the model; None if `graph` is given.
-        graph: Graph of the layers, as `LayerGraph.to_dict` returns it; None if `path` is given.
+        path: ONNX file of the model; None if `graph` is given.
+        graph: Model as a graph of layers, in the form that `LayerGraph.to_dict` returns; None if `path` is given.
         runtime: Name of the runtime that lowers the model.
-        level: Optimisation level of the runtime.
-        granularity: Maximum number of layers in a sequence.
-        batch: Batch size, as in `read_model`.
-        shapes: Input shapes by name, as in `read_model`.
+        level: Level to which the runtime optimises the model: none, basic, extended or all.
+        granularity: Maximum number of layers in a layer sequence.
+        batch: Batch size, as in `costmodel.onnx_io.model.read_model`.
+        shapes: Shapes of inputs of the model by name, as in `costmodel.onnx_io.model.read_model`.
     """
 
     name: str
@@ -76,26 +76,34 @@ class Task:
         return document
 
 
-class Pool:
+class ReaderPool:
     """A pool of reader processes, started on demand and replaced when they die; threads may share it.
 
     Attributes:
-        limits: Resource limits of one task.
-        size: Maximum number of readers that run at the same time.
-        busy_s: Total time of all tasks in seconds.
-        confinement: Confinement by the operating system, as the reader that was started last reported it.
+        limits: Resource limits of a reader and of one task.
+        busy_s: Time in seconds that readers have spent on tasks so far, added up over all tasks.
+        confinement: Protections by the operating system that confine readers, as the reader that was started last
+            reported them.
     """
 
-    def __init__(self, size: int, limits: Limits | None = None, scratch: Path | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        limits: Limits | None = None,
+        scratch: Path | None = None,
+        program: Sequence[str] = ("-m", "costmodel.serving.isolation.reader"),
+    ) -> None:
         """Prepares the pool without starting any reader.
 
         Args:
             size: Maximum number of readers that run at the same time.
-            limits: Resource limits of one task.
-            scratch: Folder for the folders of readers, preferably on the file system of the models; by default the
-                folder of temporary files.
+            limits: Resource limits of a reader and of one task; None for the defaults.
+            scratch: Folder in which each reader gets a folder of its own, preferably on the file system of the model
+                files, so that these need not be copied; None for the default folder of temporary files.
+            program: Program that a reader runs, as arguments of the Python interpreter.
         """
         self.limits = limits or Limits()
+        self._program = program
         self._folder = Path(tempfile.mkdtemp(prefix="costmodel-readers-", dir=scratch))
         # Last in, first out: the reader that worked last has warm caches, and the others may never be needed.
         self._free: LifoQueue[Child | None] = LifoQueue()
@@ -105,7 +113,6 @@ class Pool:
         self.busy_s = 0.0
         self.confinement: Mapping[str, Any] = {}
         self._started = 0
-        self.size = size
         for _ in range(size):
             self._free.put(None)
 
@@ -115,11 +122,17 @@ class Pool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    @property
+    def pids(self) -> list[int]:
+        """Process identifiers of the running readers, in the order in which they were started."""
+        with self._lock:
+            return [reader.pid for reader in self._alive]
+
     def start(self) -> None:
         """Starts one reader, so that the first task does not wait for it.
 
         Raises:
-            BusyError: The reader does not start.
+            BusyError: The reader cannot be started.
         """
         reader = self._free.get()
         try:
@@ -130,7 +143,7 @@ class Pool:
     def lower(self, task: Task) -> tuple[Decomposition, tuple[str, ...]]:
         """Returns the decomposition of a model into layer sequences, and warnings about the model.
 
-        Waits for a free reader and then for its answer, each at most as long as the limits say.
+        Waits at most `limits.wait_s` for a free reader, and then at most `limits.wall_s` for its answer.
 
         Raises:
             ModelError: The model cannot be read or lowered, or exceeds the limits.
@@ -142,20 +155,20 @@ class Pool:
         except ValueError as error:
             raise ModelError(f"{task.name} cannot be read: its layers are not valid") from error
 
-    def read_without_weights(self, path: Path, name: str = "the model") -> tuple[bytes, str]:
-        """Returns the model in a file without its weights, and its digest.
+    def read_without_weights(self, path: Path) -> tuple[bytes, str]:
+        """Reads an ONNX file, and returns the serialised model without its weights, and the digest of the model.
 
-        The digest is a hash of all that determines the work of the model: it does not depend on the names of values,
+        The digest is a hash of all that determines the layers of the model. It depends neither on the names of values,
         nor on whether the file has weights and documentation.
 
         Raises:
             ModelError: The model cannot be read, or exceeds the limits.
             BusyError: No reader was free in time, or none can be started.
         """
-        answer, kept = self._ask(name, {"name": name, "path": str(path), "keep": _KEPT})
+        answer, kept = self._ask("the model", {"name": "the model", "path": str(path), "keep": _KEPT})
         digest = f"sha256:{answer.get('digest')}"
         if not DIGEST.fullmatch(digest):
-            raise ModelError(f"{name} cannot be read: it has no digest")
+            raise ModelError("the model cannot be read: it has no digest")
         return kept, digest
 
     def close(self) -> None:
@@ -168,10 +181,15 @@ class Pool:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _take_kept_file(self, folder: Path) -> bytes:
-        """Returns the content of the file that a reader left in its folder, and deletes it; the file is not trusted.
+        """Returns the content of the file in which a reader stored a model without weights, and deletes the file.
+
+        A model may have taken over the reader, so the file is checked before it is read.
+
+        Args:
+            folder: Folder of the reader.
 
         Raises:
-            ChildError: It is not a regular file, or is too large.
+            ChildError: The file cannot be opened, is not a regular file, or is too large.
         """
         path = folder / _WORK / _KEPT
         try:
@@ -202,8 +220,7 @@ class Pool:
                 [
                     sys.executable,
                     "-P",
-                    "-m",
-                    "costmodel.serving.isolation.worker",
+                    *self._program,
                     json.dumps(asdict(self.limits)),
                     json.dumps({"read": [str(folder / _IN)], "write": [str(folder / _WORK)]}),
                 ],
@@ -225,9 +242,18 @@ class Pool:
         return reader
 
     def _ask(self, name: str, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Returns the answer to a task, and the content of the file that the reader left.
+        """Has a reader perform a task, and returns its answer and the content of the file that it stored, if any.
 
-        A task whose reader dies is given to a second reader, because another process may have killed the first.
+        If the reader dies, except by exceeding the limit of its processor time, a second reader gets the task, because
+        another process may have killed the first.
+
+        Args:
+            name: Name of the model, for messages.
+            task: The task in the form in which it is sent to a reader.
+
+        Raises:
+            ModelError: The reader reports an error, or gives no valid answer.
+            BusyError: No reader was free in time, or none can be started.
         """
         try:
             answer, kept = self._answer(task)
@@ -285,7 +311,18 @@ class Pool:
 
 @contextmanager
 def _prepared_task(task: Mapping[str, Any], folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Gives the task with its file in the otherwise empty input folder of the reader, until the end of the block."""
+    """Puts the model file of a task into the input folder of a reader while the `with` block runs.
+
+    Args:
+        task: The task, which may have no model file.
+        folder: Folder of the reader; its input folder is otherwise empty.
+
+    Yields:
+        The task, in which the paths of files are replaced by paths in the folder of the reader.
+
+    Raises:
+        ModelReadError: The model file does not exist.
+    """
     if "path" not in task:
         yield task
         return

@@ -1,4 +1,4 @@
-"""Performs one task in a reader: reads, lowers and decomposes a model, or stores it without its weights."""
+"""Performs one task in a reader process: lowers and decomposes a model, or stores it without its weights."""
 
 import errno
 import hashlib
@@ -27,13 +27,14 @@ Runtimes = dict[str, Runtime]
 
 
 def answer_task(task: Mapping[str, Any], runtimes: Runtimes, limits: Limits) -> dict[str, Any]:
-    """Returns the answer to a task: a decomposition, the digest of a stored model, or an error with its message.
+    """Performs a task and returns the answer: a decomposition, the digest of a stored model, or an error message.
 
     Args:
-        task: To lower a model, its `path` with `name`, `runtime`, `level`, `granularity`, `batch` and `shapes`, or a
-            `graph` instead of the path. To store it without weights, its `name`, its `path`, and the file `keep`.
-        runtimes: Runtimes that are loaded, by name; others are added when they are needed.
-        limits: Limits of the task.
+        task: The task as a JSON object. To lower a model, it has the fields of `costmodel.serving.isolation.pool.Task`,
+            with either `path` or `graph`. To store a model without weights, it has the `name` of the model, the `path`
+            of its file, and in `keep` the path of the file to write.
+        runtimes: Runtimes that are loaded, by name; one that the task needs is added.
+        limits: Limits on the task.
     """
     name = clean_name(task["name"])
     try:
@@ -88,7 +89,10 @@ def _runtime(name: str, runtimes: Runtimes) -> Runtime:
 
 
 def _store_without_weights(name: str, path: Path, kept: Path, limits: Limits) -> dict[str, Any]:
-    """Writes a model without its weights and without references to other files to `kept`, and returns its digest."""
+    """Reads the model file `path`, writes the model to the file `kept`, and returns the answer with the model's digest.
+
+    What is written has no weights and no references to other files.
+    """
     content = read_without_weights(path, external="absent", max_layers=limits.layers)
     if len(content) > limits.stripped_bytes:
         raise ModelReadError(

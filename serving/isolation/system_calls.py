@@ -1,8 +1,9 @@
-"""Restricts the system calls of a reader, with seccomp (libseccomp and pyseccomp).
+"""Restricts the system calls of a reader process, by seccomp, a mechanism of Linux (libseccomp and pyseccomp).
 
-Refused calls return an error and do not kill the process, because libraries probe for some of them and do without. The
-filter is a list of dangerous calls, not a list of allowed ones: those needed change with the C library, Python and ONNX
-Runtime, and after an update a harmless model would fail.
+A refused call returns an error and does not kill the process, because libraries try some of these calls and manage
+without them. The filter lists the calls to refuse, not the calls to allow: those that a reader needs change with the C
+library, Python and ONNX Runtime, and with a list of allowed calls a harmless model would fail after an update of one of
+these.
 """
 
 import errno
@@ -50,10 +51,11 @@ _LOW_HALF = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A prepared seccomp filter, which can be loaded without opening files.
+    """A seccomp filter that is ready to be applied, even by a process that may open no files any more.
 
     Attributes:
-        unknown: System calls that the installed libseccomp does not know and that are therefore not refused.
+        unknown: Names of the system calls that the installed libseccomp does not know and the filter therefore does not
+            refuse.
     """
 
     unknown: tuple[str, ...]
@@ -63,7 +65,7 @@ class Filter:
         """Applies the filter to this process and all its threads.
 
         Raises:
-            UnavailableError: The kernel does not accept a filter.
+            UnavailableError: The kernel does not accept seccomp filters.
         """
         try:
             self._rules.load()
@@ -72,7 +74,7 @@ class Filter:
 
 
 def prepared() -> Filter:
-    """Returns the filter for this process.
+    """Returns the filter of dangerous system calls for this process, which is not applied yet.
 
     Raises:
         UnavailableError: The platform has no seccomp, or pyseccomp or libseccomp is missing or fails.

@@ -1,4 +1,7 @@
-"""Conversion of decompositions to and from JSON: each distinct sequence once, and the segments that refer to it."""
+"""Converts decompositions of models to and from JSON-serialisable data.
+
+The data contains each distinct layer sequence once; segments refer to the sequences by position.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +13,7 @@ __all__ = ["decomposition_from_dict", "decomposition_to_dict"]
 
 
 def decomposition_to_dict(decomposition: Decomposition) -> dict[str, Any]:
-    """Returns a decomposition, JSON-serialisable; `decomposition_from_dict` reads it back."""
+    """Returns a decomposition as JSON-serialisable data, which `decomposition_from_dict` reads."""
     index = {signature: number for number, signature in enumerate(decomposition.unique)}
     return {
         "model": decomposition.model,
@@ -24,10 +27,10 @@ def decomposition_to_dict(decomposition: Decomposition) -> dict[str, Any]:
 
 
 def decomposition_from_dict(data: Mapping[str, Any]) -> Decomposition:
-    """Returns the decomposition that `decomposition_to_dict` wrote.
+    """Returns the decomposition from the data that `decomposition_to_dict` returned.
 
     Raises:
-        ValueError: `data` is not a decomposition.
+        ValueError: `data` does not describe a decomposition.
     """
     try:
         sequences = [LayerSequence.from_text(text) for text in data["sequences"]]

@@ -1,6 +1,7 @@
 """Stores latencies that users observed, and computes the drift of systems from them.
 
-Each observation belongs to an owner. The drift of a system is how far observed latencies are from its predictions.
+Each observation belongs to an owner: the token with which it was reported. The drift of a system is how far the
+latencies that are observed on it are from those predicted for it.
 """
 
 import lazy_loader

@@ -1,15 +1,15 @@
-"""Drift: a robust statistic of observed over predicted latencies, which no single owner can decide.
+"""Drift of a system: a robust statistic of observed over predicted latencies, which no single owner can decide.
 
-The value of an owner is the median over models of the median logarithm of observed over predicted latency, and the
-value of a system is the median over owners. Hence, with at least three owners, no owner can move the ratio out of the
-range of the others, nor set or clear the flag against all of them, whatever and however much that owner reports.
+For each owner and model, the median of the logarithms of observed over predicted latency is taken; for each owner, the
+median over models; for the system, the median over owners. Whatever an owner reports, and however much, the ratio of a
+system with at least three owners therefore stays within the range of the other owners' ratios, and the owner cannot
+decide against all others whether the system has drifted.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 __all__ = ["COUNTED_PER_MODEL", "Drift", "Observation", "StoredObservation", "drift_of"]
 
@@ -23,7 +23,7 @@ _DRIFT_LOG_RATIO = math.log(1.15)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A latency that a user observed, with its prediction.
+    """A latency that users observed for a model on a system, with the latency that was predicted.
 
     Attributes:
         system: Name of the system on which the model ran.
@@ -31,12 +31,13 @@ class Observation:
         digest: Digest of the model.
         latency_us: Observed latency in microseconds.
         runs: Number of runs that the latency is the average of; None if unknown.
-        predicted_us: Predicted latency that users observe typically (p50), in microseconds.
-        interval_us: Interval of the prediction in microseconds.
-        version: Version of the regressor that predicted; "none" without a regressor.
-        observed_at: Time of the observation as reported; ISO 8601 in UTC. None for the time at which it is stored.
-        owner: Name of the token that reported the observation; "local" if the service has no tokens.
-        idempotency_key: Key under which its owner may report the observation again without storing it twice.
+        predicted_us: Predicted median (p50) of the latencies that users observe, in microseconds.
+        interval_us: Lower and upper bound of the interval of `predicted_us`, in microseconds.
+        version: Version of the regressor that made the prediction; "none" if no regressor was used.
+        observed_at: Time of the observation, as its owner reported it; ISO 8601 in UTC. None for the time of storing.
+        owner: Name of the token with which the observation was reported; "local" if the service has no tokens.
+        idempotency_key: Key that the owner chose: the observation may be sent again with the same key, and is stored
+            only once. None if the owner gave none.
     """
 
     system: str
@@ -53,24 +54,24 @@ class Observation:
 
     @property
     def ratio(self) -> float:
-        """Observed over predicted latency."""
+        """Observed latency divided by the predicted latency."""
         return self.latency_us / self.predicted_us
 
     @property
     def covered(self) -> bool:
-        """Whether the latency is inside the interval of its prediction."""
+        """Whether the observed latency is inside the interval of the predicted latency."""
         low, high = self.interval_us
         return low <= self.latency_us <= high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObservation(Observation):
-    """An observation in a store.
+    """An observation as it is stored in a results store.
 
     Attributes:
         observed_at: Time of the observation; ISO 8601 in UTC.
-        id: Identifier, which increases with each observation and is never reused.
-        stored_at: Time of storing, by the clock of the service; ISO 8601 in UTC.
+        id: Identifier: greater than those of all observations stored before, and never used again.
+        stored_at: Time at which the observation was stored, by the clock of the service; ISO 8601 in UTC.
     """
 
     observed_at: str
@@ -80,23 +81,28 @@ class StoredObservation(Observation):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The drift of a system: a comparison of recent observations with predictions.
+    """The drift of a system: how far recently observed latencies are from the predicted ones.
 
-    Owners with fewer than ten observations are left out. If there are no others, `ratio`, `error` and `covered` are
-    taken over all owners and `drifted` is false.
+    Owners with fewer than ten observations are left out. If all owners have fewer, none is left out of `ratio`, `error`
+    and `covered`, and `drifted` is false.
 
     Attributes:
         system: Name of the system.
-        observations: Number of observations that count, at most ten of each owner and model.
-        models: Number of distinct models of these observations.
-        owners: Number of owners of these observations. A single owner determines all values; of two, each can prevent
-            `drifted` and neither can cause it alone; with three or more no single owner decides anything.
-        ratio: Observed over predicted latency, the median over owners; None without observations.
-        error: |observed / predicted - 1|, the median over owners of their medians; None without observations.
-        covered: Share of observations inside their intervals, the median over owners; None without observations.
-        drifted: Whether more than half of the owners observe latencies that typically differ from predictions by more
-            than the usual variation (15%), in the same direction.
-        latest_at: Time at which the newest of these observations was stored; None without observations.
+        observations: Number of observations that count: the ten newest, at most, of each owner and model.
+        models: Number of distinct models in these observations.
+        owners: Number of owners of these observations. If there is only one owner, that owner determines all values. If
+            there are two, each can prevent `drifted`, but neither can cause it alone. If there are three or more, no
+            single owner decides anything.
+        ratio: Ratio of observed to predicted latency: the median over owners of each owner's typical ratio; None
+            without observations.
+        error: Relative error |observed / predicted - 1|: the median over owners of the median over each owner's
+            observations; None without observations.
+        covered: Share of observed latencies inside their predicted intervals: the median over owners of each owner's
+            share; None without observations.
+        drifted: Whether more than half of the owners observe latencies that are typically above the predicted ones, or
+            more than half below them, in each case by more than the usual variation (a factor of 1.15).
+        latest_at: Time at which the newest of these observations was stored; ISO 8601 in UTC. None without
+            observations.
     """
 
     system: str
@@ -109,13 +115,11 @@ class Drift:
     drifted: bool
     latest_at: str | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns an entry of `costmodel drift --json`."""
-        return asdict(self)
-
 
 def drift_of(system: str, observations: Sequence[StoredObservation]) -> Drift:
-    """Returns the drift of a system; observations without a positive, finite ratio are left out.
+    """Returns the drift of a system.
+
+    Observations whose ratio of observed to predicted latency is not positive and finite are left out.
 
     Args:
         system: Name of the system.
@@ -143,7 +147,7 @@ def drift_of(system: str, observations: Sequence[StoredObservation]) -> Drift:
 
 
 def _counted_by_owner(observations: Sequence[StoredObservation]) -> dict[str, list[StoredObservation]]:
-    """Returns the observations that count, by owner: at most `COUNTED_PER_MODEL` of each model."""
+    """Returns the observations that count for the drift, by owner: the `COUNTED_PER_MODEL` newest of each model."""
     by_owner: dict[str, list[StoredObservation]] = {}
     counts: dict[tuple[str, str], int] = {}
     for one in observations:
@@ -156,7 +160,10 @@ def _counted_by_owner(observations: Sequence[StoredObservation]) -> dict[str, li
 
 
 def _median_log_ratio(observations: Sequence[StoredObservation]) -> float:
-    """Returns the median over models of the median log ratio, so that models count equally."""
+    """Returns one number for the observations of one owner: the median over models of each model's median log ratio.
+
+    A log ratio is the logarithm of observed over predicted latency. Thus all models count equally.
+    """
     by_model: dict[str, list[float]] = {}
     for one in observations:
         by_model.setdefault(one.digest, []).append(math.log(one.ratio))

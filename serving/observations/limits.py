@@ -27,12 +27,12 @@ _CLOCK_TOLERANCE = timedelta(days=1)
 
 
 def check_observation(one: Observation) -> None:
-    """Checks that every value of an observation can be stored and compared.
+    """Checks that an observation can be stored, and that its latency can be compared with the predicted latency.
 
     Raises:
         ObservationError: A text is empty, too long, or has a character that cannot be stored; a latency is not a number
-            in range; the interval is not in order; the number of runs is out of range; or the date is not valid, not in
-            UTC, or in the future.
+            in range; the bounds of the interval are out of range or not in order; the number of runs is out of range;
+            or the time of the observation is not valid, not in UTC, or in the future.
     """
     for name, most in _CHARACTERS.items():
         value = getattr(one, name)

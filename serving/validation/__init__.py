@@ -1,7 +1,7 @@
-"""Validates layer sequences from untrusted clients.
+"""Validates layer sequences that untrusted clients send.
 
-The checks accept a parsed sequence, or report what is wrong with it. Code that runs after them may rely on its layers
-being valid.
+The checks take a sequence that was parsed already, and raise an error or return what is wrong with it. Code that runs
+after them may rely on the layers of the sequence being valid.
 """
 
 import lazy_loader

@@ -1,4 +1,8 @@
-"""Validates attributes of layers: each has one of eight kinds, and bounds that depend on its kind and name."""
+"""Validates attributes of layers.
+
+Each attribute is of one of eight kinds, such as integer, list of floats or tensor; the bounds of its value depend on
+its kind and its name.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +33,12 @@ _Text = Annotated[str, Field(max_length=_MOST_CHARACTERS, pattern=r"^[^\x00]*$")
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The type of the content of an attribute, and its description for messages."""
+    """Requirement on the values of attributes: of all attributes of a kind, or of those with a particular name.
+
+    Attributes:
+        adapter: Validator of values.
+        described: Description of the valid values for messages, such as "an integer of 64 bits".
+    """
 
     adapter: TypeAdapter[Any]
     described: str
@@ -104,11 +113,13 @@ _INTEGERS = frozenset({"group", "num_heads", "q_num_heads", "transA", "transBatc
 
 
 def fault_of_attribute(name: object, content: object) -> str | None:
-    """Returns what is wrong with an attribute, as a predicate to follow its name; None if it is valid.
+    """Returns what is wrong with an attribute; None if it is valid.
+
+    The text is a predicate, such as "must be of the kind i", before which the caller puts the name of the attribute.
 
     Args:
         name: Name of the attribute.
-        content: Kind and value of the attribute, as `costmodel.ir.attributes.encode` writes them.
+        content: The attribute as {kind: value}, in the form that `costmodel.ir.attributes.encode_attribute` returns.
     """
     if not isinstance(name, str) or not 0 < len(name) <= _MOST_NAME_CHARACTERS or not name.isprintable():
         return "must have a name that can be printed"

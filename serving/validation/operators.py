@@ -1,4 +1,4 @@
-"""Checks the inputs, outputs and attributes of a layer against the ONNX definition of its operator."""
+"""Checks the inputs, outputs and attributes of a layer against the definition of its operator in ONNX."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,13 @@ _KIND = {
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """An operator as ONNX defines it.
+    """The definition of an operator in ONNX, as far as layers are checked against it.
 
     Attributes:
-        kinds: Kind of each attribute by name, without attributes of kinds that costmodel does not encode.
-        required: Names of the attributes that must be present.
-        needed: Indices of the inputs that must be present.
+        kinds: Kind of each attribute, such as "i" for an integer, by name; attributes of kinds that costmodel does not
+            encode are left out.
+        required: Names of the attributes that a layer must have.
+        needed: Positions of the inputs that a layer must have.
         inputs: Maximum number of inputs.
         outputs: Maximum number of outputs.
     """
@@ -46,7 +47,10 @@ class _Definition:
 
     @classmethod
     def of(cls, schemas: Sequence[OpSchema]) -> "_Definition":
-        """Returns what any of several versions of an operator allows, and what all of them require."""
+        """Returns one definition for several versions of an operator.
+
+        It allows what any of the versions allows, and requires what all of them require.
+        """
         return cls(
             kinds={
                 name: _KIND[attribute.type]
@@ -66,7 +70,10 @@ def _required(schema: OpSchema) -> frozenset[str]:
 
 
 def _needed(schema: OpSchema) -> set[int]:
-    """Returns the indices of the inputs that must be present: single ones, and the minimum number of variadic ones."""
+    """Returns the positions of the inputs that a layer of an operator must have.
+
+    These are the inputs that ONNX calls single, and the minimum number of variadic (repeatable) inputs.
+    """
     single = {slot for slot, port in enumerate(schema.inputs) if port.option == OpSchema.FormalParameterOption.Single}
     optional = {
         slot for slot, port in enumerate(schema.inputs) if port.option == OpSchema.FormalParameterOption.Optional
@@ -76,7 +83,13 @@ def _needed(schema: OpSchema) -> set[int]:
 
 @lru_cache(_CACHED_DEFINITIONS)
 def _definition(op_type: str, domain: str, since: int) -> _Definition | None:
-    """Returns the definition of an operator; None if ONNX has none."""
+    """Returns the definition of an operator; None if the installed ONNX has none for its version, or deprecates it.
+
+    Args:
+        op_type: Operator.
+        domain: Domain of the operator; "" for ONNX's own.
+        since: Version of the operator.
+    """
     schemas = schemas_of(op_type, domain)
     if domain == "":
         # The installed library has no definitions for opsets newer than its own.
@@ -89,15 +102,18 @@ def _definition(op_type: str, domain: str, since: int) -> _Definition | None:
 def fault_of_layer(
     op_type: str, domain: str, since: int, attributes: Attributes, inputs: Sequence[int], outputs: Sequence[int]
 ) -> str | None:
-    """Returns how a layer contradicts the definition of its operator, to follow its name; None if it does not.
+    """Returns how a layer contradicts the ONNX definition of its operator; None if it does not, or if there is none.
+
+    The text is a predicate, such as "lacks its input 1", before which the caller puts a name for the layer.
 
     Args:
         op_type: Operator of the layer.
         domain: Domain of the operator.
         since: Version of the operator.
         attributes: Attributes of the layer, already validated.
-        inputs: Indices of the values that the layer reads, -1 if absent, without those that a subgraph captures.
-        outputs: Indices of the values that the layer produces, -1 if absent.
+        inputs: Indices, among the values of the sequence, of the layer's own inputs, without values that its subgraphs
+            capture; -1 for an absent input.
+        outputs: Indices of the values that the layer produces; -1 for an absent output.
     """
     domain = "" if domain == "ai.onnx" else domain
     if not schemas_of(op_type, domain):  # checked first, so that unknown operators do not fill the cache

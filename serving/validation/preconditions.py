@@ -1,8 +1,8 @@
-"""Checks the preconditions of the code that prices layers, operator by operator.
+"""Checks, operator by operator, what the code that prices layers takes for granted.
 
-Each rule in `features/work.py`, `features/access_pattern.py` and `costmodel/ir/footprint.py` that reads particular
-inputs or attributes has its preconditions here and may rely on them. As in those rules, operators are identified by
-their name alone, regardless of the domain.
+Each rule in `features/work.py`, `features/access_pattern.py` and `costmodel/ir/footprint.py` that reads a particular
+input or attribute of a layer has its preconditions here and may rely on them. As in those rules, operators are
+identified by their name alone, regardless of the domain.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
 
 __all__ = ["fault_of_preconditions"]
 
-# A precondition returns what is wrong with a layer, as a predicate to follow its name, or None.
+# A precondition returns what is wrong with a layer, as a predicate that follows the name of the layer, or None.
 Precondition = Callable[[LayerView], str | None]
 
 _MOST_STEPS = 2**96  # maximum number of multiply-adds of an Einsum: far beyond what any machine can compute
@@ -22,7 +22,13 @@ _ELLIPSIS = "."
 
 
 def _tensor(slot: int, least: int = 0, most: int | None = None) -> Precondition:
-    """Requires that an input is present and has a rank from `least` to `most`."""
+    """Returns the precondition that a layer has an input at a given position, and that its rank is in a given range.
+
+    Args:
+        slot: Position of the input.
+        least: Minimum rank.
+        most: Maximum rank; None for no maximum.
+    """
 
     def fault(view: LayerView) -> str | None:
         if not view.has_input(slot):
@@ -33,7 +39,7 @@ def _tensor(slot: int, least: int = 0, most: int | None = None) -> Precondition:
 
 
 def _result_rank(least: int, most: int | None = None) -> Precondition:
-    """Requires that the first result has a rank from `least` to `most`."""
+    """Returns the precondition that a layer's first result has a rank from `least` to `most` (None: no maximum)."""
     return lambda view: _fault_of_rank("its result", len(_result_shape(view)), least, most)
 
 
@@ -45,27 +51,31 @@ def _fault_of_rank(what: str, rank: int, least: int, most: int | None) -> str | 
 
 
 def _result_shape(view: LayerView) -> tuple[int, ...]:
-    """Returns the shape of the first result that is present."""
+    """Returns the shape of the first of a layer's outputs that is not absent."""
     return next(value.type.shape for value in view.outputs if value is not None)
 
 
 def _first_input_shape(view: LayerView) -> tuple[int, ...] | None:
-    """Returns the shape of the first input that is present; None without inputs."""
+    """Returns the shape of the first of a layer's inputs that is not absent; None if it has no inputs."""
     return next((value.type.shape for value in view.inputs if value is not None), None)
 
 
-def _integer_attribute(name: str, least: int = 1) -> Precondition:
-    """Requires that an attribute is present and is an integer of at least `least`."""
+def _positive_attribute(name: str) -> Precondition:
+    """Returns the precondition that a layer has the attribute `name`, an integer of 1 or more."""
 
     def fault(view: LayerView) -> str | None:
         given = view.attributes.get(name, {}).get("i")
-        return None if given is not None and given >= least else f"must have the attribute {name}, {least} or more"
+        return None if given is not None and given >= 1 else f"must have the attribute {name}, 1 or more"
 
     return fault
 
 
 def _grouped(weight: int) -> Precondition:
-    """Requires that the number of groups divides the first dimension of the filter."""
+    """Returns the precondition that a convolution's number of groups divides the first dimension of its filter.
+
+    Args:
+        weight: Position of the filter among the inputs.
+    """
 
     def fault(view: LayerView) -> str | None:
         group, channels = view.integer("group", 1), view.input_shape(weight)[0]
@@ -75,7 +85,7 @@ def _grouped(weight: int) -> Precondition:
 
 
 def _same_rank(slot: int) -> Precondition:
-    """Requires that the first result has the rank of an input."""
+    """Returns the precondition that a layer's first result has the same rank as its input at position `slot`."""
 
     def fault(view: LayerView) -> str | None:
         rank = len(view.input_shape(slot))
@@ -85,7 +95,11 @@ def _same_rank(slot: int) -> Precondition:
 
 
 def _valid_window(view: LayerView) -> str | None:
-    """Requires that kernel, strides, dilations and pads have an entry for each spatial axis (pads two)."""
+    """Requires that the attributes of a convolution or pooling fit the number of spatial axes of its first input.
+
+    The attributes kernel_shape, strides and dilations, if present, must have one entry for each of these axes, and pads
+    two.
+    """
     data = _first_input_shape(view)
     spatial = 0 if data is None else len(data) - 2
     for name, sides in (("kernel_shape", 1), ("strides", 1), ("dilations", 1), ("pads", 2)):
@@ -96,7 +110,7 @@ def _valid_window(view: LayerView) -> str | None:
 
 
 def _kernel_within(view: LayerView) -> str | None:
-    """Requires that the kernel has no more axes than the input."""
+    """Requires that the attribute kernel_shape has at most as many entries as the first input has axes."""
     kernel, axes = view.attributes["kernel_shape"].get("ints", ()), len(_first_input_shape(view) or ())
     if len(kernel) > axes:
         return f"must have at most {axes} integers as its attribute kernel_shape, not {len(kernel)}"
@@ -104,12 +118,12 @@ def _kernel_within(view: LayerView) -> str | None:
 
 
 def _limited_inputs(view: LayerView) -> str | None:
-    """Requires a limited number of inputs, because the rule loops over them."""
+    """Requires that a layer has at most `_MOST_OPERANDS` inputs, because the rule for its work loops over them."""
     return f"has more than {_MOST_OPERANDS} inputs" if len(view.inputs) > _MOST_OPERANDS else None
 
 
 def _valid_permutation(view: LayerView) -> str | None:
-    """Requires that the attribute perm, if present, is a permutation of the axes."""
+    """Requires that the attribute perm, if present, is a permutation of the axes of the first input."""
     rank, order = len(view.input_shape(0)), view.attributes.get("perm", {}).get("ints")
     if order is not None and sorted(order) != list(range(rank)):
         return f"must name each of {rank} axes once in its attribute perm"
@@ -117,7 +131,11 @@ def _valid_permutation(view: LayerView) -> str | None:
 
 
 def _valid_axis(beyond: int = 0) -> Precondition:
-    """Requires that the attribute axis is an axis of the first input, or at most `beyond` behind the last one."""
+    """Returns the precondition that the attribute axis, if present, is an axis of the layer's first input.
+
+    Args:
+        beyond: Number by which the axis may exceed the last axis of the input.
+    """
 
     def fault(view: LayerView) -> str | None:
         axis, data = view.attributes.get("axis", {}).get("i"), _first_input_shape(view)
@@ -129,7 +147,7 @@ def _valid_axis(beyond: int = 0) -> Precondition:
 
 
 def _valid_axes(view: LayerView) -> str | None:
-    """Requires that the axes are axes of the first input without repetition."""
+    """Requires that the axes that a reduction names are axes of its first input, each named at most once."""
     data = _first_input_shape(view)
     axes = view.attributes.get("axes", {}).get("ints")
     if axes is None:
@@ -143,7 +161,11 @@ def _valid_axes(view: LayerView) -> str | None:
 
 
 def _valid_equation(view: LayerView) -> str | None:
-    """Requires that an Einsum equation fits the inputs: a letter per dimension, and one size, or 1, per letter."""
+    """Requires that the equation of an Einsum layer fits its inputs and its result.
+
+    The equation must have one letter for each dimension, and all dimensions with the same letter must have the same
+    size, or size 1.
+    """
     equation = view.attributes.get("equation", {}).get("s")
     if equation is None:
         return "lacks its attribute equation"
@@ -177,7 +199,7 @@ def _fault_of_term(slot: int, term: str, value: Value | None, sizes: dict[str, i
 
 
 def _valid_heads(view: LayerView) -> str | None:
-    """Requires that the number of heads divides the last dimension of a three-dimensional result."""
+    """Requires that, if the result has three dimensions, the number of attention heads divides the last one."""
     shape = _result_shape(view)
     if len(shape) != 3:
         return None
@@ -188,10 +210,13 @@ def _valid_heads(view: LayerView) -> str | None:
 
 
 def _valid_keys(past: int) -> Precondition:
-    """Requires that keys, and those of earlier calls, have a sequence length, unless input 1 is packed 2-D weights.
+    """Returns the precondition that the inputs of an attention layer have the axis that says how many keys there are.
+
+    Input 1 has keys, or packed weights if its rank is 2; input 0 must then have the axis. The input at position `past`,
+    which may be absent, has the keys of earlier runs of the model.
 
     Args:
-        past: Index of the input with the keys of earlier calls.
+        past: Position of the input with the keys of earlier runs.
     """
 
     def fault(view: LayerView) -> str | None:
@@ -235,7 +260,7 @@ _PRECONDITIONS: Mapping[str, Sequence[Precondition]] = {
     "MatMulIntegerToFloat": _PRODUCT,
     "DynamicQuantizeMatMul": _PRODUCT,
     "QLinearMatMul": (*_PRODUCT, _tensor(3)),
-    "MatMulNBits": (_tensor(0), _result_rank(1), _integer_attribute("N"), _integer_attribute("K")),
+    "MatMulNBits": (_tensor(0), _result_rank(1), _positive_attribute("N"), _positive_attribute("K")),
     "LSTM": _RECURRENT,
     "GRU": _RECURRENT,
     "RNN": _RECURRENT,
@@ -250,7 +275,7 @@ _PRECONDITIONS: Mapping[str, Sequence[Precondition]] = {
     "NhwcMaxPool": _POOL,
     "QLinearAveragePool": _POOL,
     "MaxUnpool": _POOL,
-    "LRN": (_tensor(0), _integer_attribute("size")),
+    "LRN": (_tensor(0), _positive_attribute("size")),
     "Pow": (_tensor(0), _tensor(1)),
     "DFT": (_tensor(0),),
     "Transpose": (_tensor(0), _valid_permutation),
@@ -274,11 +299,13 @@ _REDUCTION = "Reduce"  # prefix of the names of all reductions
 
 
 def fault_of_preconditions(sequence: LayerSequence, layer: SequenceLayer) -> str | None:
-    """Returns why a layer cannot be priced, as a predicate to follow its name; None if it can.
+    """Returns why a layer cannot be priced; None if it can.
+
+    The text is a predicate, such as "lacks its input 0", before which the caller puts a name for the layer.
 
     Args:
         sequence: Layer sequence whose values are valid.
-        layer: Layer of the sequence that has a result and whose attributes are valid one by one.
+        layer: Layer of the sequence; it has a result, and each of its attributes is valid on its own.
     """
     preconditions = _PRECONDITIONS.get(layer.op_type, ())
     if layer.op_type.startswith(_REDUCTION):

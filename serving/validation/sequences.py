@@ -1,4 +1,7 @@
-"""Validates a whole layer sequence: its values, the order in which they are produced and read, and its layers."""
+"""Validates a whole layer sequence.
+
+This covers its values (tensors), its layers, and whether each value is produced before a layer reads it.
+"""
 
 from collections.abc import Mapping
 
@@ -21,10 +24,11 @@ _ROLES = frozenset({"input", "constant", "internal"})
 def check_sequence(sequence: LayerSequence) -> None:
     """Refuses a sequence that no runtime executes or that cannot be priced.
 
-    Takes linear time in the size of the sequence, whatever its content.
+    The time that the check takes is linear in the size of the sequence, whatever its content.
 
     Raises:
-        ModelError: The sequence is invalid; the message names the first error and the operator of its layer.
+        ModelError: The sequence is invalid; the message describes the first fault that was found, and names the
+            operator of the faulty layer, or of the first layer if the fault is not in a layer.
     """
     if not sequence.layers:
         raise ModelError("the sequence has no layers: it needs one at least")
@@ -63,7 +67,7 @@ def _fault_of_layer(sequence: LayerSequence, layer: SequenceLayer, order: "_Orde
         return "has an operator or a domain that cannot be printed"
     if type(layer.since) is not int or not 0 <= layer.since <= _NEWEST_VERSION:
         return f"has a version that is no integer from 0 to {_NEWEST_VERSION}"
-    if type(layer.captured) is not int or not 0 <= layer.captured <= len(layer.inputs):
+    if type(layer.num_captured) is not int or not 0 <= layer.num_captured <= len(layer.inputs):
         return "captures more values than it reads"
     if max(len(layer.inputs), len(layer.outputs)) > _MOST_PORTS:
         return f"has more than {_MOST_PORTS} inputs or outputs"
@@ -76,14 +80,14 @@ def _fault_of_layer(sequence: LayerSequence, layer: SequenceLayer, order: "_Orde
         fault = fault_of_attribute(name, content)
         if fault is not None:
             return f"has the attribute {_shown(name)}, which {fault}"
-    explicit = layer.inputs[: len(layer.inputs) - layer.captured]
+    explicit = layer.inputs[: len(layer.inputs) - layer.num_captured]
     return fault_of_layer(
         layer.op_type, layer.domain, layer.since, layer.attributes, explicit, layer.outputs
     ) or fault_of_preconditions(sequence, layer)
 
 
 class _Order:
-    """Tracks which values of a sequence were produced and read, layer by layer."""
+    """Record, updated layer by layer, of which values (tensors) of a sequence are available and which were read."""
 
     def __init__(self, sequence: LayerSequence) -> None:
         self._sequence = sequence
@@ -92,7 +96,12 @@ class _Order:
         self._read = [False] * len(self._available)
 
     def fault_of(self, layer: SequenceLayer) -> str | None:
-        """Returns what is wrong with the inputs and outputs of the next layer; None if they are valid."""
+        """Records what the next layer of the sequence reads and produces.
+
+        Returns:
+            What is wrong with the inputs and outputs of the layer, as a predicate such as "produces nothing"; None if
+            they are valid.
+        """
         available, read, internal = self._available, self._read, self._internal
         count = len(available)
         # Indices are compared with their bounds and never put into a set, where chosen integers could collide.
@@ -114,7 +123,11 @@ class _Order:
         return None if produces else "produces nothing"
 
     def fault_at_the_end(self) -> str | None:
-        """Returns what is wrong with the values as a whole and with the outputs of the sequence; None if valid."""
+        """Returns what is wrong with the sequence, once all its layers are recorded; None if nothing is.
+
+        It finds values that no layer produces or reads, and outputs that are not valid. The text is a predicate, such
+        as "has no output", before which the caller puts a name for the sequence.
+        """
         if not all(self._available):
             return f"has the value {self._available.index(False)}, which no layer produces"
         for index, read in enumerate(self._read):
@@ -133,11 +146,11 @@ def _is_name(name: object) -> bool:
 
 
 def _description(sequence: LayerSequence) -> str:
-    """Returns a phrase that identifies a sequence in a message: the operator that it begins with."""
+    """Returns a phrase that identifies a sequence in a message by the operator of its first layer."""
     return f"that begins with {_shown(sequence.layers[0].op_type)}"
 
 
 def _shown(name: object) -> str:
-    """Returns a name for a message: in ASCII and shortened."""
+    """Returns a name in the form in which a message shows it: in ASCII, and shortened if it is long."""
     text = name if isinstance(name, str) else type(name).__name__
     return ascii(text[:_MOST_SHOWN_CHARACTERS])[1:-1][:_MOST_SHOWN_CHARACTERS]

@@ -20,7 +20,7 @@ _BYTES = dict(ITEM_BYTES) | dict.fromkeys(OPAQUE, 8)
 
 
 def _range_of(dtype: str) -> tuple[float, float]:
-    """Returns the smallest and the largest number of an element type."""
+    """Returns the smallest and the largest finite number that an element type holds."""
     bits = int(8 * ITEM_BYTES[dtype])
     if dtype.startswith("int"):
         return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -34,9 +34,13 @@ _RANGES = {dtype: _range_of(dtype) for dtype in ITEM_BYTES if dtype != "bool"}
 
 
 def fault_of_type(dtype: object, shape: Sequence[object]) -> str | None:
-    """Returns what is wrong with a tensor type, as a predicate to follow the name of the tensor; None if it is valid.
+    """Returns what is wrong with the type of a tensor; None if it is valid.
 
-    A dimension of 0 counts as 1 in the size limit, because products of some of the dimensions are features.
+    The text is a predicate, such as "has an element type that is not known", before which the caller puts the name of
+    the tensor.
+
+    For the limit on the size of a tensor, a dimension of 0 counts as 1: some features of layers are products of only
+    some of the dimensions, and could otherwise be huge for a tensor without elements.
 
     Args:
         dtype: Name of the element type.
@@ -55,12 +59,15 @@ def fault_of_type(dtype: object, shape: Sequence[object]) -> str | None:
 
 
 def fault_of_data(dtype: str, elements: int, data: Sequence[Any]) -> str | None:
-    """Returns what is wrong with the values of a constant, as a predicate to follow its name; None if they are valid.
+    """Returns what is wrong with the values of a constant; None if they are valid.
+
+    The text is a predicate, such as "has values that int8 cannot hold", before which the caller puts the name of the
+    constant.
 
     Args:
-        dtype: Name of a known element type.
+        dtype: Name of the element type of the constant, which is known to be valid.
         elements: Number of elements of the constant.
-        data: Values of the constant, flattened.
+        data: Values of the constant as a flat sequence.
     """
     if elements > MAX_SIGNATURE_ELEMENTS or len(data) != elements:
         kept = MAX_SIGNATURE_ELEMENTS

@@ -1,4 +1,4 @@
-"""JSON documents of the HTTP API: requests, answers and problem details.
+"""JSON documents of the HTTP API: requests, answers, and problem details, which report errors.
 
 This package defines data only; it does not depend on the web server or the engines.
 """

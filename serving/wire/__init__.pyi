@@ -1,4 +1,5 @@
 from .answers import BulkAnswer as BulkAnswer
+from .answers import BulkItemAnswer as BulkItemAnswer
 from .answers import DeletedAnswer as DeletedAnswer
 from .answers import Health as Health
 from .answers import ModelAnswer as ModelAnswer
@@ -6,8 +7,8 @@ from .answers import ModelsAnswer as ModelsAnswer
 from .answers import ObservationAnswer as ObservationAnswer
 from .answers import ObservationsAnswer as ObservationsAnswer
 from .answers import PredictAnswer as PredictAnswer
-from .answers import ProblemAnswer as ProblemAnswer
 from .answers import RankAnswer as RankAnswer
+from .answers import RegressorAnswer as RegressorAnswer
 from .answers import RegressorsAnswer as RegressorsAnswer
 from .answers import StoredModelAnswer as StoredModelAnswer
 from .answers import SystemAnswer as SystemAnswer
@@ -19,9 +20,9 @@ from .fields import SystemName as SystemName
 from .fields import Version as Version
 from .graphs import KnownSequence as KnownSequence
 from .graphs import WireSequence as WireSequence
-from .observations import observation_document as observation_document
 from .problems import MEDIA_TYPE as MEDIA_TYPE
 from .problems import Problem as Problem
+from .problems import ProblemAnswer as ProblemAnswer
 from .problems import problem_of as problem_of
 from .problems import reason_of as reason_of
 from .requests import BulkItem as BulkItem

@@ -1,16 +1,29 @@
-"""Models of the JSON answers."""
+"""JSON answers of the HTTP API.
 
-from typing import Annotated, Any, Literal
+Many of the classes extend the class whose data they present, such as an estimate, with fields that only the API has.
+"""
 
-from pydantic import BaseModel, ConfigDict, Field
+from dataclasses import dataclass
+from typing import Annotated, Literal, NotRequired
 
+import pydantic
+from pydantic import Field, computed_field
+from typing_extensions import TypedDict
+
+from costmodel.estimate.estimate import Coverage, EstimateDocument, PredictorDocument
+from costmodel.serving.observations.drift import Drift, StoredObservation
+from costmodel.serving.ranking import RankAnswer
 from costmodel.serving.uploads import UploadedModel
 from costmodel.serving.wire.fields import Digest
+from costmodel.serving.wire.problems import ProblemAnswer
+from costmodel.systems.system import SystemDocument
+from costmodel.training.evaluation.results import ModelMetrics
+from costmodel.training.listing import TrainedRegressor
 
 __all__ = [
     "BulkAnswer",
+    "BulkItemAnswer",
     "DeletedAnswer",
-    "DriftAnswer",
     "Health",
     "ModelAnswer",
     "ModelsAnswer",
@@ -19,266 +32,157 @@ __all__ = [
     "PredictAnswer",
     "ProblemAnswer",
     "RankAnswer",
+    "RegressorAnswer",
     "RegressorsAnswer",
     "StoredModelAnswer",
     "SystemAnswer",
     "SystemsAnswer",
 ]  # fmt: skip
 
-Interval = Annotated[
-    list[float], Field(min_length=2, max_length=2, description="Lower and upper bound in microseconds.")
-]
-
-
 Next = Annotated[str | None, Field(description="Parameter `after` for the next page; null on the last page.")]
 
 
-class PredictorAnswer(BaseModel):
-    """The regressor that predicted the layers without measurements; "none" if no regressor was used."""
+class PredictAnswer(EstimateDocument):
+    """The estimated latency of a model on a system, with the digest of the model."""
 
-    name: str
-    version: str
-
-
-class Quantiles(BaseModel):
-    """Quantiles of the latency that users observe, in microseconds; null if the jitter of the system is not known."""
-
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
-
-
-class Coverage(BaseModel):
-    """Shares of the latency by source of the costs; they add up to 1."""
-
-    measured: float
-    predicted: float
-    extrapolated: float
-
-
-class LayerAnswer(BaseModel):
-    """The cost of one layer sequence of a model."""
-
-    name: str
-    op_type: str
-    signature: str
-    latency_us: float
-    interval_us: Interval
-    source: Literal["measured", "predicted", "extrapolated", "unpriced"]
-    share: float
-
-
-class PredictAnswer(BaseModel):
-    """The estimated latency of a model on a system."""
-
-    model: str
     digest: Digest
-    system: str
-    latency_us: float
-    interval_us: Interval
-    interval_level: float
-    quantiles_us: Quantiles
-    composition: str
-    granularity: int
-    cover: str
-    coverage: Coverage
-    layers: list[LayerAnswer]
-    predictor: PredictorAnswer
-    warnings: list[str]
 
 
-class ProblemAnswer(BaseModel):
-    """An error as problem details (RFC 9457); `detail` is one sentence that says what to do."""
+class BulkItemAnswer(TypedDict):
+    """The estimated latency of one model of a bulk request, or the reason why there is none.
 
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    request_id: str | None = None
-
-
-class BulkItemAnswer(BaseModel):
-    """The estimated latency of one model of a bulk request, or the reason why there is none."""
+    Attributes:
+        name: Name of the model in the request; "item" and its position if it has none.
+        latency_us: Latency of back-to-back runs on the quiet machine, in microseconds.
+        interval_us: Lower and upper bound of the interval of `latency_us`, in microseconds.
+        coverage: Share of the latency from costs of each source (measured, predicted, extrapolated), by source.
+        error: Reason why there is no estimate; absent if there is one.
+    """
 
     name: str
-    latency_us: float | None = None
-    interval_us: Interval | None = None
-    coverage: Coverage | None = None
-    error: str | None = None
+    latency_us: NotRequired[float]
+    interval_us: NotRequired[tuple[float, float]]
+    coverage: NotRequired[Coverage]
+    error: NotRequired[str]
 
 
-class BulkAnswer(BaseModel):
-    """The answer to a bulk request: one entry for each item, in the order of the request."""
+class BulkAnswer(TypedDict):
+    """The answer to a request for the latencies of many models on one system.
+
+    Attributes:
+        system: Name of the system.
+        predictor: Regressor that predicted the layers that have no measurements; "none" if the system has no regressor.
+        interval_level: Probability that the interval of a model holds its latency, such as 0.9.
+        failed: Number of models without an estimate.
+        items: One entry for each model, in the order of the request.
+    """
 
     system: str
-    predictor: PredictorAnswer
+    predictor: PredictorDocument
     interval_level: float
     failed: int
     items: list[BulkItemAnswer]
 
 
-class RankedAnswer(BaseModel):
-    """One model on one system in a ranking."""
-
-    model: str
-    system: str
-    latency_us: float
-    interval_us: Interval
-    slo_latency_us: float
-    slo_interval_us: Interval
-    meets: bool | None
-    within_interval: bool | None
-    exceeds_by_us: float | None
-    usd_per_million: float | None
-    coverage: Coverage
-    version: str
-
-
-class RankError(BaseModel):
-    """A model that has no estimate on a system, and the reason."""
-
-    model: str
-    system: str
-    error: str
-
-
-class RankAnswer(BaseModel):
-    """A ranking of models on systems; those that meet the objective come first, the cheapest before the fastest."""
-
-    slo_us: float | None
-    quantile: str
-    best: RankedAnswer | None
-    ranking: list[RankedAnswer]
-    failed: list[RankError]
-
-
-class StoredModelAnswer(BaseModel):
+class StoredModelAnswer(TypedDict):
     """The digest under which an uploaded model is stored."""
 
     digest: Digest
 
 
-class ModelAnswer(BaseModel):
-    """An uploaded model."""
+@dataclass(frozen=True, slots=True)
+class ModelAnswer(UploadedModel):
+    """A model that was uploaded to the service."""
 
     digest: Digest
-    kind: Literal["onnx", "graph"]
-    stored_bytes: int
-    used_at: str
-
-    @classmethod
-    def of(cls, model: UploadedModel) -> "ModelAnswer":
-        """Returns the answer for an uploaded model."""
-        return cls(
-            digest=model.digest, kind="onnx" if model.kind == "onnx" else "graph", stored_bytes=model.nbytes,
-            used_at=model.used_at,
-        )  # fmt: skip
 
 
-class ModelsAnswer(BaseModel):
-    """A page of the uploaded models."""
+class ModelsAnswer(TypedDict):
+    """A page of the list of uploaded models."""
 
     models: list[ModelAnswer]
     next: Next
 
 
-class RegressorAnswer(BaseModel):
-    """A trained regressor."""
+@dataclass(frozen=True, kw_only=True)
+class RegressorAnswer(TrainedRegressor):
+    """A trained regressor.
 
-    system: str
-    version: str
-    name: str | None
-    champion: bool
-    usable: bool
-    model_mape: float | None
-    rows: int | None
-    trained_at: str | None
+    Attributes:
+        age_s: Time since training in seconds; None if the time of training is not known.
+    """
+
+    accuracy: Annotated[ModelMetrics | None, Field(exclude=True)]
     age_s: float | None
 
 
-class RegressorsAnswer(BaseModel):
-    """A page of the trained regressors."""
+class RegressorsAnswer(TypedDict):
+    """A page of the list of trained regressors."""
 
     regressors: list[RegressorAnswer]
     next: Next
 
 
-class DriftAnswer(BaseModel):
-    """The drift of a system: how far recent observations are from its predictions."""
+class SystemAnswer(SystemDocument):
+    """A system in the results store, with what the service knows about it.
 
-    system: str
-    observations: int
-    owners: int
-    models: int
-    ratio: float | None
-    error: float | None
-    covered: float | None
-    drifted: bool
-    latest_at: str | None
+    Attributes:
+        measurements: Number of measurements on the system.
+        champion: Regressor that predicts costs on the system; None if there is none.
+        accuracy: Accuracy of the champion on model families held out of its training; None without a champion.
+        usd_per_hour: On-demand price in US dollars per hour; None if the system is not in the catalogue.
+        drift: Drift of the system: how far recently observed latencies are from the predicted ones.
+        warnings: Warnings about the system for the user, one sentence each.
+    """
 
-
-class SystemAnswer(BaseModel):
-    """A system of the results store."""
-
-    name: str
-    runtime: str
-    runtime_version: str
-    settings: dict[str, Any]
-    host: dict[str, Any] | None
-    capabilities: dict[str, float]
-    asserted: bool
     measurements: int
-    champion: PredictorAnswer | None
-    accuracy: dict[str, Any] | None
+    champion: PredictorDocument | None
+    accuracy: ModelMetrics | None
     usd_per_hour: float | None
-    drift: DriftAnswer
+    drift: Drift
     warnings: list[str]
 
 
-class SystemsAnswer(BaseModel):
-    """A page of the systems of the results store."""
+class SystemsAnswer(TypedDict):
+    """A page of the list of systems in the results store."""
 
     systems: list[SystemAnswer]
     next: Next
 
 
-class ObservationAnswer(BaseModel):
-    """A stored observation."""
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
+class ObservationAnswer(StoredObservation):
+    """A stored observation: a latency that users observed, with the latency that was predicted."""
 
-    id: int
-    system: str
-    model: str
     digest: Digest
-    latency_us: float
-    runs: int | None
-    predicted_us: float
-    interval_us: Interval
-    version: str
-    observed_at: str
-    stored_at: str
+    owner: Annotated[str, Field(exclude=True)]
     idempotency_key: str | None
-    ratio: float
-    covered: bool
+    ratio = computed_field(StoredObservation.ratio)
+    covered = computed_field(StoredObservation.covered)
 
 
-class ObservationsAnswer(BaseModel):
-    """A page of observations, newest first."""
+class ObservationsAnswer(TypedDict):
+    """A page of the list of stored observations, newest first."""
 
     observations: list[ObservationAnswer]
     next: Annotated[int | None, Field(description="Parameter `before` for the next page; null on the last page.")]
 
 
-class DeletedAnswer(BaseModel):
-    """The number of deleted observations."""
+class DeletedAnswer(TypedDict):
+    """The number of observations that a request deleted."""
 
     deleted: int
 
 
-class Health(BaseModel):
-    """Whether the service is alive or ready."""
+class Health(TypedDict):
+    """The answer of a health check: whether the service is alive, or is ready to answer requests.
+
+    Attributes:
+        status: "ok", or "unavailable" if the results store cannot be read.
+        systems: Number of systems in the results store; None if the check was only whether the service is alive.
+        warnings: Warnings for the operator, one sentence each.
+    """
 
     status: Literal["ok", "unavailable"]
-    systems: int | None = None
-    warnings: list[str] = []
+    systems: int | None
+    warnings: list[str]

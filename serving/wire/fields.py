@@ -1,4 +1,4 @@
-"""Field types that several requests share, each with its limits."""
+"""Types of fields that several JSON requests of the HTTP API share, each with limits on the values."""
 
 from typing import Annotated, Any
 
@@ -51,19 +51,19 @@ Text = Annotated[str, Field(max_length=4096, pattern=_PRINTABLE)]
 
 
 class Strict(BaseModel):
-    """Base of all parts of requests: unknown fields are refused."""
+    """Base class of the pydantic classes for JSON requests and their parts: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Described:
-    """Annotation that gives a field the JSON schema of another type, against which it is validated elsewhere.
+    """Annotation that gives a pydantic field the JSON schema of a type as which its value is validated later.
 
-    In this way the entries of a list can be validated one by one, so that each has its own error.
+    Thus the entries of a list can be validated one by one, so that each invalid entry gets an error of its own.
     """
 
     def __init__(self, kind: Any) -> None:
-        """Describes a field.
+        """Creates the annotation.
 
         Args:
             kind: Type whose JSON schema the field gets.
@@ -71,5 +71,5 @@ class Described:
         self._kind = kind
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Returns the schema of the field, overridden by that of the other type."""
+        """Returns the field's own JSON schema merged with that of the annotation's type, whose keys take precedence."""
         return handler(core_schema) | handler(TypeAdapter(self._kind).core_schema)

@@ -1,4 +1,4 @@
-"""Models of layer graphs and layer sequences in requests of untrusted clients, with their validation."""
+"""Parses and validates the layer graphs and layer sequences in requests of untrusted clients (with pydantic)."""
 
 from math import prod
 from typing import Annotated, Any, Literal, Required, Self
@@ -25,7 +25,7 @@ Role = TypeAliasType("Role", Literal["input", "constant", "internal"])
 
 @with_config(ConfigDict(extra="forbid"))
 class WireTensor(TypedDict, total=False):
-    """A tensor in an attribute; with data only if it is small."""
+    """A tensor that is the value of an attribute; its data is given only if the tensor is small."""
 
     dtype: Required[DType]
     shape: Required[Shape]
@@ -34,7 +34,7 @@ class WireTensor(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="forbid", json_schema_extra={"minProperties": 1, "maxProperties": 1}))
 class WireAttribute(TypedDict, total=False):
-    """An attribute of a layer: exactly one of these keys, which names the kind."""
+    """An attribute of a layer: an object with exactly one key, which names the kind of the value, such as "ints"."""
 
     i: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
     f: float
@@ -59,7 +59,7 @@ Attributes = Annotated[dict[str, dict[str, Any]], AfterValidator(_checked), Desc
 
 
 class WireLayer(Strict):
-    """One layer: a node as the runtime executes it."""
+    """One layer of a graph of layers: a node as the runtime executes it."""
 
     name: Text
     op: Annotated[str, Field(min_length=1, max_length=128)]
@@ -76,7 +76,7 @@ WireType = tuple[DType, Shape, Annotated[bool, Field(strict=True)]]
 
 
 class WireGraph(Strict):
-    """The layers of a model in execution order, as `costmodel lower --json` prints them: without weights."""
+    """The layers of a model in execution order, without weights, as `costmodel lower --json` prints them."""
 
     layers: Annotated[list[WireLayer], Field(min_length=1)]
     types: Annotated[
@@ -122,12 +122,12 @@ class WireGraph(Strict):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the graph in the form that `LayerGraph.from_dict` reads, with all defaults included."""
+        """Returns the graph as JSON-serialisable data that `LayerGraph.from_dict` reads, with defaults filled in."""
         return self.model_dump(by_alias=True)
 
 
 class WireSequenceLayer(Strict):
-    """One layer of a sequence; inputs and outputs are indices into the values of the sequence, -1 if absent."""
+    """One layer of a sequence; inputs and outputs are indices into the values of the sequence, -1 for an absent one."""
 
     op: Annotated[str, Field(min_length=1, max_length=128)]
     domain: Annotated[str, Field(max_length=128)] = ""
@@ -139,7 +139,7 @@ class WireSequenceLayer(Strict):
 
 
 class WireSequence(Strict):
-    """A layer sequence in canonical form, as `costmodel decompose --json` and exports contain it."""
+    """A layer sequence in canonical form, as the file that `costmodel export` writes contains it."""
 
     layers: Annotated[list[WireSequenceLayer], Field(min_length=1, max_length=_MOST_LAYERS_IN_SEQUENCE)]
     values: list[
@@ -158,7 +158,10 @@ class WireSequence(Strict):
         return self
 
     def to_sequence(self) -> LayerSequence:
-        """Returns a `LayerSequence`, whose consistency is not checked here: see `costmodel.serving.validation`."""
+        """Returns the sequence as a `LayerSequence`, without checking that it is consistent.
+
+        The functions of `costmodel.serving.validation` check that.
+        """
         return LayerSequence(
             tuple(
                 SequenceLayer(
@@ -178,6 +181,6 @@ class WireSequence(Strict):
 
 
 class KnownSequence(Strict):
-    """A layer sequence in the results store, by its signature."""
+    """A layer sequence that is in the results store, given by its signature."""
 
     signature: Signature

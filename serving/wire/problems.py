@@ -1,6 +1,9 @@
-"""Converts errors to problem details (RFC 9457), with the messages that the command line prints."""
+"""Converts errors to problem details (RFC 9457), the error format of HTTP APIs; messages are as on the command line."""
 
-from typing import Any
+from typing import Any, NotRequired
+
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
 
 from costmodel.errors import (
     ArtefactError,
@@ -18,7 +21,7 @@ from costmodel.errors import (
     UnpricedLayersError,
 )
 
-__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "reason_of"]
+__all__ = ["MEDIA_TYPE", "Problem", "ProblemAnswer", "problem_of", "reason_of"]
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -72,22 +75,42 @@ _SERVICE_FAILURES = {
 }
 
 
+@with_config(ConfigDict(extra="allow"))
+class ProblemAnswer(TypedDict):
+    """An error as problem details (RFC 9457).
+
+    Attributes:
+        type: URN that identifies the kind of problem.
+        title: Short description of the kind of problem.
+        status: HTTP status code.
+        detail: One sentence that says what is wrong and what to do.
+        request_id: Identifier of the request in the log of the service.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: NotRequired[str]
+
+
 class Problem(Exception):  # noqa: N818  # the word of RFC 9457
-    """An error that is returned to the client as problem details.
+    """An error that the client receives as problem details (RFC 9457).
 
     Attributes:
         status: HTTP status code.
-        kind: Kind of problem: a key of `_TITLES`, and the last part of the problem's type URN.
+        kind: Kind of problem, such as "too-much": a key of `_TITLES`, and the last part of the URN that identifies the
+            kind.
         detail: One sentence that says what is wrong and what to do.
-        extra: Additional members of the document, such as the layers without a cost.
-        headers: Additional HTTP headers of the answer.
+        extra: Additional members of the JSON document, by name, such as the layers without a cost.
+        headers: Additional headers of the HTTP response.
     """
 
     def __init__(
         self, status: int, kind: str, detail: str, *, extra: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Stores the parts of the problem."""
+        """Creates the error; the attributes of the class describe the arguments."""
         super().__init__(detail)
         self.status = status
         self.kind = kind
@@ -96,17 +119,22 @@ class Problem(Exception):  # noqa: N818  # the word of RFC 9457
         self.headers = headers or {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the problem details document of RFC 9457."""
-        return {
+        """Returns the problem details as the JSON document that RFC 9457 defines."""
+        document: ProblemAnswer = {
             "type": f"urn:costmodel:problem:{self.kind}",
             "title": _TITLES[self.kind],
             "status": self.status,
             "detail": self.detail,
-        } | self.extra
+        }
+        return {**document, **self.extra}
 
 
 def problem_of(error: CostModelError) -> Problem:
-    """Returns the problem for an error: with its message if the client can correct it, else without details."""
+    """Returns the problem details for an error.
+
+    They contain the error's own message if the client can correct the error, and otherwise a general message without
+    internal details.
+    """
     status, kind = next((status, kind) for of, status, kind in _STATUS if isinstance(error, of))
     if status >= 500:
         return Problem(status, kind, _SERVICE_FAILURES[kind], headers={"Retry-After": "5"} if status == 503 else None)
@@ -117,11 +145,14 @@ def problem_of(error: CostModelError) -> Problem:
 
 
 def reason_of(error: CostModelError | Problem) -> str:
-    """Returns the reason why one of several models has no answer.
+    """Returns the reason, for the client, why one of several models in a request has no estimate.
+
+    Args:
+        error: Error that was raised while the model was estimated.
 
     Raises:
-        CostModelError: The service failed, which affects all models of the request.
-        Problem: The service failed, which affects all models of the request.
+        CostModelError: `error` itself, if the service failed, which affects all models of the request.
+        Problem: `error` itself, if the service failed, which affects all models of the request.
     """
     problem = error if isinstance(error, Problem) else problem_of(error)
     if problem.status >= 500:

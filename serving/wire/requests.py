@@ -1,10 +1,11 @@
-"""Models of the JSON requests."""
+"""JSON requests of the HTTP API, as pydantic classes that parse and validate them."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from costmodel.serving.ranking import Quantile
 from costmodel.serving.wire.fields import (
     Batch,
     Composition,
@@ -24,7 +25,7 @@ __all__ = ["BulkItem", "BulkRequest", "ObservationRequest", "PredictRequest", "R
 
 
 class _Source(Strict):
-    """A model, given either by its digest or as a graph of layers."""
+    """The model that a request is about, given either by its digest or as a graph of layers."""
 
     model: Digest | None = None
     graph: WireGraph | None = None
@@ -38,7 +39,7 @@ class _Source(Strict):
 
 
 class _Options(Strict):
-    """Options of a prediction."""
+    """Options of a prediction, such as input shapes and granularity."""
 
     batch: Batch | None = None
     shapes: dict[Name, Annotated[list[Dimension], Field(max_length=32)]] = Field(default_factory=dict)
@@ -50,25 +51,25 @@ class _Options(Strict):
 
 
 class PredictRequest(_Source, _Options):
-    """A prediction request for one model, given by the digest of an uploaded model or as a graph of layers."""
+    """A request to predict the latency of a model, given by the digest of an uploaded one or as a graph of layers."""
 
     system: SystemName | None = None
     partial: Annotated[bool, Field(strict=True, description="Answer even if some layers have no cost.")] = False
 
 
 class RankModel(_Source, _Options):
-    """A model to be ranked, with its options."""
+    """One model of a ranking request, with the options of its predictions."""
 
 
 class RankRequest(Strict):
-    """A request to rank models on systems by a latency objective and price."""
+    """A request to rank models on systems by price and by whether they meet a latency objective."""
 
     models: Annotated[list[RankModel], Field(min_length=1, max_length=100)]
     systems: Annotated[
         list[SystemName] | None, Field(max_length=100, description="Systems to rank; by default all in the store.")
     ] = None
     slo_us: Annotated[Microseconds | None, Field(description="Latency objective in microseconds.")] = None
-    quantile: Literal["p50", "p90", "p99", "quiet"] = "p50"
+    quantile: Quantile = "p50"
     usd_per_hour: Annotated[
         dict[SystemName, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]],
         Field(description="Prices of systems in US dollars per hour; by default those of the catalogue."),
@@ -80,7 +81,11 @@ class RankRequest(Strict):
 
 
 class BulkItem(Strict):
-    """One model of a bulk request: indices into its list of layers, the digest of an uploaded model, or a graph."""
+    """One model of a request about many models.
+
+    It is given by indices into the list of layers of the request, by the digest of an uploaded model, or as a graph of
+    layers.
+    """
 
     name: Name | None = None
     layers: Annotated[list[Annotated[int, Field(ge=0, lt=2**31, strict=True)]] | None, Field(max_length=100_000)] = None
@@ -89,7 +94,7 @@ class BulkItem(Strict):
 
 
 class BulkRequest(Strict):
-    """A prediction request for many models on one system; layers that models share are listed once."""
+    """A request to predict the latencies of many models on one system; layers that models share are listed once."""
 
     system: SystemName | None = None
     layers: Annotated[
@@ -108,7 +113,11 @@ class BulkRequest(Strict):
 
 
 def _checked_date(text: str) -> str:
-    """Returns a date unchanged, after checking that it exists and is not in the future."""
+    """Returns a time in ISO 8601 unchanged, if it is valid.
+
+    Raises:
+        ValueError: The date does not exist, or the time is more than five minutes in the future.
+    """
     if datetime.fromisoformat(text) > datetime.now(UTC) + timedelta(minutes=5):
         raise ValueError("it is in the future: give the time when the latency was observed")
     return text
@@ -120,7 +129,7 @@ _Moment = Annotated[
 
 
 class ObservationRequest(_Source, _Options):
-    """A request to store a latency that users observed, for one model on one system."""
+    """A request to store a latency that users observed for one model on one system."""
 
     system: SystemName | None = None
     latency_us: Microseconds

@@ -266,7 +266,7 @@ def test_every_error_is_one_of_ours(cost_model: CostModel, parse: Parse, tmp_pat
         cost_model.predict(parse("(float[1] x) => (float[1] y) { y = no.such.Operator(x) }", domains=("no.such",)))
 
 
-def test_new_measurements_are_seen_at_once(home: Home, tmp_path: Path) -> None:
+def test_new_measurements_are_used_at_once(home: Home, tmp_path: Path) -> None:
     """A loaded cost model uses new measurements at once."""
     own = copied(home, tmp_path / "home")
     cost_model = CostModel.load(SYSTEM.name, home=own)

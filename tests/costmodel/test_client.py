@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto
 
-import costmodel.client
+from costmodel import client as client_module
 from costmodel.client import Client, ServiceError
 from costmodel.onnx_io.model import read_without_weights
 from costmodel.serving.http.tokens import add_token
@@ -73,11 +73,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Map
 
 @pytest.fixture
 def client(service: tuple[str, Mapping[str, str]], network: _Network) -> Iterator[Client]:
-    """One client, without waiting times, over a network without failures by default."""
+    """One client, without waiting times, with short pages, over a network without failures by default."""
     network.asked.clear()
     network.faults.clear()
     url, tokens = service
-    with Client(url, token=tokens["test"], transport=network, sleep=lambda _: None) as client:
+    with Client(url, token=tokens["test"], page_size=2, transport=network, sleep=lambda _: None) as client:
         yield client
 
 
@@ -134,11 +134,8 @@ def test_a_model_has_one_digest_whoever_sends_it(
     assert client.predict(tmp_path / "mine.onnx").digest == digest
 
 
-def test_models_are_listed_and_deleted(
-    client: Client, parse: Callable[..., ModelProto], network: _Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_are_listed_and_deleted(client: Client, parse: Callable[..., ModelProto], network: _Network) -> None:
     """Models are listed over several pages and deleted."""
-    monkeypatch.setattr(costmodel.client, "_PAGE", 2)
     sent = {
         client.send_model(parse(f"(float[1, {size}] x) => (float[1, {size}] y) {{ y = Tanh(x) }}").SerializeToString())
         for size in range(3, 8)
@@ -183,18 +180,15 @@ def test_many_and_ranked(client: Client, light_models: Mapping[str, Path]) -> No
     assert client.system(SYSTEM.name)["champion"]["version"] == version
 
 
-def test_observations_are_ones_own(
-    client: Client, other: Client, light_models: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_observations_are_ones_own(client: Client, other: Client, light_models: Mapping[str, Path]) -> None:
     """Observations are listed newest first over several pages, and deleted."""
-    monkeypatch.setattr(costmodel.client, "_PAGE", 2)
     digest = client.predict(light_models["squeezenet"]).digest
-    seen = [client.observe(digest, 1000.0 + number, system=SYSTEM.name, runs=3) for number in range(5)]
-    assert [one["id"] for one in client.observations(system=SYSTEM.name)] == [one["id"] for one in reversed(seen)]
+    observed = [client.observe(digest, 1000.0 + number, system=SYSTEM.name, runs=3) for number in range(5)]
+    assert [one["id"] for one in client.observations(system=SYSTEM.name)] == [one["id"] for one in reversed(observed)]
     assert list(other.observations()) == []
-    assert client.delete_observation(seen[0]["id"])
-    assert not client.delete_observation(seen[0]["id"])
-    assert not other.delete_observation(seen[1]["id"])
+    assert client.delete_observation(observed[0]["id"])
+    assert not client.delete_observation(observed[0]["id"])
+    assert not other.delete_observation(observed[1]["id"])
     assert client.delete_observations(system=SYSTEM.name) == 4
     assert list(client.observations()) == []
 
@@ -264,7 +258,7 @@ def test_retries_are_bounded(retries: int, retry_s: float) -> None:
     assert all(0.25 * 2**n / 2 <= waited <= 0.25 * 2**n or 4 <= waited <= 8 for n, waited in enumerate(slept))
 
 
-def test_nobody_waits_longer_than_he_wants() -> None:
+def test_no_request_waits_longer_than_its_limit() -> None:
     """A Retry-After beyond the client's time limit ends the retries, and the error has the time."""
     slept, asked, _ = _asked(503, "3600")
     assert (slept, asked) == ([], ["GET"])
@@ -306,7 +300,7 @@ def test_errors_carry_what_the_service_said() -> None:
 
 def test_the_file_stands_alone(tmp_path: Path) -> None:
     """The client file works without costmodel installed."""
-    (tmp_path / "client.py").write_text(Path(costmodel.client.__file__).read_text())
+    (tmp_path / "client.py").write_text(Path(client_module.__file__).read_text())
     code = "import client, sys; print([name for name in sys.modules if name.startswith('costmodel')])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

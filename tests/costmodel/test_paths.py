@@ -6,18 +6,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-import costmodel.paths
 from costmodel.errors import CostModelError, StoreError
-from costmodel.paths import Home, find_home
+from costmodel.paths import Home, find_home, shipped_data_folder
 
 
 @pytest.fixture(autouse=True)
-def outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulates an installed package: no variables set, and a user with an empty home folder."""
+def empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unsets the variables, and gives the user an empty home folder."""
     monkeypatch.delenv("COSTMODEL_HOME", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(costmodel.paths, "_CHECKOUT", tmp_path / "site-packages")
 
 
 def test_the_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,23 +35,23 @@ def test_the_variable_may_say_home(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert find_home().root == tmp_path / "here"
 
 
-def test_a_checkout_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_keeps_its_own(tmp_path: Path) -> None:
     """In a checkout, data and tracking are in its folders."""
     (tmp_path / "clone" / "data").mkdir(parents=True)
     (tmp_path / "clone" / "pyproject.toml").touch()
-    monkeypatch.setattr(costmodel.paths, "_CHECKOUT", tmp_path / "clone")
-    home = find_home()
+    home = find_home(tmp_path / "clone")
     assert home.root == tmp_path / "clone"
     assert home.tracking == tmp_path / "clone" / "mlruns"
 
 
 def test_an_installation_uses_the_folder_for_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package uses XDG_DATA_HOME if set and not empty, else ~/.local/share."""
-    assert find_home().root == tmp_path / "user" / ".local" / "share" / "costmodel"
+    installed = tmp_path / "site-packages"
+    assert find_home(installed).root == tmp_path / "user" / ".local" / "share" / "costmodel"
     monkeypatch.setenv("XDG_DATA_HOME", "")
-    assert find_home().root == tmp_path / "user" / ".local" / "share" / "costmodel"
+    assert find_home(installed).root == tmp_path / "user" / ".local" / "share" / "costmodel"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    assert find_home().root == tmp_path / "share" / "costmodel"
+    assert find_home(installed).root == tmp_path / "share" / "costmodel"
 
 
 def test_a_home_that_cannot_be_made_is_an_error_that_says_what_to_set(
@@ -130,3 +128,12 @@ def test_what_is_no_url_has_no_folder(tmp_path: Path, url: str) -> None:
     """An invalid URL is refused in one sentence."""
     with pytest.raises(StoreError, match="such as sqlite:///results"):
         Home(tmp_path).bundles_of(url)
+
+
+def test_only_a_checkout_ships_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shipped data are in the checkout, wherever COSTMODEL_HOME is; an installed package has none."""
+    monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path / "home"))
+    (tmp_path / "clone" / "data").mkdir(parents=True)
+    (tmp_path / "clone" / "pyproject.toml").touch()
+    assert shipped_data_folder(tmp_path / "clone") == tmp_path / "clone" / "data"
+    assert shipped_data_folder(tmp_path / "site-packages") is None

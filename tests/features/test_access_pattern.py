@@ -62,7 +62,7 @@ def test_a_slice_copies_what_it_keeps(walked: Walked) -> None:
 @pytest.mark.parametrize(
     ("shape", "ratio", "inner"), [("64", 1 / 32, True), ("8,1", 1 / 256, False), ("1", 1 / 2048, False)]
 )
-def test_a_broadcast_operand_is_seen(walked: Walked, shape: str, ratio: float, inner: bool) -> None:
+def test_a_broadcast_operand_is_recognised(walked: Walked, shape: str, ratio: float, inner: bool) -> None:
     """Broadcasting along the last axis, per channel, and of a scalar are three different patterns."""
     walk = walked(f"(float[4,8,64] x, float[{shape}] b) => (float[4,8,64] y) {{ y = Add(x, b) }}")
     assert walk.other_operand == pytest.approx(ratio)
@@ -70,7 +70,7 @@ def test_a_broadcast_operand_is_seen(walked: Walked, shape: str, ratio: float, i
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("nearest", 0), ("linear", 1), ("cubic", 2)])
-def test_interpolation_is_seen(walked: Walked, mode: str, expected: float) -> None:
+def test_interpolation_is_recognised(walked: Walked, mode: str, expected: float) -> None:
     """Nearest interpolation reads one pixel, linear four, cubic sixteen."""
     walk = walked(
         "(float[1,3,8,8] x) => (float[1,3,16,16] y) <float[4] s = {1.0, 1.0, 2.0, 2.0}>"

@@ -148,7 +148,7 @@ def test_a_scalar_and_an_empty_tensor_encode() -> None:
         assert np.isfinite(list(features_of(elementwise(*shape)).values())).all()
 
 
-def test_faster_systems_are_seen() -> None:
+def test_features_distinguish_faster_systems() -> None:
     """Each capability and setting that the bound depends on is a feature too."""
     sequence = elementwise(1000)
     for name, column in (
@@ -158,7 +158,7 @@ def test_faster_systems_are_seen() -> None:
         assert features_of(sequence, replace(SYSTEM, capabilities=able))[column] > features_of(sequence)[column]
 
 
-def test_the_window_of_a_convolution_is_seen(lowered_light: Lowered) -> None:
+def test_features_distinguish_the_window_of_a_convolution(lowered_light: Lowered) -> None:
     """Kernel, stride and padding of AlexNet's first convolution are those of the paper."""
     first = decompose("bvlc_alexnet", lowered_light("bvlc_alexnet")).segments
     sequence = next(p.sequence for p in first if p.sequence.kind == "Conv")
@@ -178,6 +178,6 @@ def test_edges_between_sequences_are_bounded() -> None:
         (Value(kind, "input"), *[Value(kind, "internal")] * count),
         tuple(range(1, count + 1)),
     )
-    assert encode_all([many, elementwise()], SYSTEM, predecessors=[(), (0,)]).edges.shape == (2, count)
+    assert Encoder(SYSTEM).encode([many, elementwise()], predecessors=[(), (0,)]).edges.shape == (2, count)
     with pytest.raises(ModelError, match="ask for a smaller granularity"):
-        encode_all([many, many], SYSTEM, predecessors=[(), (0,)])
+        Encoder(SYSTEM).encode([many, many], predecessors=[(), (0,)])

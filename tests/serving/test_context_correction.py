@@ -61,7 +61,7 @@ def test_a_layer_by_itself_costs_what_it_costs(short: Predictor, plain: Predicto
     assert short.costs(unique) == plain.costs(unique)
 
 
-def test_a_model_of_one_piece_is_that_piece(short: Predictor, plain: Predictor, trained: Home) -> None:
+def test_a_model_of_one_sequence_is_that_sequence(short: Predictor, plain: Predictor, trained: Home) -> None:
     """A model measured as a whole is not corrected."""
     decomposition = corpus(trained.cache)[MEASURED[0]].decomposition
     whole = replace(decomposition, segments=decomposition.segments[:1])

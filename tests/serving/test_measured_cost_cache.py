@@ -67,7 +67,7 @@ def test_a_store_at_rest_is_read_once(store: CountingStore) -> None:
     assert store.read == [{ONE.signature, OTHER.signature}, {third.signature}]
 
 
-def test_what_anybody_writes_is_seen_at_once(store: CountingStore) -> None:
+def test_writes_of_other_processes_are_noticed_at_once(store: CountingStore) -> None:
     """Measurements and repeats by another connection are visible at once."""
     timed = MeasuredCostCache(store, SYSTEM.name)
     other = Store(store.url)
@@ -77,7 +77,7 @@ def test_what_anybody_writes_is_seen_at_once(store: CountingStore) -> None:
         assert timed.costs(by_signature([ONE]))[ONE.signature].latency_us == pytest.approx(median_us)
 
 
-def test_another_file_in_its_place_is_seen(store: CountingStore, path: Path, tmp_path: Path) -> None:
+def test_another_file_in_its_place_is_noticed(store: CountingStore, path: Path, tmp_path: Path) -> None:
     """A store file that is replaced by another one is read again."""
     timed = MeasuredCostCache(store, SYSTEM.name)
     assert timed.costs(by_signature([ONE])) == {}

@@ -36,7 +36,7 @@ def test_a_model_is_found_by_its_digest_and_as_it_was_sent(store: UploadedModelS
         assert path.read_bytes() == b"without"
         assert store.find("other", known_as) is None
     (model,) = store.models("one")
-    assert (model.digest, model.kind, model.nbytes) == (digest, "onnx", 7)
+    assert (model.digest, model.kind, model.stored_bytes) == (digest, "onnx", 7)
     assert store.models("other") == []
 
 

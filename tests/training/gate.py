@@ -49,9 +49,9 @@ def achieved(folder: Path) -> dict[str, Any]:
         "system": SYSTEM,
         "layers": len(run.judged),
         "models": len(run.judged_models),
-        "layer_mape": found["layer"]["mape"],
-        "model_mape": found["model"]["mape"],
-        "model_unseen_mape": found["model_unseen"]["mape"],
+        "layer_mape": found.layer.mape,
+        "model_mape": found.model.mape,
+        "model_unseen_mape": found.model_unseen.mape,
         "families": {family: float(np.mean(of_family)) for family, of_family in sorted(errors.items())},
     }
 

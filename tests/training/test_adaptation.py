@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.errors import UnknownSystemError
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.store.store import Store
 from costmodel.training.adaptation import Adaptation, load_adaptation
@@ -155,9 +155,9 @@ def test_layers_that_the_base_has_not_measured_have_anchors_too(adaptation: Adap
     """A regressor trained on the base predicts the anchors of layers that the base lacks."""
     exact = adaptation.dataset.latencies_us
     holes = adaptation.open & (np.arange(len(exact)) % 3 == 0)
-    told = anchors(replace(adaptation.dataset, latencies_us=np.where(holes, np.nan, exact)))
-    assert (told[~holes] == exact[~holes]).all()
-    assert np.median(np.abs(told[holes] / exact[holes] - 1)) < 0.1
+    found = anchors(replace(adaptation.dataset, latencies_us=np.where(holes, np.nan, exact)))
+    assert (found[~holes] == exact[~holes]).all()
+    assert np.median(np.abs(found[holes] / exact[holes] - 1)) < 0.1
 
 
 def test_anchors_take_the_place_of_bounds(adaptation: Adaptation) -> None:

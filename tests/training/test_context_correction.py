@@ -29,8 +29,8 @@ def models(count: int, seed: int = 0, longest_us: float = 3e3) -> list[ModelLaye
 
 def test_models_teach_what_makes_their_sums_wrong() -> None:
     """With a learnt correction, the corrected layers of new models add up to the models' latencies."""
-    seen, new = models(300), models(50, seed=1)
-    learnt = fit_context_correction(seen, [model.corrected_us(TRUTH).sum() for model in seen])
+    fitted, new = models(300), models(50, seed=1)
+    learnt = fit_context_correction(fitted, [model.corrected_us(TRUTH).sum() for model in fitted])
     before = [model.costs_us.sum() / model.corrected_us(TRUTH).sum() for model in new]
     after = [model.corrected_us(learnt).sum() / model.corrected_us(TRUTH).sum() for model in new]
     assert np.abs(np.log(before)).mean() > 0.02
@@ -39,10 +39,10 @@ def test_models_teach_what_makes_their_sums_wrong() -> None:
 
 def test_one_model_that_is_far_off_does_not_count_for_many() -> None:
     """Errors count by their absolute value, not by their square, so that an outlier has little influence."""
-    seen = models(200)
-    latencies = [model.corrected_us(TRUTH).sum() for model in seen]
-    learnt = fit_context_correction(seen, latencies)
-    disturbed = fit_context_correction(seen, [10 * latencies[0], *latencies[1:]])
+    fitted = models(200)
+    latencies = [model.corrected_us(TRUTH).sum() for model in fitted]
+    learnt = fit_context_correction(fitted, latencies)
+    disturbed = fit_context_correction(fitted, [10 * latencies[0], *latencies[1:]])
     assert disturbed.short == pytest.approx(learnt.short, abs=0.05)
 
 
@@ -51,8 +51,8 @@ def test_a_few_models_teach_less_than_many() -> None:
     (new,) = models(1, seed=2)
 
     def taught(count: int) -> float:
-        seen = models(count)
-        learnt = fit_context_correction(seen, [1.5 * model.costs_us.sum() for model in seen])
+        fitted = models(count)
+        learnt = fit_context_correction(fitted, [1.5 * model.costs_us.sum() for model in fitted])
         return float(new.corrected_us(learnt).sum() / new.costs_us.sum())
 
     assert 1.0 < taught(1) < taught(200) < 1.55
@@ -64,7 +64,7 @@ def test_without_models_a_layer_costs_what_it_costs() -> None:
     assert fit_context_correction([], []).factors(costs, ["Conv", "Relu"], 2.0) == pytest.approx([1.0, 1.0])
 
 
-def test_several_layers_that_cannot_be_told_apart_cost_what_they_cost() -> None:
+def test_several_layers_that_always_occur_together_cost_what_they_cost() -> None:
     """Costs of several layers without an operator of their own are neither learnt from nor corrected."""
     model = ModelLayers(np.array([5.0, 7.0]), ("Conv", ""), 1.0)
     placed = model.corrected_us(TRUTH)

@@ -100,14 +100,14 @@ def test_samples_have_the_families_of_their_origin(dataset: Dataset, store: Stor
     assert sampled == set(origins)
 
 
-def test_layers_of_what_is_nobodys_model_train_and_are_not_judged(own_store: Store) -> None:
+def test_layers_of_models_without_a_family_train_and_are_not_judged(own_store: Store) -> None:
     """Layers of a model without a family are always training data, and the whole model is not judged.
 
     Where a model with a family has the same layers, they belong to that family.
     """
     shared, own = elementwise(77), elementwise(78)
-    _put(own_store, "nobodys", _chain(1, 77), family="")
-    _put(own_store, "nobodys_other", _chain(1, 78), family="")
+    _put(own_store, "no_family", _chain(1, 77), family="")
+    _put(own_store, "no_family_other", _chain(1, 78), family="")
     _put(own_store, "real", _chain(2, 77), family="new")
     _measure(own_store, shared, own, whole_model(_chain(2, 77)))
     dataset = load_dataset(own_store, SYSTEM.name)
@@ -118,10 +118,10 @@ def test_layers_of_what_is_nobodys_model_train_and_are_not_judged(own_store: Sto
     assert {model.name for model in dataset.models} == {*MEASURED, "real"}
 
 
-def test_a_copy_that_is_nobodys_takes_no_family_away(own_store: Store, dataset: Dataset) -> None:
+def test_a_copy_without_a_family_takes_no_family_away(own_store: Store, dataset: Dataset) -> None:
     """A model without a family does not change the family of a model with the same layers."""
     original = own_store.models()[0]
-    _put(own_store, "nobodys", _chain(3, 40), family="")
+    _put(own_store, "no_family", _chain(3, 40), family="")
     _put(own_store, "real", _chain(3, 40), family=original.family)
     assert load_dataset(own_store, SYSTEM.name).all_families == dataset.all_families
 

@@ -17,10 +17,7 @@ TRIALS, FOLDS = 3, 2
 @pytest.fixture(scope="module")
 def found(dataset: Dataset) -> Search:
     """A search of a few trials on the synthetic data set."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("costmodel.training.search._TRIALS_BEFORE_PRUNING", 1)
-        patch.setattr("costmodel.training.search._LEAST_FOLDS", 1)
-        return search(dataset, TRIALS, folds=FOLDS)
+    return search(dataset, TRIALS, folds=FOLDS, unpruned_trials=1, least_folds=1)
 
 
 def test_the_first_trial_is_the_defaults(found: Search) -> None:

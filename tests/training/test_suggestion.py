@@ -1,12 +1,19 @@
-"""Choice of what to measure: most worth per second, no row twice, within the budget."""
+"""Choice of what to measure: most value per second, no row twice, within the budget."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.measure.measurement import Protocol
-from costmodel.training.suggestion import BenchmarkTimeModel, MeasurementBatch, Usage, choose, importance, worth
+from costmodel.measure.protocol import Protocol
+from costmodel.training.suggestion import (
+    BenchmarkTimeModel,
+    MeasurementBatch,
+    Usage,
+    choose,
+    importance,
+    value_of_measuring,
+)
 
 ROWS = 40
 
@@ -18,7 +25,7 @@ def _prices(latencies_us: np.ndarray) -> BenchmarkTimeModel:
 
 @st.composite
 def _cases(draw: st.DrawFn) -> tuple[list[Usage], np.ndarray, np.ndarray, np.ndarray]:
-    """Strategy for models that share rows, the rows left, the worth of rows and their latencies."""
+    """Strategy for models that share rows, the rows left, the values of rows and their latencies."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     usages = [
         Usage(f"m{i}", rng.integers(0, ROWS, draw(st.integers(1, 30))), int(rng.integers(0, 1 << 24)))
@@ -43,7 +50,7 @@ def test_portions_are_disjoint_parts_of_models(
         order = portion.usage.unique.tolist()
         places = [order.index(row) for row in portion.rows.tolist()]
         assert places == sorted(places)
-        assert portion.worth == pytest.approx(values[portion.rows].sum())
+        assert portion.value == pytest.approx(values[portion.rows].sum())
     assert sum(portion.seconds for portion in portions[:-1]) < budget_s
 
 
@@ -51,7 +58,7 @@ def test_portions_are_disjoint_parts_of_models(
 def test_with_all_the_time_there_is_everything_is_chosen(
     case: tuple[list[Usage], np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
-    """Without a time limit, all rows of models with any worth are chosen."""
+    """Without a time limit, all rows of models with any value are chosen."""
     usages, left, values, latencies_us = case
     portions = choose(usages, left, values, _prices(latencies_us), 1e9)
     wanted = {row for usage in usages for row in usage.rows.tolist() if left[row] and values[row] > 0}
@@ -74,7 +81,7 @@ def _first(values: np.ndarray, latencies_us: np.ndarray) -> MeasurementBatch:
 
 
 def test_what_is_worth_more_for_its_time_comes_first() -> None:
-    """A batch with twice the worth in the same time, or the same worth in half of it, is first."""
+    """A batch with twice the value in the same time, or the same value in half of it, is first."""
     half = np.arange(ROWS) < ROWS // 2
     assert _first(np.where(half, 2.0, 1.0), np.full(ROWS, 100.0)).usage.name == "one"
     assert _first(np.where(half, 1.0, 2.0), np.full(ROWS, 100.0)).usage.name == "other"
@@ -82,5 +89,10 @@ def test_what_is_worth_more_for_its_time_comes_first() -> None:
 
 
 def test_worth_grows_with_share_and_with_doubt() -> None:
-    """Rows that no model has, and rows without uncertainty, are worth nothing."""
-    assert worth(np.array([0.0, 0.5, 0.5, 0.5]), np.array([1.0, 0.0, 0.1, 0.2])).tolist() == [0.0, 0.0, 0.05, 0.1]
+    """Rows that no model has, and rows without uncertainty, have no value."""
+    assert value_of_measuring(np.array([0.0, 0.5, 0.5, 0.5]), np.array([1.0, 0.0, 0.1, 0.2])).tolist() == [
+        0.0,
+        0.0,
+        0.05,
+        0.1,
+    ]

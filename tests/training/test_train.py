@@ -15,7 +15,6 @@ from costmodel.paths import Home
 from costmodel.store.store import Store
 from costmodel.training.artefact import champion_of, load_bundle
 from costmodel.training.dataset import Dataset, load_dataset
-from costmodel.training.regressors.lightgbm_regressor import DEFAULTS
 from costmodel.training.regressors.targets import layer_targets
 from costmodel.training.tracking import CHAMPION, model_name
 from costmodel.training.train import TrainReport, train_system
@@ -67,7 +66,7 @@ def test_the_run_is_recorded(home: Home, report: TrainReport) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{home.tracking / 'mlflow.db'}")
     assert report.run_id is not None
     run = client.get_run(report.run_id)
-    expected = report.evaluation["predictors"]["lightgbm"]["model"]["mape"]
+    expected = report.evaluation.predictors["lightgbm"].model.mape
     assert run.data.metrics["lightgbm.model.mape"] == expected
     assert "roofline.layer.mape" in run.data.metrics
     assert run.data.metrics["noise_floor_mape"] == pytest.approx(0.02)
@@ -109,7 +108,7 @@ def test_a_baseline_that_does_better_is_a_warning(tmp_path: Path) -> None:
         measured = made_up_measurement(sequence.signature, 2 * bound_us(sequence, SYSTEM))
         store.put_measurement(SYSTEM.name, measured, sequence)
     report = train_system(store, SYSTEM.name, tmp_path / "regressors", tracking=None, seeds=(0,), learners=QUICK)
-    assert report.evaluation["champion"] == "lightgbm"
+    assert report.evaluation.champion == "lightgbm"
     assert any("does better than lightgbm" in warning for warning in report.warnings)
 
 
@@ -130,14 +129,12 @@ def test_a_search_is_reported_recorded_and_used(home: Home, store: Store, tmp_pa
         store, SYSTEM.name, tmp_path, tracking=home.tracking, seeds=(0,), folds=3, learners=QUICK, trials=2
     )
     assert report.search is not None
-    assert report.search["trials"] == 2
-    assert report.to_dict()["search"] == report.search
-    confirmed = report.search["confirmed_error"]
-    assert report.search["adopted"] == (confirmed["found"] < confirmed["defaults"])
-    assert report.search["adopted"] != any("no better" in warning for warning in report.warnings)
+    assert len(report.search.trials) == 2
+    assert report.to_dict()["search"] == report.search.to_dict()
+    assert report.search.adopted != any("no better" in warning for warning in report.warnings)
     settings = load_bundle(report.path).facts["settings"]
-    taken = report.search["found"] if report.search["adopted"] else DEFAULTS.to_dict()
-    assert (settings["learning_rate"], settings["objective"]) == (taken["learning_rate"], taken["objective"])
+    used = report.search.hyperparameters
+    assert (settings["learning_rate"], settings["objective"]) == (used.learning_rate, used.objective)
     client = MlflowClient(tracking_uri=f"sqlite:///{home.tracking / 'mlflow.db'}")
     assert report.run_id is not None
     experiment = client.get_run(report.run_id).info.experiment_id

@@ -1,7 +1,7 @@
-"""Corpora of ONNX models that are generated from recipes.
+"""Corpora of ONNX models that are made by recipes.
 
-A recipe gives the same ONNX file on every machine: an architecture with random weights. Recipes do not depend on layers
-or measurements.
+A recipe makes the same ONNX file on every machine: an architecture with random weights. Recipes use neither the
+lowering of models into layers nor measurements.
 """
 
 import lazy_loader

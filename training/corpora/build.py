@@ -2,13 +2,13 @@
 
 import fnmatch
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from costmodel.atomic_write import atomic_file
 from costmodel.errors import CostModelError, MissingExtraError, ModelReadError
-from costmodel.progress import Progress
+from costmodel.progress import Progress, reported
 from costmodel.training.corpora.recipe import Recipe
 from costmodel.training.corpora.registry import MANIFEST, MANIFEST_FORMAT, Entry, recipes_of
 
@@ -17,10 +17,10 @@ __all__ = ["BuildReport", "build_corpus"]
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The result of building a corpus.
+    """What the build of a corpus did.
 
     Attributes:
-        entries: Manifest entries of the requested models, in the order of the recipes.
+        entries: Manifest entries of the requested models and of those that they need, each after the one it needs.
         made: Names of the models whose files were written by this build.
         reused: Names of the models whose files already existed.
     """
@@ -37,21 +37,24 @@ def build_corpus(
     only: str = "*",
     progress: Progress | None = None,
 ) -> BuildReport:
-    """Write the missing files of a corpus, and a manifest of all its files that exist.
+    """Writes the ONNX files of a corpus that are missing, and a manifest that lists all that exist.
 
     An interrupted build leaves no partial file under a model's name, and the next build continues from there. An
-    existing
-    file is reused without a check: delete it to have it written again.
+    existing file is reused without a check: delete it to have it written again.
 
     Args:
         corpus: Name of the corpus.
         folder: Folder for the files; created if it does not exist.
         only: Shell-style pattern of the model names to build; the models that they need are built too.
-        progress: Called before each model with the number done, the total and the model's name.
+        progress: Called before each model with the number of models done, their total and the model's name, and at the
+            end.
+
+    Returns:
+        The models that were built, and which of their files were new.
 
     Raises:
         ModelReadError: No corpus has that name, or none of its models matches `only`.
-        MissingExtraError: A package that writes the files is not installed.
+        MissingExtraError: A package that the recipes need is not installed.
         CostModelError: The folder cannot be written.
     """
     recipes = recipes_of(corpus)
@@ -63,9 +66,7 @@ def build_corpus(
     made, reused = [], []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for done, recipe in enumerate(wanted):
-            if progress is not None:
-                progress(done, len(wanted), recipe.name)
+        for recipe in reported(wanted, lambda recipe: recipe.name, progress):
             path = _file(folder, recipe)
             if path.is_file():
                 reused.append(recipe.name)
@@ -78,13 +79,11 @@ def build_corpus(
             f"the corpus cannot be written to {folder} ({error.strerror}): make room for it, or name another folder "
             "with --out"
         ) from error
-    if progress is not None:
-        progress(len(wanted), len(wanted), "")
     return BuildReport(tuple(_entry(recipe) for recipe in wanted), tuple(made), tuple(reused))
 
 
 def _wanted(recipes: Sequence[Recipe], only: str) -> list[Recipe]:
-    """Returns the recipes that match `only` and those that they need, each after the one it needs."""
+    """Returns the recipes whose names match `only` and the recipes that these need, each after the one it needs."""
     by_name = {recipe.name: recipe for recipe in recipes}
     ordered: dict[str, Recipe] = {}
 
@@ -104,15 +103,11 @@ def _file(folder: Path, recipe: Recipe) -> Path:
 
 
 def _make(recipe: Recipe, path: Path) -> None:
-    partial = path.with_name(f"{recipe.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)
     try:
-        recipe.write(partial)
-        os.replace(partial, path)
-    except MissingExtraError as error:  # names the extra of one recipe; the whole corpus needs more
+        with atomic_file(path) as partial:
+            recipe.write(partial)
+    except MissingExtraError as error:  # names the extra that this recipe needs; other recipes of the corpus need more
         raise MissingExtraError("building a corpus", "corpus") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _entry(recipe: Recipe) -> Entry:
@@ -122,6 +117,5 @@ def _entry(recipe: Recipe) -> Entry:
 def _write_manifest(corpus: str, folder: Path, recipes: Sequence[Recipe]) -> None:
     there = [asdict(_entry(recipe)) for recipe in recipes if _file(folder, recipe).is_file()]
     document = {"format": MANIFEST_FORMAT, "corpus": corpus, "models": there}
-    partial = folder / f"{MANIFEST}.{os.getpid()}.partial"
-    partial.write_text(json.dumps(document, indent=1) + "\n")
-    os.replace(partial, folder / MANIFEST)
+    with atomic_file(folder / MANIFEST) as partial:
+        partial.write_text(json.dumps(document, indent=1) + "\n")

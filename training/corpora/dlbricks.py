@@ -1,7 +1,7 @@
 """The 50 models of table 1 of the DLBricks paper (Li et al. 2019), with random weights at their real input sizes.
 
 The paper took its models from the Wolfram Neural Net Repository; here each architecture is reimplemented in torch, and
-rows of the table with the same architecture share one file.
+models of the table that have the same architecture share one file.
 """
 
 import os
@@ -30,7 +30,7 @@ class Net:
     Attributes:
         family: Architecture lineage.
         file: Name of the module in `nets` that defines the architecture.
-        builder: Name of the function or class in that module.
+        builder: Name of the function or class in that module that builds the network.
         size: Channels, height and width of each input.
         arguments: Keyword arguments of the builder; "@NAME" stands for the constant NAME of the same module.
         inputs: Names of the inputs.
@@ -167,12 +167,12 @@ _TABLE = (
 
 
 def make_net(name: str) -> "torch.nn.Module":
-    """Build the architecture of that name in `NETS`, with torch's own initial weights.
+    """Builds the network that `NETS` has under this name, with the initial weights that torch gives it.
 
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.onnx_io.torch_export  # noqa: F401  # says so where torch is missing
+    import costmodel.onnx_io.torch_export  # noqa: F401  # raises MissingExtraError where torch is missing
 
     net = NETS[name]
     module = import_module(f"costmodel.training.corpora.nets.{net.file}")
@@ -196,7 +196,7 @@ def _write(name: str, path: Path) -> None:
 
 
 def _share(first: str, path: Path) -> None:
-    """Links or copies the file of the first row with the same architecture to `path`."""
+    """Makes `path` a hard link to, or a copy of, the file of the model `first`, which has the same architecture."""
     file = path.with_name(f"{first}.onnx")
     try:
         os.link(file, path)

@@ -1,4 +1,4 @@
-"""The modern corpus: models that are deployed on CPUs today, in float32 and in int8."""
+"""The modern corpus: models that are deployed on CPUs today, in float32 and some of them also in int8."""
 
 from costmodel.training.corpora.modern_audio import AUDIO
 from costmodel.training.corpora.modern_text import TEXT

@@ -1,4 +1,4 @@
-"""Audio networks of the modern corpus, on the waveform at 16 kHz or on its mel spectrogram."""
+"""Audio networks of the modern corpus, whose input is a waveform at 16 kHz or its mel spectrogram."""
 
 from costmodel.training.corpora.modern_network import Network, NetworkInput, network_recipe
 

@@ -1,4 +1,7 @@
-"""Networks built from the model code of `transformers`: own configuration, random weights, no download."""
+"""Networks built by the model classes of `transformers`, with this project's own configurations.
+
+Their weights are random, and nothing is downloaded.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +27,8 @@ class NetworkInput:
 
     Attributes:
         shape: Shape of the input, batch first.
-        below: Exclusive upper bound of integer values, which begin at 0; 0 for normally distributed floats.
+        below: Exclusive upper bound of an integer input's values, which begin at 0; 0 marks an input of normally
+            distributed floats.
     """
 
     shape: tuple[int, ...]
@@ -38,8 +42,8 @@ class Network:
     Attributes:
         architecture: Name of the class in `transformers`.
         inputs: Inputs by name, in order; the names are those of the arguments of the class's `forward`.
-        settings: Configuration values that differ from the default of the class.
-        part: Attribute of the model that is exported instead of the whole model; empty for the whole.
+        settings: Configuration values that differ from the defaults of the class.
+        part: Name of the submodule that is exported instead of the whole model; empty for the whole.
     """
 
     architecture: str
@@ -49,28 +53,28 @@ class Network:
 
 
 def images(size: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """Returns the input of an image model: square RGB images."""
+    """Returns the input of an image model under its name: `batch` square RGB images with sides of `size` pixels."""
     return {"pixel_values": NetworkInput((batch, 3, size, size))}
 
 
 def tokens(length: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """Returns the inputs of a text model: token sequences of one length and their attention mask."""
+    """Returns the inputs of a text model, by name: `batch` texts of `length` token ids, and their attention mask."""
     shape = (batch, length)
     return {"input_ids": NetworkInput(shape, _TOKENS), "attention_mask": NetworkInput(shape, 2)}
 
 
 def pairs(length: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """Returns the inputs of a model for sentence pairs: those of `tokens` and the token types."""
+    """Returns the inputs of a model for sentence pairs, by name: token ids, attention mask and token types."""
     return tokens(length, batch) | {"token_type_ids": NetworkInput((batch, length), 2)}
 
 
 def network_recipe(name: str, family: str, title: str, network: Network) -> Recipe:
-    """Returns the recipe that builds and exports `network`."""
+    """Returns the recipe that builds `network` and exports it to ONNX."""
     return Recipe(name, family, title, partial(write_network, network))
 
 
 def write_network(network: Network, path: Path) -> None:
-    """Build the network with weights that depend on nothing but its definition, and export it.
+    """Builds the network, with weights that depend only on its definition, and exports it to the ONNX file `path`.
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
@@ -99,7 +103,10 @@ def _build(network: Network) -> "torch.nn.Module":
 
 
 def _fill(model: "torch.nn.Module") -> None:
-    """Sets random weights of ordinary size; initial ones may be uninitialised memory, or zeros that optimisers fold."""
+    """Fills `model` with random weights of a magnitude that trained weights have.
+
+    Without this, weights may be uninitialised memory, or zeros that graph optimisers fold away.
+    """
     import torch
 
     for name, parameter in model.named_parameters():
@@ -121,7 +128,7 @@ def _example(network: Network) -> "dict[str, torch.Tensor]":
 
 
 def _one_output(model: "torch.nn.Module", names: tuple[str, ...]) -> "torch.nn.Module":
-    """Wraps the model as a module of positional tensors, in the order of `names`, that returns its first output."""
+    """Wraps `model` in a module that takes the inputs `names` by position and returns only the model's first output."""
     import torch
 
     class OneOutput(torch.nn.Module):

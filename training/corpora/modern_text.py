@@ -1,4 +1,7 @@
-"""Text networks of the modern corpus: encoders for search and classification, and the prefill of small generators."""
+"""Text networks of the modern corpus: encoders for search and classification, and small language models.
+
+The language models process a prompt.
+"""
 
 from costmodel.training.corpora.modern_network import Network, network_recipe, pairs, tokens
 

@@ -1,4 +1,4 @@
-"""Vision networks of the modern corpus: classification, detection, segmentation and depth, at deployed input sizes."""
+"""Vision networks of the modern corpus: classification, detection, segmentation and depth, at deployed image sizes."""
 
 from costmodel.training.corpora.modern_network import Network, images, network_recipe
 

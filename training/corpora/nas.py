@@ -16,7 +16,7 @@ from costmodel.training.corpora.recipe import Recipe
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["NETS", "RECIPES", "SPACES", "Drawn", "Space", "make_drawn"]
+__all__ = ["NETS", "RECIPES", "SPACES", "DrawnNetwork", "Space", "make_drawn"]
 
 _T = TypeVar("_T")
 
@@ -32,13 +32,13 @@ _DartsCell = tuple[tuple[tuple[str, int], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A network drawn from a search space; equal to another network with the same computation, whatever their titles.
+class DrawnNetwork:
+    """A network drawn from a search space; two are equal if they agree in everything but their titles.
 
     Attributes:
         inputs: Inputs of the network, by name.
-        arguments: Keyword arguments of the builder of the search space.
-        title: The drawn choices as text.
+        arguments: Keyword arguments of the function that builds networks of the search space.
+        title: Description of the network, which lists the choices that were drawn.
     """
 
     inputs: Mapping[str, NetworkInput]
@@ -51,16 +51,17 @@ class Space:
     """A search space and the function that draws networks from it.
 
     Attributes:
-        name: Name of the family, of the module in `nets` and of the builder in that module.
+        name: Name of the search space, and of three things: the family of its networks, the module in `nets` that
+            defines them, and the function there that builds them.
         prefix: Prefix of the names of the drawn networks.
         count: Number of networks to draw.
-        draw: Function that draws one network.
+        draw: Function that draws one network with a given random number generator.
     """
 
     name: str
     prefix: str
     count: int
-    draw: Callable[[Random], Drawn]
+    draw: Callable[[Random], DrawnNetwork]
 
 
 def _pick(random: Random, options: Sequence[_T]) -> _T:
@@ -72,7 +73,7 @@ def _image(size: int) -> dict[str, NetworkInput]:
     return {"input": NetworkInput((1, 3, size, size))}
 
 
-def _nas_bench_201(random: Random) -> Drawn:
+def _nas_bench_201(random: Random) -> DrawnNetwork:
     while True:
         cell = [_pick(random, _CELL_OPERATIONS) for _ in _EDGES]
         if edges := _on_a_path(cell):
@@ -80,11 +81,14 @@ def _nas_bench_201(random: Random) -> Drawn:
     nodes = [
         "".join(f"|{cell[i]}~{source}" for i, (source, into) in enumerate(_EDGES) if into == node) for node in (1, 2, 3)
     ]
-    return Drawn(_image(32), {"edges": edges}, "|+".join(nodes) + "|")
+    return DrawnNetwork(_image(32), {"edges": edges}, "|+".join(nodes) + "|")
 
 
 def _on_a_path(cell: Sequence[str]) -> dict[tuple[int, int], str]:
-    """Returns the edges on a path from the input to the output; the others carry constants or unused values."""
+    """Returns the operations of a NAS-Bench-201 cell that affect its output, by their edge (from node, to node).
+
+    These are the ones on a path from the cell's input to its output; the others carry constants or unused values.
+    """
     edges = {edge: operation for edge, operation in zip(_EDGES, cell, strict=True) if operation != "none"}
     reached, used = {0}, {3}
     for source, node in edges:
@@ -96,17 +100,17 @@ def _on_a_path(cell: Sequence[str]) -> dict[tuple[int, int], str]:
     return {edge: edges[edge] for edge in edges if edge[0] in reached and edge[1] in used}
 
 
-def _mobilenet_v3(random: Random) -> Drawn:
+def _mobilenet_v3(random: Random) -> DrawnNetwork:
     size, width = _pick(random, range(128, 225, 16)), _pick(random, (1.0, 1.2))
     stages = tuple(
         tuple((_pick(random, (3, 5, 7)), _pick(random, (3, 4, 6))) for _ in range(_pick(random, (2, 3, 4))))
         for _ in range(5)
     )
     title = f"OFA-MobileNetV3, {size} px, width {width}, kernel x expansion {', '.join(map(_crossed, stages))}"
-    return Drawn(_image(size), {"width": width, "stages": stages}, title)
+    return DrawnNetwork(_image(size), {"width": width, "stages": stages}, title)
 
 
-def _resnet(random: Random) -> Drawn:
+def _resnet(random: Random) -> DrawnNetwork:
     size, stem, deep_stem = _pick(random, range(128, 225, 16)), _pick(random, _WIDTHS), _pick(random, (True, False))
     stages = tuple(
         (
@@ -120,10 +124,10 @@ def _resnet(random: Random) -> Drawn:
         f"OFA-ResNet50, {size} px, {'deep' if deep_stem else 'shallow'} stem x {stem}, "
         f"width x expansions {', '.join(stage_texts)}"
     )
-    return Drawn(_image(size), {"stem": stem, "deep_stem": deep_stem, "stages": stages}, title)
+    return DrawnNetwork(_image(size), {"stem": stem, "deep_stem": deep_stem, "stages": stages}, title)
 
 
-def _darts(random: Random) -> Drawn:
+def _darts(random: Random) -> DrawnNetwork:
     size, cells, channels = (
         _pick(random, range(96, 225, 32)), _pick(random, (5, 6, 8)), _pick(random, (24, 32, 40, 48))
     )  # fmt: skip
@@ -132,11 +136,13 @@ def _darts(random: Random) -> Drawn:
         f"DARTS, {size} px, {cells} cells of {channels} channels, "
         f"normal {_cell_text(normal)}, reduction {_cell_text(reduction)}"
     )
-    return Drawn(_image(size), {"cells": cells, "channels": channels, "normal": normal, "reduction": reduction}, title)
+    return DrawnNetwork(
+        _image(size), {"cells": cells, "channels": channels, "normal": normal, "reduction": reduction}, title
+    )
 
 
 def _darts_cell(random: Random) -> _DartsCell:
-    """Draws a cell of four nodes; each adds up two operations, each on the output of another earlier node."""
+    """Draws a DARTS cell of four nodes; each adds up two operations on the outputs of two different earlier nodes."""
     return tuple(
         tuple((_pick(random, _DARTS_OPERATIONS), source) for source in _pick(random, [*combinations(range(node), 2)]))
         for node in range(2, 6)
@@ -147,17 +153,17 @@ def _cell_text(cell: _DartsCell) -> str:
     return " ".join("+".join(f"{operation}~{source}" for operation, source in node) for node in cell)
 
 
-def _vit(random: Random) -> Drawn:
+def _vit(random: Random) -> DrawnNetwork:
     depth, size, width = (
         _pick(random, range(6, 14)), _pick(random, (160, 224)), _pick(random, (192, 216, 240, 320, 384))
     )  # fmt: skip
     heads = (3, 4) if width <= 240 else (5, 6, 7)  # those of AutoFormer's tiny and of its small supernet
     layers = tuple((_pick(random, heads), _pick(random, (3.0, 3.5, 4.0))) for _ in range(depth))
     title = f"AutoFormer, {size} px, width {width}, heads x MLP ratio {_crossed(layers)}"
-    return Drawn(_image(size), {"size": size, "width": width, "layers": layers}, title)
+    return DrawnNetwork(_image(size), {"size": size, "width": width, "layers": layers}, title)
 
 
-def _bert(random: Random) -> Drawn:
+def _bert(random: Random) -> DrawnNetwork:
     length, width = _pick(random, (16, 32, 64, 128, 256)), _pick(random, (256, 384, 512, 640))
     full = width // 64
     layers = tuple(
@@ -165,7 +171,7 @@ def _bert(random: Random) -> Drawn:
     )
     title = f"DynaBERT, {length} tokens, width {width}, heads x FFN ratio {_crossed(layers)}"
     arguments = {"vocabulary": _VOCABULARY, "length": length, "width": width, "layers": layers}
-    return Drawn({"input_ids": NetworkInput((1, length), below=_VOCABULARY)}, arguments, title)
+    return DrawnNetwork({"input_ids": NetworkInput((1, length), below=_VOCABULARY)}, arguments, title)
 
 
 def _crossed(pairs: Sequence[tuple[float, float]]) -> str:
@@ -182,9 +188,9 @@ SPACES = (
 )
 
 
-def _draw(space: Space) -> Iterator[tuple[str, Drawn]]:
+def _draw(space: Space) -> Iterator[tuple[str, DrawnNetwork]]:
     random = Random(space.name)  # noqa: S311 - a choice of networks, no secret
-    drawn: list[Drawn] = []
+    drawn: list[DrawnNetwork] = []
     while len(drawn) < space.count:
         net = space.draw(random)
         if net not in drawn:
@@ -192,8 +198,8 @@ def _draw(space: Space) -> Iterator[tuple[str, Drawn]]:
             drawn.append(net)
 
 
-def make_drawn(space: str, net: Drawn) -> "torch.nn.Module":
-    """Build a drawn network, with torch's own initial weights.
+def make_drawn(space: str, net: DrawnNetwork) -> "torch.nn.Module":
+    """Builds a drawn network, with the initial weights that torch gives it.
 
     Args:
         space: Name of the search space of the network.
@@ -202,14 +208,14 @@ def make_drawn(space: str, net: Drawn) -> "torch.nn.Module":
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.onnx_io.torch_export  # noqa: F401  # says so where torch is missing
+    import costmodel.onnx_io.torch_export  # noqa: F401  # raises MissingExtraError where torch is missing
 
     module = import_module(f"costmodel.training.corpora.nets.{space}")
     made: torch.nn.Module = getattr(module, space)(**net.arguments)
     return made
 
 
-def _write(name: str, space: str, net: Drawn, path: Path) -> None:
+def _write(name: str, space: str, net: DrawnNetwork, path: Path) -> None:
     made = make_drawn(space, net)
     import torch
 

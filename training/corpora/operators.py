@@ -1,14 +1,13 @@
-"""The corpus of operators: a model for each operator of ONNX Runtime's CPU provider, with layers of many sizes in it.
+"""The corpus of operators: a model for each operator of ONNX Runtime's CPU provider, with the operator in many sizes.
 
-These models are training data only and belong to no family. They give a regressor examples of every operator, also of
-one that is expensive in a single family and absent from all others.
+These models are training data only and belong to no family. They give a regressor examples of every operator, even of
+those that are expensive in one family of models and absent from all others.
 """
 
 from functools import partial
 from pathlib import Path
 
-from costmodel.training.corpora.recipe import Recipe
-from costmodel.training.corpora.sweep import (
+from costmodel.training.corpora.operator_instances import (
     attention,
     classical,
     control,
@@ -25,7 +24,8 @@ from costmodel.training.corpora.sweep import (
     reshaping,
     signals,
 )
-from costmodel.training.corpora.sweep.instance import Sweep, model_of
+from costmodel.training.corpora.operator_instances.instance import Sweep, model_of
+from costmodel.training.corpora.recipe import Recipe
 
 __all__ = ["RECIPES", "SWEEPS"]
 

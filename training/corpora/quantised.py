@@ -1,10 +1,9 @@
-"""Builds the int8 version of a corpus model: static QDQ quantisation by ONNX Runtime's own quantiser."""
+"""Quantises models of a corpus to int8: statically, in the QDQ format, with ONNX Runtime's own quantiser."""
 
 import logging
 import tempfile
 import warnings
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import onnx
 
 from costmodel.errors import ModelReadError
+from costmodel.process_state import log_levels
 from costmodel.training.corpora.recipe import Recipe
 
 __all__ = ["DENSE", "quantised", "write_quantised"]
@@ -42,7 +42,9 @@ def quantised(parent: Recipe, only: Collection[str] = ()) -> Recipe:
 
 
 def write_quantised(parent: str, only: Collection[str], path: Path) -> None:
-    """Quantise the file of `parent` in the folder of `path`: 8-bit activations, 8-bit weights per channel.
+    """Writes the int8 version of the model `parent` to `path`: 8-bit activations, and 8-bit weights per channel.
+
+    The float32 file of `parent` is expected in the same folder.
 
     Raises:
         ModelReadError: The file of `parent` does not exist.
@@ -50,7 +52,12 @@ def write_quantised(parent: str, only: Collection[str], path: Path) -> None:
     source = path.with_name(f"{parent}.onnx")
     if not source.is_file():
         raise ModelReadError(f"{source} is not there to be quantised: build {parent} first")
-    with tempfile.TemporaryDirectory(prefix="costmodel-int8-") as folder, _quiet():
+    with (
+        tempfile.TemporaryDirectory(prefix="costmodel-int8-") as folder,
+        # The quantiser advises on the root logger that a float model would be more exact.
+        log_levels({"": logging.ERROR}),
+        warnings.catch_warnings(action="ignore"),
+    ):
         # Imported here, because listing recipes must not need the quantiser.
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
         from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -73,7 +80,7 @@ def write_quantised(parent: str, only: Collection[str], path: Path) -> None:
 
 
 class _Calibration:
-    """A calibration data reader for the quantiser: random inputs, the same each time."""
+    """A calibration data reader for the quantiser, which supplies random model inputs, the same in every build."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._feeds = _feeds(model)
@@ -95,17 +102,3 @@ def _feeds(model: onnx.ModelProto) -> Iterator[dict[str, Any]]:
                 # 0 and 1 are valid token ids, segment ids and mask values in every network.
                 feeds[value.name] = rng.integers(0, 2, shape, dtype=np.int64)
         yield feeds
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences the quantiser's advice, which it logs on the root logger, that a float model would be more exact."""
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        root.setLevel(level)

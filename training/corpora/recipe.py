@@ -1,4 +1,4 @@
-"""Recipes: reproducible instructions that make one ONNX file of a corpus."""
+"""Recipes: reproducible instructions, each of which makes one ONNX file of a corpus."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ class Recipe:
     """One model of a corpus and the function that makes it.
 
     Attributes:
-        name: Name unique in the corpus, and the stem of the file; lower case, digits, underscores.
+        name: Name unique in the corpus, and the stem of the file name; lower case, digits, underscores.
         family: Architecture lineage; one family is never split between training and test. Empty for models that no one
             deploys: their layers are training data, and no evaluation uses them.
-        title: Human-readable name of the model in its source.
+        title: Human-readable name of the model, as its source (a paper or a library) has it.
         write: Writes the ONNX file to the given path, the same bytes each time.
         needs: Name of the recipe whose file must exist in the same folder first; empty for none.
-        published_layers: Number of layers that the source states; 0 where it states none.
+        published_layers: Number of layers that the model has according to its source; 0 where the source states none.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Registry of the corpora that can be built: their recipes, and the manifest of the files that exist."""
+"""Registry of the corpora that can be built: their recipes, and the manifest that lists the files that exist."""
 
 import json
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from pathlib import Path
 from costmodel.errors import ModelReadError
 from costmodel.training.corpora.recipe import Recipe
 
-__all__ = ["MADE", "MANIFEST", "MANIFEST_FORMAT", "Entry", "read_manifest", "recipes_of"]
+__all__ = ["MANIFEST", "MANIFEST_FORMAT", "RECIPE_MODULES", "Entry", "read_manifest", "recipes_of"]
 
 # Module of each corpus, which defines its RECIPES and imports nothing heavy.
-MADE = {
+RECIPE_MODULES = {
     "dlbricks": "costmodel.training.corpora.dlbricks",
     "modern": "costmodel.training.corpora.modern",
     "nas": "costmodel.training.corpora.nas",
@@ -25,14 +25,14 @@ MANIFEST_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model of a manifest.
+    """One model in a manifest, the file that lists the models in a corpus folder.
 
     Attributes:
         name: Name of the model's recipe.
         file: Name of the ONNX file in the folder of the manifest.
         family: Architecture lineage; empty for models that no one deploys.
-        title: Name of the model in its source.
-        published_layers: Number of layers that the source states; 0 where it states none.
+        title: Human-readable name of the model, as its source (a paper or a library) has it.
+        published_layers: Number of layers that the model has according to its source; 0 where the source states none.
     """
 
     name: str
@@ -43,22 +43,22 @@ class Entry:
 
 
 def recipes_of(corpus: str) -> tuple[Recipe, ...]:
-    """Returns the recipes of a corpus.
+    """Returns the recipes of the corpus of that name.
 
     Raises:
         ModelReadError: No corpus of that name can be built.
     """
-    if corpus not in MADE:
-        raise ModelReadError(f"{corpus!r} is no corpus that can be built: give one of {', '.join(MADE)}")
-    recipes: tuple[Recipe, ...] = import_module(MADE[corpus]).RECIPES
+    if corpus not in RECIPE_MODULES:
+        raise ModelReadError(f"{corpus!r} is no corpus that can be built: give one of {', '.join(RECIPE_MODULES)}")
+    recipes: tuple[Recipe, ...] = import_module(RECIPE_MODULES[corpus]).RECIPES
     return recipes
 
 
 def read_manifest(folder: Path) -> list[Entry]:
-    """Returns the models of a folder's manifest whose files exist; an empty list if there is no manifest.
+    """Returns the entries of the manifest in `folder` whose files exist; an empty list if there is no manifest.
 
     Raises:
-        ModelReadError: The manifest is damaged, or of a newer format.
+        ModelReadError: The manifest is damaged, or its format is newer than this version of costmodel knows.
     """
     path = folder / MANIFEST
     try:

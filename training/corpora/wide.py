@@ -1,7 +1,7 @@
-"""The wide corpus: a model or two of each of many lineages, so that every kind of network run on CPUs is represented.
+"""The wide corpus: a model or two from each of many lineages, so that every kind of network run on CPUs is represented.
 
-Each model runs on one core in a millisecond to a fifth of a second. A lineage that another corpus contains too has the
-same family name there.
+Each model takes between a millisecond and a fifth of a second on one core. A lineage that another corpus contains too
+has the same family name there.
 """
 
 import zlib
@@ -19,18 +19,18 @@ from costmodel.training.corpora.wide_transformers import FROM_TRANSFORMERS
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["OWN", "RECIPES", "Own", "make_own"]
+__all__ = ["OWN", "RECIPES", "OwnNetwork", "make_own"]
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnNetwork:
     """A network whose architecture is implemented in `nets`.
 
     Attributes:
         name: Name of the recipe.
         family: Architecture lineage.
         title: Human-readable description.
-        builder: Module in `nets` and the function or class in it, joined by a dot.
+        builder: Module in `nets`, and the function or class in it that builds the network, joined by a dot.
         arguments: Positional arguments of the builder.
         options: Keyword arguments of the builder.
         inputs: Inputs of the network, by name.
@@ -53,10 +53,10 @@ def _own(
     *arguments: object,
     of: Mapping[str, NetworkInput] | tuple[int, ...],
     **options: object,
-) -> Own:
-    """Returns an `Own`; `of` is the shape of its only floating-point input, or all its inputs by name."""
+) -> OwnNetwork:
+    """Returns an `OwnNetwork`; `of` is the shape of its only floating-point input, or all its inputs by name."""
     inputs = {"input": NetworkInput(of)} if isinstance(of, tuple) else of
-    return Own(name, family, title, builder, arguments, options, inputs)
+    return OwnNetwork(name, family, title, builder, arguments, options, inputs)
 
 
 def _image(size: int, batch: int = 1, channels: int = 3) -> tuple[int, ...]:
@@ -72,7 +72,10 @@ def _clicks(batch: int, dense: int, fields: int, rows: int) -> dict[str, Network
 
 
 def _step(vocabulary: int, depth: int, heads: int, length: int, batch: int = 1) -> dict[str, NetworkInput]:
-    """Returns the inputs of a decoder step: a token and past keys and values, with heads of width 64."""
+    """Returns the inputs of a decoding step, by name: a token, and keys and values of `length` past tokens.
+
+    Each attention head has a width of 64.
+    """
     return {
         "token": NetworkInput((batch, 1), vocabulary),
         "past": NetworkInput((depth, 2, batch, heads, length, 64)),
@@ -272,13 +275,13 @@ _ROWS = (
 OWN = (*_CLASSIFIERS, *_DENSE, *_FOUND, *_SEQUENCES, *_ROWS)
 
 
-def make_own(own: Own) -> "torch.nn.Module":
-    """Build the network, with torch's own initial weights.
+def make_own(own: OwnNetwork) -> "torch.nn.Module":
+    """Builds the network, with the initial weights that torch gives it.
 
     Raises:
         MissingExtraError: torch is not installed.
     """
-    import costmodel.onnx_io.torch_export  # noqa: F401  # says so where torch is missing
+    import costmodel.onnx_io.torch_export  # noqa: F401  # raises MissingExtraError where torch is missing
 
     file, _, builder = own.builder.partition(".")
     module = import_module(f"costmodel.training.corpora.nets.{file}")
@@ -286,12 +289,12 @@ def make_own(own: Own) -> "torch.nn.Module":
     return made
 
 
-def _write(own: Own, path: Path) -> None:
+def _write(own: OwnNetwork, path: Path) -> None:
     made = make_own(own)
     import torch
 
     from costmodel.onnx_io.torch_export import write_module
-    from costmodel.training.corpora.nets.pieces import initialise_any
+    from costmodel.training.corpora.nets.layers import initialise_any
 
     initialise_any(made, seed=zlib.crc32(own.name.encode()))
     example = {

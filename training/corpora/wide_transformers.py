@@ -1,4 +1,7 @@
-"""Recipes of the wide corpus from `transformers`: architectures that no other corpus has, small enough for one core."""
+"""Recipes of the wide corpus for networks from `transformers`, of architectures that no other corpus contains.
+
+The networks are small enough to run on one core.
+"""
 
 from costmodel.training.corpora.modern_network import Network, NetworkInput, images, network_recipe, pairs, tokens
 

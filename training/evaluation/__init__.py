@@ -1,7 +1,7 @@
-"""Evaluates predictors on held-out families, that is, families that they were not trained on.
+"""Evaluation of predictors on held-out families, that is, families that they were not trained on.
 
-Contains splits, errors, intervals, comparisons, learning curves, reports and their figures. Nothing in this package
-influences how a regressor learns.
+Contains splits by family, errors, intervals, comparisons, learning curves, and reports with their figures. Nothing in
+this package influences how a regressor learns.
 """
 
 import lazy_loader

@@ -6,6 +6,9 @@ from .held_out import HeldOut as HeldOut
 from .held_out import predict_held_out as predict_held_out
 from .report import full_report as full_report
 from .report import write_report as write_report
+from .results import EvaluationReport as EvaluationReport
+from .results import ModelMetrics as ModelMetrics
+from .results import PredictorResult as PredictorResult
 from .run_figures import figures_of_run as figures_of_run
 from .splits import LEAST_FAMILIES as LEAST_FAMILIES
 from .splits import Split as Split

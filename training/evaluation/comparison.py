@@ -1,12 +1,13 @@
 """Compares two predictors, with the variance between training runs taken into account.
 
 Follows Bouthillier et al., "Accounting for Variance in Machine Learning Benchmarks" (MLSys 2021): each run draws anew
-everything that the result depends on, namely the held-out families and the seed of the predictor; both predictors get
-the same draw; and the result is the probability that one is better than the other, with an interval.
+everything that the result depends on, namely the held-out families and the seed of the predictors; the two predictors
+get the same draw; and the result is the probability that the first is better than the second, with an interval.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from costmodel.errors import MissingExtraError, TrainingError
 from costmodel.progress import Progress
 from costmodel.training.dataset import Dataset
-from costmodel.training.evaluation.held_out import METRICS, accuracy, predict_held_out
+from costmodel.training.evaluation.held_out import Accuracy, Errors, accuracy, predict_held_out
+from costmodel.training.evaluation.results import LayerMetrics, ModelMetrics
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, inner_splits, leave_share_out
 from costmodel.training.regressors.registry import REGRESSORS, Regressor
 
@@ -25,7 +27,13 @@ except ModuleNotFoundError as error:
 
 __all__ = ["ADVISED_RUNS", "METRIC_NAMES", "Comparison", "compare"]
 
-METRIC_NAMES = tuple(f"{part}.{key}" for part, keys in METRICS.items() for key in keys)
+# Metrics of a report that need no intervals.
+METRIC_NAMES = tuple(
+    f"{part}.{field.name}"
+    for part, metrics in (("layer", LayerMetrics), ("model", ModelMetrics), ("model_unseen", ModelMetrics))
+    for field in fields(metrics)
+    if field.name in {error.name for error in fields(Errors)}
+)
 # Advised by the paper: the probability of being better from which a difference matters, and the number of runs that
 # detect such a difference nineteen times in twenty (Noether, 1987).
 MEANINGFUL = 0.75
@@ -38,7 +46,7 @@ _INNER_FOLDS = 2
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of paired runs of two predictors.
+    """The result of comparing two predictors in paired runs.
 
     Attributes:
         system: System on whose measurements the predictors were trained and judged.
@@ -46,14 +54,14 @@ class Comparison:
         second: Name of the second predictor.
         metric: Name of the compared metric, one of `METRIC_NAMES`.
         held_out_share: Share of the families that is held out in each run.
-        seeds: Seed of each run that had something to judge.
-        scores: Metric of the first and the second predictor in each run, as fractions.
+        seeds: Seed of each run in which there was something to judge.
+        scores: Metric of the first and of the second predictor in each run, as fractions.
         better: Probability that the first predictor is better than the second; a tie is half a win.
-        better_interval: Interval of that probability.
-        difference: Mean difference of the metric, first predictor minus second.
-        difference_interval: Interval of that mean.
-        level: Level of the intervals.
-        worth: Smallest difference that is worth having.
+        better_interval: Lower and upper limit of the interval of `better`.
+        difference: Mean over the runs of the first predictor's metric minus the second's.
+        difference_interval: Lower and upper limit of the interval of `difference`.
+        level: Nominal coverage of the two intervals.
+        worth: Smallest difference of the metric that is worth having.
         meaningful_from: Probability of being better from which a difference is called meaningful.
     """
 
@@ -83,15 +91,15 @@ class Comparison:
         worth: float = 0.005,
         level: float = 0.95,
     ) -> "Comparison":
-        """Creates a comparison from scores, with intervals by percentile bootstrap over the runs.
+        """Creates a comparison from the results of runs, with intervals by percentile bootstrap over the runs.
 
         Args:
             system: Name of the system.
             names: Names of the first and the second predictor.
             metric: Name of the metric.
-            scores: Scores of both predictors in each run, by the seed of the run.
-            worth: Smallest difference that is worth having.
-            level: Level of the intervals.
+            scores: Metric of the first and of the second predictor in each run, by the seed of the run.
+            worth: Smallest difference of the metric that is worth having.
+            level: Nominal coverage of the intervals.
         """
         pairs = np.array(list(scores.values()))
         differences = pairs[:, 0] - pairs[:, 1]
@@ -118,19 +126,19 @@ class Comparison:
 
     @property
     def winner(self) -> str | None:
-        """Name of the significantly better predictor, whose interval lies beyond one half; None if there is none."""
+        """Name of the significantly better predictor; None if `better_interval` contains one half."""
         low, high = self.better_interval
         return self.first if low > 0.5 else self.second if high < 0.5 else None
 
     @property
     def meaningful(self) -> bool:
-        """Whether there is a winner and its probability of being better exceeds `meaningful_from`."""
+        """Whether one predictor is significantly better, with a probability that exceeds `meaningful_from`."""
         probability = self.better if self.winner == self.first else 1 - self.better
         return self.winner is not None and probability > self.meaningful_from
 
     @property
     def worth_having(self) -> bool:
-        """Whether the mean difference is at least `worth`."""
+        """Whether the size of `difference` is at least `worth`."""
         return abs(self.difference) >= self.worth
 
     @property
@@ -161,7 +169,7 @@ class Comparison:
         return f"{sentence}: take {winner}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the document that `costmodel compare --json` prints."""
+        """Returns the JSON document that `costmodel compare --json` prints."""
         scores = np.array(self.scores)
         return {
             "system": self.system,
@@ -199,9 +207,9 @@ def compare(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Trains and judges two predictors in paired runs.
+    """Compares two predictors by training and judging them in paired runs.
 
-    The seed of a run determines the fifth of the families that is held out, and is the seed of both predictors.
+    The seed of a run determines which fifth of the families is held out, and is the seed of the two predictors.
 
     Args:
         dataset: Measured sequences and models.
@@ -210,14 +218,14 @@ def compare(
         runs: Number of runs.
         metric: Name of the metric, one of `METRIC_NAMES`.
         worth: Smallest difference that is worth having, in the unit of the metric.
-        level: Level of the intervals.
-        predictors: Makers of regressors by name.
+        level: Nominal coverage of the intervals.
+        predictors: Functions that make a predictor from a seed, by name.
         jobs: Number of predictors that are trained in parallel.
-        progress: Called with (done, total, what is next).
+        progress: Called with (trainings done, trainings in total, an empty string).
 
     Raises:
-        TrainingError: A predictor or the metric is unknown, both predictors are the same, there are too few families,
-            or too few models for the metric.
+        TrainingError: A predictor or the metric is unknown, the two predictors are the same, or there are too few
+            families, or too few models for the metric.
     """
     for name in (first, second):
         if name not in predictors:
@@ -226,15 +234,15 @@ def compare(
         raise TrainingError(f"{first} is no better than itself: choose two of {', '.join(predictors)}")
     if metric not in METRIC_NAMES:
         raise TrainingError(f"there is no metric {metric!r}: choose one of {', '.join(METRIC_NAMES)}")
-    part, _, key = metric.partition(".")
+    score_of: Callable[[Accuracy], float | None] = attrgetter(metric)
     if dataset.whole_only and len(dataset.all_families) < LEAST_FAMILIES:  # as in an evaluation
         dataset = dataset.by_model()
     splits = [leave_share_out(dataset, HELD_OUT_SHARE, seed) for seed in range(runs)]
 
     def run_one(seed: int, name: str) -> float | None:
         # Errors of layers alone need no context correction.
-        inner = [] if part == "layer" else inner_splits(dataset, splits[seed], _INNER_FOLDS, seed)
-        return accuracy(predict_held_out(dataset, [splits[seed]], predictors[name], seed, besides=inner))[part][key]
+        inner = [] if metric.startswith("layer.") else inner_splits(dataset, splits[seed], _INNER_FOLDS, seed)
+        return score_of(accuracy(predict_held_out(dataset, [splits[seed]], predictors[name], seed, besides=inner)))
 
     tasks = [(seed, name) for seed in range(runs) for name in (first, second)]
     results: list[float | None] = []
@@ -261,10 +269,10 @@ def compare(
 
 
 def _is_error(metric: str) -> bool:
-    """Returns whether smaller values of the metric are better."""
+    """Returns whether smaller values of the named metric are better."""
     return metric.endswith("mape")
 
 
 def _format_difference(metric: str, difference: float) -> str:
-    """Formats a difference of the metric for people."""
+    """Formats a difference of the named metric for people, in percentage points where the metric is a share."""
     return f"{difference:.3f}" if metric.endswith("tau") else f"{100 * difference:.2g} percentage points"

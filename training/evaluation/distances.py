@@ -1,4 +1,4 @@
-"""Distances of held-out sequences to the training data."""
+"""Distances of held-out sequences to the data that predictors are trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ __all__ = ["Distances", "distances"]
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances of held-out sequences to the data that was trained on while they were held out.
+    """Distances of sequences to the data that was trained on while their families were held out.
 
     Attributes:
-        rows: Distance of the sequence_distances layer of each row, shape [num_rows]; nan for rows that were not judged.
+        rows: Distance of each row of the data set: the largest distance of a layer in its sequence; nan for rows that
+            were not judged. Shape [num_rows].
         models: For each measured model, the distance of each of its sequences; nan if the model was not held out.
     """
 
@@ -27,7 +28,9 @@ class Distances:
 
 
 def distances(dataset: Dataset, splits: Sequence[Split]) -> Distances:
-    """Computes the distances of what each split holds out to what it keeps; they are the same for every regressor.
+    """Computes the distances from the sequences that each split holds out to the sequences that it trains on.
+
+    These distances are the same for every regressor.
 
     Args:
         dataset: Measured sequences and models.

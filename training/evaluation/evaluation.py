@@ -5,10 +5,9 @@ ways: with the measured cost of each layer that also occurs in a model of anothe
 and with predicted costs only (`model_unseen`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from costmodel.training.calibration import DISTANCES, Calibration
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.distances import Distances, distances
 from costmodel.training.evaluation.held_out import (
-    METRICS,
+    Errors,
     HeldOut,
     accuracy,
     errors_of,
@@ -25,6 +24,18 @@ from costmodel.training.evaluation.held_out import (
     rank_correlation,
 )
 from costmodel.training.evaluation.intervals import HeldOutWithDistances
+from costmodel.training.evaluation.results import (
+    ClassErrors,
+    DistanceErrors,
+    DistanceResult,
+    EvaluationReport,
+    FamilyFacts,
+    LayerMetrics,
+    ModelMetrics,
+    ModelResult,
+    PredictorResult,
+    SizeErrors,
+)
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out, split_name
 from costmodel.training.regressors.registry import BASELINES, REGRESSORS, Regressor
 
@@ -41,14 +52,14 @@ class Evaluation:
     """Results of predictors on held-out families.
 
     Attributes:
-        report: The document of `costmodel evaluate --json`.
+        report: Metrics of all predictors.
         calibrations: For each predictor, the calibration of its intervals by its held-out errors.
         best: Name of the predictor with the smallest error over models, baselines included.
-        held_out: For each predictor, its held-out predictions with the first seed.
+        held_out: For each predictor, its predictions for held-out families with the first seed.
         distances: Distances of the held-out sequences to the training data.
     """
 
-    report: dict[str, Any]
+    report: EvaluationReport
     calibrations: Mapping[str, Calibration]
     best: str
     held_out: Mapping[str, HeldOut]
@@ -67,18 +78,18 @@ def evaluate(
 ) -> Evaluation:
     """Evaluates every predictor with every seed on held-out families.
 
-    Where only whole models of fewer than three families are measured, as of a search space, models are held out
-    instead of families.
+    Where only whole models are measured, and of fewer than three families (such as the models of a search space),
+    models are held out instead of families.
 
     Args:
         dataset: Measured sequences and models.
         seeds: Seeds of the regressors that use random numbers; results are averaged over them.
         folds: Number of groups in which families are held out; None for one family at a time.
         level: Nominal coverage of intervals.
-        predictors: Makers of regressors by name; the champion is the one with the smallest error over models that is
-            not a baseline.
+        predictors: Functions that make a predictor from a seed, by name; the champion is the predictor with the
+            smallest error over models that is not a baseline.
         jobs: Number of splits that are evaluated in parallel.
-        progress: Called with (done, total, predictor).
+        progress: Called with (predictors done, predictors in total, name of the next predictor).
 
     Raises:
         TrainingError: Fewer than three families are measured, and not only whole models.
@@ -90,7 +101,7 @@ def evaluate(
     splits = leave_families_out(judged, folds)
     held_out_distances = distances(judged, splits)
     names = list(predictors)
-    results: dict[str, Any] = {}
+    results: dict[str, PredictorResult] = {}
     calibrations = {}
     first_runs = {}
     for done, name in enumerate(names):
@@ -104,110 +115,174 @@ def evaluate(
     if progress is not None:
         progress(len(names), len(names), "")
     ranked = sorted(names, key=lambda name: _mape(results[name]))
-    report = {
-        "system": dataset.system.name,
-        "split": split,
-        "seeds": list(seeds),
-        "noise_floor_mape": dataset.noise_floor(),
-        "predictors": results,
-        "champion": next((name for name in ranked if name not in BASELINES), ranked[0]),
-        "rows": len(dataset),
-        "families": {family: _family_facts(dataset, family) for family in dataset.all_families},
-    }
+    report = EvaluationReport(
+        system=dataset.system.name,
+        split=split,
+        seeds=tuple(seeds),
+        noise_floor_mape=dataset.noise_floor(),
+        predictors=results,
+        champion=next((name for name in ranked if name not in BASELINES), ranked[0]),
+        rows=len(dataset),
+        families={family: _family_facts(dataset, family) for family in dataset.all_families},
+    )
     return Evaluation(report, calibrations, best=ranked[0], held_out=first_runs, distances=held_out_distances)
 
 
-def _mape(result: Mapping[str, Any]) -> float:
-    """Returns the error over models with every layer predicted; over sequences if no model was measured whole."""
-    of_models = result["model_unseen"]["mape"]
-    return float(result["layer"]["mape"] if of_models is None else of_models)
+def _mape(result: PredictorResult) -> float:
+    """Returns the mean absolute relative error of a predictor over models with every layer predicted.
+
+    It is the error over sequences if no model was measured whole, and infinite if there was nothing to judge.
+    """
+    return next((mape for mape in (result.model_unseen.mape, result.layer.mape) if mape is not None), float("inf"))
 
 
-def _family_facts(dataset: Dataset, family: str) -> dict[str, Any]:
-    """Returns the entry of a family in the report."""
+def _family_facts(dataset: Dataset, family: str) -> FamilyFacts:
     real = ~dataset.sampled & ~dataset.whole
     own = [f for f, is_real in zip(dataset.families, real, strict=True) if family in f and is_real]
     shared = sum(len(f) > 1 for f in own)
-    return {
-        "models": sum(model.family == family for model in dataset.models),
-        "sequences": len(own),
-        "shared_with_other_families": shared / len(own) if own else 0.0,
-    }
+    return FamilyFacts(
+        models=sum(model.family == family for model in dataset.models),
+        sequences=len(own),
+        shared_with_other_families=shared / len(own) if own else 0.0,
+    )
 
 
 def _score(
     dataset: Dataset, judged: Sequence[HeldOutWithDistances], level: float
-) -> tuple[dict[str, Any], Calibration]:
-    """Returns metrics averaged over seeds, and the calibration by the errors of the first seed."""
+) -> tuple[PredictorResult, Calibration]:
+    """Returns a predictor's results, averaged over seeds, and its calibration by the errors with the first seed.
+
+    Args:
+        dataset: Measured sequences and models.
+        judged: The predictor's predictions for held-out families with each seed.
+        level: Nominal coverage of intervals.
+    """
     runs = [of_seed.run for of_seed in judged]
     accuracies = [accuracy(run) for run in runs]
-    means = {part: {key: _mean([a[part][key] for a in accuracies]) for key in keys} for part, keys in METRICS.items()}
     covered = [of_seed.coverage(level) for of_seed in judged]
-    for part, metrics in means.items():
-        metrics["interval_coverage"] = _mean([of_seed[part] for of_seed in covered])
-        metrics["interval_half_width"] = _mean([of_seed[f"{part}_width"] for of_seed in covered])
-    result = {
-        **means,
-        "operators": _by_operator(runs),
-        "sizes": _by_size(runs),
-        "distances": _by_distance(runs, judged[0].distances),
-        "models": [
-            {
-                "model": model.name,
-                "family": model.family,
-                "latency_us": model.latency_us,
-                "sum_us": float(dataset.latencies_us[model.rows].sum()),
-                "predicted_us": float(np.mean([run.composed_us[i] for run in runs])),
-                "unseen_us": float(np.mean([run.unseen_us[i] for run in runs])),
-                "known_share": float(dataset.known_elsewhere[i].mean()),
-            }
+    layer = _mean_errors([of_seed.layer for of_seed in accuracies])
+    result = PredictorResult(
+        layer=LayerMetrics(
+            mape=layer.mape,
+            weighted_mape=layer.weighted_mape,
+            within_10pct=layer.within_10pct,
+            kendall_tau=layer.kendall_tau,
+            interval_coverage=_mean([of_seed.layer for of_seed in covered]),
+            interval_half_width=_mean([of_seed.layer_width for of_seed in covered]),
+        ),
+        model=_model_metrics(
+            [of_seed.model for of_seed in accuracies],
+            [of_seed.model for of_seed in covered],
+            [of_seed.model_width for of_seed in covered],
+        ),
+        model_unseen=_model_metrics(
+            [of_seed.model_unseen for of_seed in accuracies],
+            [of_seed.model_unseen for of_seed in covered],
+            [of_seed.model_unseen_width for of_seed in covered],
+        ),
+        operators=_by_operator(runs),
+        sizes=_by_size(runs),
+        distances=_by_distance(runs, judged[0].distances),
+        models=tuple(
+            ModelResult(
+                model=model.name,
+                family=model.family,
+                latency_us=model.latency_us,
+                sum_us=float(dataset.latencies_us[model.rows].sum()),
+                predicted_us=float(np.mean([run.composed_us[i] for run in runs])),
+                unseen_us=float(np.mean([run.unseen_us[i] for run in runs])),
+                known_share=float(dataset.known_elsewhere[i].mean()),
+            )
             for i, model in enumerate(dataset.models)
-        ],
-    }
+        ),
+    )
     return result, judged[0].calibrate(level)
 
 
-def _by_operator(runs: Sequence[HeldOut]) -> dict[str, Any]:
-    """Returns the errors of single layers by operator, the operator with the most time first."""
+def _model_metrics(
+    errors: Sequence[Errors], covered: Sequence[float | None], half_widths: Sequence[float | None]
+) -> ModelMetrics:
+    """Returns the metrics of a predictor over models, averaged over seeds.
+
+    Args:
+        errors: Errors over models with each seed.
+        covered: Share of the models inside their intervals, with each seed.
+        half_widths: Mean half-width of these intervals in log latency, with each seed.
+    """
+    mean = _mean_errors(errors)
+    return ModelMetrics(
+        mape=mean.mape,
+        within_5pct=mean.within_5pct,
+        within_10pct=mean.within_10pct,
+        kendall_tau=mean.kendall_tau,
+        interval_coverage=_mean(covered),
+        interval_half_width=_mean(half_widths),
+    )
+
+
+def _by_operator(runs: Sequence[HeldOut]) -> dict[str, ClassErrors]:
+    """Returns the errors of single layers by operator, starting with the operator that takes the most time in total."""
     dataset = runs[0].dataset
     rows: dict[str, list[int]] = {}
     for row in runs[0].judged.tolist():
         if dataset.encoded.lengths[row] == 1:
             rows.setdefault(dataset.kinds[row], []).append(row)
     by_time = sorted(rows.items(), key=lambda item: -dataset.latencies_us[item[1]].sum())
-    return {kind: _layer_errors(runs, np.array(of_kind)) for kind, of_kind in by_time}
+    return {kind: _class_errors(runs, np.array(of_kind)) for kind, of_kind in by_time}
 
 
-def _by_size(runs: Sequence[HeldOut]) -> list[dict[str, Any]]:
-    """Returns the errors of sequences in each range of latencies."""
-    latencies = runs[0].dataset.latencies_us[runs[0].judged]
-    result = []
-    for low, high in pairwise(_SIZES_US):
-        rows = runs[0].judged[(latencies >= low) & (latencies < high)]
-        result.append({"from_us": low, "to_us": None if np.isinf(high) else high, **_layer_errors(runs, rows)})
-    return result
+def _by_size(runs: Sequence[HeldOut]) -> tuple[SizeErrors, ...]:
+    """Returns the errors of sequences in each range of measured latencies."""
+    judged = runs[0].judged
+    return tuple(
+        SizeErrors(low, high, _class_errors(runs, rows))
+        for low, high, rows in _ranges(judged, runs[0].dataset.latencies_us[judged], _SIZES_US)
+    )
 
 
-def _by_distance(runs: Sequence[HeldOut], held_out_distances: Distances) -> dict[str, Any]:
-    """Returns the errors of sequences in each range of distances, and the rank correlation of distance and error."""
+def _by_distance(runs: Sequence[HeldOut], held_out_distances: Distances) -> DistanceResult:
+    """Returns the errors of sequences in each range of distances, and the rank correlation of distance and error.
+
+    Args:
+        runs: Predictions for held-out families with each seed; the rank correlation is that of the first seed.
+        held_out_distances: Distances of the sequences to the training data.
+    """
     run = runs[0]
     of_rows = held_out_distances.rows[run.judged]
     sizes = np.abs(np.log(run.dataset.latencies_us[run.judged] / run.rows_us[run.judged]))
-    ranges = []
-    for low, high in pairwise((0.0, *DISTANCES, float("inf"))):
-        rows = run.judged[(of_rows >= low) & (of_rows < high)]
-        ranges.append({"from": low, "to": None if np.isinf(high) else high, **_layer_errors(runs, rows)})
-    return {"rank_correlation": rank_correlation(of_rows, sizes), "ranges": ranges}
+    return DistanceResult(
+        rank_correlation(of_rows, sizes),
+        tuple(
+            DistanceErrors(low, high, _class_errors(runs, rows))
+            for low, high, rows in _ranges(run.judged, of_rows, (0.0, *DISTANCES, float("inf")))
+        ),
+    )
 
 
-def _layer_errors(runs: Sequence[HeldOut], rows: np.ndarray) -> dict[str, Any]:
+def _ranges(
+    rows: np.ndarray, values: np.ndarray, limits: Sequence[float]
+) -> Iterator[tuple[float, float | None, np.ndarray]]:
+    """Yields the lower and the upper limit of each range, and the rows whose values lie inside.
+
+    Args:
+        rows: Rows of the data set.
+        values: Value of each of these rows.
+        limits: Limits of the ranges in ascending order; an infinite upper limit is yielded as None.
+    """
+    for low, high in pairwise(limits):
+        yield low, None if np.isinf(high) else high, rows[(values >= low) & (values < high)]
+
+
+def _class_errors(runs: Sequence[HeldOut], rows: np.ndarray) -> ClassErrors:
     measured = runs[0].dataset.latencies_us[rows]
-    errors = [errors_of(run.rows_us[rows], measured) for run in runs]
-    return {
-        "layers": len(rows),
-        "latency_us": float(measured.sum()),
-        **{key: _mean([e[key] for e in errors]) for key in ("mape", "weighted_mape", "within_10pct")},
-    }
+    mean = _mean_errors([errors_of(run.rows_us[rows], measured) for run in runs])
+    return ClassErrors(len(rows), float(measured.sum()), mean.mape, mean.weighted_mape, mean.within_10pct)
+
+
+def _mean_errors(of_seeds: Sequence[Errors]) -> Errors:
+    return Errors(
+        **{error.name: _mean([getattr(errors, error.name) for errors in of_seeds]) for error in fields(Errors)}
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""Draws the figures of an evaluation from its document."""
+"""Draws the figures of an evaluation from its report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from costmodel.plotting import BAND, GRID, INK, PALE, ROW_INCHES, SERIES, new_figure, save_figure
+from costmodel.training.evaluation.intervals import CoveragePoint
+from costmodel.training.evaluation.learning_curve import REDUCTIONS, LearningPoint
+from costmodel.training.evaluation.results import ClassErrors, FamilyErrors, ModelResult
 from costmodel.units import format_us
 
 __all__ = ["coverage", "families", "learning_curve", "predictions", "shares_and_errors"]
 
-_GOOD, _BAD, _OTHER = SERIES[0], SERIES[1], SERIES[2]
+_GOOD, _BAD = SERIES[0], SERIES[1]
 _SOFT = "#6b7a86"  # colour of secondary text
 _NAMED = 6  # number of models that are labelled with their names
 _TOLERANCE = 0.1  # half-width of the band, as a share of the measured latency; tables count models within 10% too
@@ -19,16 +22,18 @@ _RATIOS = (0.1, 0.25, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 4, 10)
 _LABEL_GAP = 0.06  # share of the axis; a model that is nearer to a labelled one gets no label of its own
 
 
-def predictions(path: Path, title: str, models: Sequence[Mapping[str, Any]]) -> None:
-    """Draws predicted against measured latency of each model, and their ratio below; the largest errors are labelled.
+def predictions(path: Path, title: str, models: Sequence[ModelResult]) -> None:
+    """Draws the predicted against the measured latency of each model and, in a panel below, the ratio of the two.
+
+    All layers of a model are predicted. The models with the largest errors are labelled.
 
     Args:
         path: File to write.
         title: Title above the figure.
-        models: Models with `model`, `latency_us` and `unseen_us`, as in a report.
+        models: Results of models in a report.
     """
-    measured = np.array([model["latency_us"] for model in models])
-    predicted = np.array([model["unseen_us"] for model in models])
+    measured = np.array([model.latency_us for model in models])
+    predicted = np.array([model.unseen_us for model in models])
     ratio = predicted / measured
     far = np.abs(ratio - 1) > _TOLERANCE
     figure, (above, below) = new_figure(7.2, 8.2, 2, sharex=True, height_ratios=(3, 2))
@@ -65,7 +70,7 @@ def predictions(path: Path, title: str, models: Sequence[Mapping[str, Any]]) -> 
             named.append(i)
             right = across[i] < 0.6
             below.annotate(
-                models[i]["model"], (measured[i], ratio[i]), (5 if right else -5, 0), textcoords="offset points",
+                models[i].model, (measured[i], ratio[i]), (5 if right else -5, 0), textcoords="offset points",
                 ha="left" if right else "right", va="center", fontsize=7,
             )  # fmt: skip
     below.set_ylabel("predicted / measured")
@@ -75,21 +80,21 @@ def predictions(path: Path, title: str, models: Sequence[Mapping[str, Any]]) -> 
     save_figure(figure, path)
 
 
-def families(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draws a row for each family: the errors of its models with predicted layers and with measured layers.
+def families(path: Path, title: str, rows: Sequence[FamilyErrors]) -> None:
+    """Draws the mean error of each family's models, once with predicted and once with measured layers.
 
     Args:
         path: File to write.
         title: Title above the figure.
-        rows: Families with `family`, `models`, `unseen` and `sum`, from the top.
+        rows: Errors of the families, in order from the top of the figure.
     """
     figure, axes = new_figure(7.2, 1.3 + ROW_INCHES * len(rows))
     positions = np.arange(len(rows))
-    predicted, summed = ([row[key] for row in rows] for key in ("unseen", "sum"))
+    predicted, summed = [row.unseen for row in rows], [row.sum for row in rows]
     axes.hlines(positions, summed, predicted, color=GRID, linewidth=2, zorder=1)
     axes.scatter(summed, positions, s=22, color=PALE, linewidths=0, zorder=2, clip_on=False)
     axes.scatter(predicted, positions, s=22, color=_GOOD, linewidths=0, zorder=3, clip_on=False)
-    _name_rows(axes, [f"{row['family']} ({row['models']})" for row in rows])
+    _name_rows(axes, [f"{row.family} ({row.models})" for row in rows])
     _percent(axes.xaxis)
     axes.set_xlim(left=0)
     axes.annotate(
@@ -104,22 +109,22 @@ def families(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     save_figure(figure, path)
 
 
-def shares_and_errors(path: Path, title: str, classes: Mapping[str, Mapping[str, Any]], time_us: float) -> None:
-    """Draws a row for each class of layers: its errors, and beside them its share of the time.
+def shares_and_errors(path: Path, title: str, classes: Mapping[str, ClassErrors], time_us: float) -> None:
+    """Draws the errors of each class of layers (such as an operator), and beside them its share of the total time.
 
     Args:
         path: File to write.
         title: Title above the figure.
-        classes: Classes by name, from the top, with `mape`, `weighted_mape`, `latency_us` and `layers` as in a report.
+        classes: Errors of the classes by name, in order from the top of the figure.
         time_us: Sum of the latencies of all classes in microseconds, including those that are not drawn.
     """
     rows = list(classes.values())
-    shares = [row["latency_us"] / time_us for row in rows]
+    shares = [row.latency_us / time_us for row in rows]
     figure, (left, right) = new_figure(
         7.2, 1.4 + ROW_INCHES * 1.15 * len(rows), 1, 2, sharey=True, width_ratios=(3, 1.2)
     )
     positions = np.arange(len(rows))
-    plain, weighted = ([row[key] for row in rows] for key in ("mape", "weighted_mape"))
+    plain, weighted = [row.mape for row in rows], [row.weighted_mape for row in rows]
     left.hlines(positions, plain, weighted, color=GRID, linewidth=2, zorder=1)
     left.scatter(plain, positions, s=22, color=PALE, linewidths=0, zorder=2)
     left.scatter(weighted, positions, s=22, color=_GOOD, linewidths=0, zorder=3)
@@ -132,7 +137,7 @@ def shares_and_errors(path: Path, title: str, classes: Mapping[str, Mapping[str,
     right.barh(positions, shares, color=PALE, height=0.6)
     for position, row, share in zip(positions, rows, shares, strict=True):
         right.annotate(
-            f"{share:.1%}, {row['layers']:,}",
+            f"{share:.1%}, {row.layers:,}",
             (share, position),
             (4, 0),
             textcoords="offset points",
@@ -148,26 +153,29 @@ def shares_and_errors(path: Path, title: str, classes: Mapping[str, Mapping[str,
     save_figure(figure, path)
 
 
-def coverage(path: Path, title: str, points: Sequence[Mapping[str, Any]]) -> None:
-    """Draws the share of models inside their interval against the nominal level of the interval.
+def coverage(path: Path, title: str, points: Sequence[CoveragePoint]) -> None:
+    """Draws the share of models inside their interval against the nominal coverage of the interval.
 
     Args:
         path: File to write.
         title: Title above the figure.
-        points: Points with `level`, `model` and `model_unseen`, as in a report.
+        points: Coverage of models at each nominal coverage, the lowest first.
     """
     figure, axes = new_figure(5.2, 4.8)
-    levels = [point["level"] for point in points]
+    levels = [point.level for point in points]
     axes.plot([levels[0], 1], [levels[0], 1], color=INK, linewidth=0.8)
     axes.annotate("as promised", (0.8, 0.8), (8, -4), textcoords="offset points", va="top")
-    middle = points[len(points) // 2]
     curves = [
-        ("model", "layers measured where another family has them", _GOOD),
-        ("model_unseen", "all predicted", _BAD),
+        (
+            np.array([point.model for point in points], dtype=np.float64),
+            "layers measured where another family has them",
+            _GOOD,
+        ),
+        (np.array([point.model_unseen for point in points], dtype=np.float64), "all predicted", _BAD),
     ]
     # Labels in the colours of the curves, in the order of the curves from above.
-    for line, (key, label, colour) in enumerate(sorted(curves, key=lambda curve: -middle[curve[0]])):
-        axes.plot(levels, [point[key] for point in points], marker="o", markersize=4, color=colour)
+    for line, (shares, label, colour) in enumerate(sorted(curves, key=lambda curve: -curve[0][len(points) // 2])):
+        axes.plot(levels, shares, marker="o", markersize=4, color=colour)
         axes.annotate(label, (0.03, 0.95 - 0.05 * line), xycoords="axes fraction", color=colour)
     _percent(axes.xaxis)
     _percent(axes.yaxis)
@@ -177,48 +185,49 @@ def coverage(path: Path, title: str, points: Sequence[Mapping[str, Any]]) -> Non
     save_figure(figure, path)
 
 
-def learning_curve(path: Path, title: str, points: Sequence[Mapping[str, Any]], key: str, label: str) -> None:
-    """Draws the error against the share of families, and of rows, that was trained on, with a dot for each seed.
+def learning_curve(path: Path, title: str, points: Sequence[LearningPoint], errors: np.ndarray, label: str) -> None:
+    """Draws two curves of a predictor's error: by the share of the families, and of the rows, that it was trained on.
+
+    A row is a measured sequence. Each dot is a training run with one seed; the lines connect the means over seeds.
 
     Args:
         path: File to write.
         title: Title above the figure.
-        points: Points as `costmodel.training.evaluation.learning_curve.learning_curve` returns them.
-        key: Key of the error in a point.
+        points: Points of a learning curve.
+        errors: Error to draw at each point, shape [num_points].
         label: Label of the vertical axis.
     """
     figure, axes = new_figure(6.4, 4)
-    shares = sorted({point["share"] for point in points})
+    of_points, shares_of_points = np.array([point.of for point in points]), np.array([point.share for point in points])
+    shares = sorted({point.share for point in points})
     middles = {}
-    for way, colour in (("families", _GOOD), ("rows", _BAD)):
-        of_way = [point for point in points if point["of"] == way]
-        axes.scatter(
-            [p["share"] for p in of_way], [p[key] for p in of_way], s=12, color=colour, alpha=0.4, linewidths=0
-        )
-        middle = [float(np.mean([p[key] for p in of_way if p["share"] == share])) for share in shares]
+    colours = dict(zip(REDUCTIONS, (_GOOD, _BAD), strict=True))
+    for reduction, colour in colours.items():
+        chosen = of_points == reduction
+        axes.scatter(shares_of_points[chosen], errors[chosen], s=12, color=colour, alpha=0.4, linewidths=0)
+        middle = [float(np.mean(errors[chosen & (shares_of_points == share)])) for share in shares]
         axes.plot(shares, middle, color=colour, marker="o", markersize=4)
-        middles[way] = middle[0]
-    for way, colour in (("families", _GOOD), ("rows", _BAD)):
-        upper = middles[way] == max(middles.values())
+        middles[reduction] = middle[0]
+    for reduction, colour in colours.items():
+        upper = middles[reduction] == max(middles.values())
         axes.annotate(
-            f"a part of the {way}", (shares[0], middles[way]), (6, 5 if upper else -13), textcoords="offset points",
-            color=colour,
+            f"a part of the {reduction}", (shares[0], middles[reduction]), (6, 5 if upper else -13),
+            textcoords="offset points", color=colour,
         )  # fmt: skip
-    counts = {p["share"]: (p["families"], p["rows"]) for p in points if p["of"] == "families"}
+    most = next(point for point in reversed(points) if point.of == "families" and point.share == shares[-1])
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xticks(shares, [f"{share:.0%}" for share in shares])
     _percent(axes.yaxis)
-    axes.set_ylim(0, 1.15 * max(p[key] for p in points))
-    most = counts[shares[-1]]
-    axes.set_xlabel(f"trained on (all: {most[0]:.0f} families, {most[1]:,.0f} rows)")
+    axes.set_ylim(0, 1.15 * errors.max())
+    axes.set_xlabel(f"trained on (all: {most.families:.0f} families, {most.rows:,.0f} rows)")
     axes.set_ylabel(label)
     _write_title(axes, title)
     save_figure(figure, path)
 
 
 def _write_title(axes: Any, title: str) -> None:
-    """Writes the first line of the title in bold, and the rest small beneath it."""
+    """Writes the first line of a title in bold above the figure, and the other lines small beneath it."""
     first, _, rest = title.partition("\n")
     axes.set_title(first, pad=20 if rest else 6)
     axes.annotate(rest, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=_SOFT)

@@ -13,7 +13,7 @@ from costmodel.features.tabular import Encoded
 from costmodel.training.context_correction import ModelLayers, fit_context_correction
 from costmodel.training.dataset import Dataset, MeasuredModel
 from costmodel.training.evaluation.splits import Split
-from costmodel.training.regressors.registry import Regressor
+from costmodel.training.regressors.registry import Regressor, model_us
 
 try:
     from joblib import Parallel, delayed
@@ -21,17 +21,45 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("evaluation", "train") from error
 
-__all__ = ["METRICS", "HeldOut", "accuracy", "errors_of", "predict_held_out", "rank_correlation"]
+__all__ = ["Accuracy", "Errors", "HeldOut", "accuracy", "errors_of", "predict_held_out", "rank_correlation"]
 
-# Metrics of `accuracy` for layers, and for models composed in each of two ways.
-METRICS = {
-    "layer": ("mape", "weighted_mape", "within_10pct", "kendall_tau"),
-    "model": ("mape", "within_5pct", "within_10pct", "kendall_tau"),
-    "model_unseen": ("mape", "within_5pct", "within_10pct", "kendall_tau"),
-}
 _CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 # Features that depend on the layer alone, not on the weights of the model around it.
 _ALONE = [i for i, name in enumerate(SCHEMA.names) if not name.startswith("footprint")]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of predictions against measurements, as fractions; None where there are too few predictions.
+
+    Attributes:
+        mape: Mean absolute relative error.
+        weighted_mape: Sum of absolute errors divided by the sum of the measurements.
+        within_5pct: Share of the predictions with an error of at most 5%.
+        within_10pct: Share of the predictions with an error of at most 10%.
+        kendall_tau: Kendall's rank correlation of predictions and measurements.
+    """
+
+    mape: float | None = None
+    weighted_mape: float | None = None
+    within_5pct: float | None = None
+    within_10pct: float | None = None
+    kendall_tau: float | None = None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Errors of one predictor with one seed on held-out families.
+
+    Attributes:
+        layer: Errors over layer sequences.
+        model: Errors over models, with measured costs for the layers that also occur in another family.
+        model_unseen: Errors over models, with all costs predicted.
+    """
+
+    layer: Errors
+    model: Errors
+    model_unseen: Errors
 
 
 @dataclass(frozen=True)
@@ -40,10 +68,11 @@ class HeldOut:
 
     Attributes:
         dataset: Measured sequences and models.
-        rows_us: Predicted cost of each row alone, shape [num_rows]; nan for samples and whole models.
-        models_us: For each measured model, predicted costs of its sequences with context correction; nan if the model
-            was not held out.
-        known_us: For each measured model, measured costs of its sequences with context correction.
+        rows_us: Predicted cost of each row of the data set in isolation, in microseconds; nan for samples and whole
+            models. Shape [num_rows].
+        models_us: For each measured model, predicted costs of its sequences in microseconds with context correction;
+            nan if the model was not held out.
+        known_us: For each measured model, measured costs of its sequences in microseconds with context correction.
         predicted_correction: Context correction of predicted costs, fitted to all models that were held out.
         measured_correction: Context correction of measured costs, fitted to all measured models.
     """
@@ -57,22 +86,28 @@ class HeldOut:
 
     @cached_property
     def judged(self) -> np.ndarray:
-        """Positions of the rows with a prediction."""
+        """Positions of the rows of the data set that have a prediction."""
         return np.flatnonzero(~np.isnan(self.rows_us))
 
     @cached_property
     def judged_models(self) -> np.ndarray:
-        """Positions of the models with a prediction."""
+        """Positions of the models that have a prediction, among the models of the data set."""
         return np.flatnonzero(~np.isnan(self.unseen_us))
 
     @cached_property
     def unseen_us(self) -> np.ndarray:
-        """Latencies of the models with all costs predicted, shape [num_models]; nan for models not held out."""
+        """Latency of each model in microseconds, with all costs predicted.
+
+        Shape [num_models]; nan if the model was not held out.
+        """
         return np.array([costs.sum() for costs in self.models_us], dtype=np.float64)
 
     @cached_property
     def composed_us(self) -> np.ndarray:
-        """Latencies of the models with measured costs for layers that other families have, shape [num_models]."""
+        """Latency of each model in microseconds, with measured costs for the layers that also occur in another family.
+
+        Shape [num_models]; nan if the model was not held out.
+        """
         data = self.dataset
         return np.array(
             [
@@ -81,24 +116,6 @@ class HeldOut:
             ],
             dtype=np.float64,
         )
-
-    @cached_property
-    def kinds_us(self) -> tuple[dict[str, float], ...]:
-        """For each model, the sum of predicted costs by kind of sequence."""
-        return tuple(self._by_kind(i, np.ones(len(costs), dtype=bool)) for i, costs in enumerate(self.models_us))
-
-    @cached_property
-    def unknown_kinds_us(self) -> tuple[dict[str, float], ...]:
-        """For each model, the sum of predicted costs by kind of sequence, for sequences that no other family has."""
-        return tuple(self._by_kind(i, ~known) for i, known in enumerate(self.dataset.known_elsewhere))
-
-    def _by_kind(self, model: int, chosen: np.ndarray) -> dict[str, float]:
-        sums: dict[str, float] = {}
-        rows = self.dataset.models[model].rows[chosen]
-        for row, us in zip(rows.tolist(), self.models_us[model][chosen].tolist(), strict=True):
-            kind = self.dataset.kinds[row]
-            sums[kind] = sums.get(kind, 0.0) + us
-        return sums
 
 
 def predict_held_out(
@@ -113,14 +130,14 @@ def predict_held_out(
     """Predicts the layers and models of each split with a predictor that was trained without the split's families.
 
     The context correction for the models of a split is fitted to the models of the other splits, with the costs that
-    are predicted while those are held out.
+    are predicted while those models are held out.
 
     Args:
         dataset: Measured sequences and models.
         splits: Splits by family.
-        make: Makes the predictor from a seed.
+        make: Function that makes the predictor from a seed.
         seed: Seed of the predictor.
-        besides: Further splits to which context corrections are fitted; they are not judged.
+        besides: Further splits, which are not judged; context corrections are fitted to their models as well.
         jobs: Number of splits that are evaluated in parallel.
     """
 
@@ -165,9 +182,14 @@ def predict_held_out(
 def _fit_correction(
     dataset: Dataset, costs_us: Mapping[int, np.ndarray], without: Sequence[int] = ()
 ) -> ContextCorrection:
-    """Fits the context correction to the models of `costs_us`, except those of `without`.
+    """Fits the context correction to the models whose costs are given.
 
     Where only whole models were measured, there is no correction.
+
+    Args:
+        dataset: Measured sequences and models.
+        costs_us: Costs of a model's sequences in isolation in microseconds, by the model's position in the data set.
+        without: Positions of models to leave out.
     """
     if dataset.whole_only:
         return ContextCorrection()
@@ -178,7 +200,13 @@ def _fit_correction(
 
 
 def _layers_of(dataset: Dataset, model: int, costs_us: np.ndarray) -> ModelLayers:
-    """Returns the layers of the model at a position, with given costs alone."""
+    """Returns the layers of one model of the data set, with given costs in isolation.
+
+    Args:
+        dataset: Measured sequences and models.
+        model: Position of the model among the models of the data set.
+        costs_us: Cost of each sequence of the model in isolation in microseconds, shape [num_sequences].
+    """
     measured_model = dataset.models[model]
     return ModelLayers(
         costs_us,
@@ -188,52 +216,58 @@ def _layers_of(dataset: Dataset, model: int, costs_us: np.ndarray) -> ModelLayer
 
 
 def _predict_in_model(dataset: Dataset, model: MeasuredModel, regressor: Regressor) -> np.ndarray:
-    """Returns the predicted costs of a model's sequences, shape [num_sequences], from its whole graph.
+    """Returns the costs of a model's sequences in microseconds, as predicted from its whole graph.
 
-    A predictor that uses the neighbours of a layer thus gets those of the model, as it does in normal use.
+    A predictor that uses the neighbours of a layer thus gets the neighbours in the model, as it does in normal use. A
+    time that models take besides their layers is spread over the sequences. The result has shape [num_sequences].
     """
     whole, parts = dataset.encoded.take(np.array([model.row])), dataset.encoded.take(model.rows)
     costs = np.empty(len(parts.bounds_us))
     # The whole model has its layers in canonical order, but its sequences are in execution order. They are matched by
     # their features; exchanging layers with equal features leaves the sum unchanged.
     costs[_order_alone(parts)] = regressor.predict_us(whole)[_order_alone(whole)]
-    return parts.totals(costs)
+    return np.asarray(parts.totals(costs) * (1 + model_us(regressor) / costs.sum()))
 
 
 def _order_alone(encoded: Encoded) -> np.ndarray:
-    """Returns the order of layers by the features that do not depend on the model around them."""
+    """Returns the positions of layers, sorted by those features that do not depend on the model around them.
+
+    Sorting two lists of the same layers in this way shows which layer of one list is which layer of the other.
+    """
     return np.lexsort(encoded.features[:, _ALONE].T)
 
 
-def accuracy(run: HeldOut) -> dict[str, dict[str, float | None]]:
-    """Computes the metrics of `METRICS` over the layers and models that were held out."""
+def accuracy(run: HeldOut) -> Accuracy:
+    """Computes the errors of a predictor over the layers and models that were held out."""
     data, models = run.dataset, run.judged_models
     measured = np.array([model.latency_us for model in data.models], dtype=np.float64)[models]
-    errors = {
-        "layer": errors_of(run.rows_us[run.judged], data.latencies_us[run.judged]),
-        "model": errors_of(run.composed_us[models], measured),
-        "model_unseen": errors_of(run.unseen_us[models], measured),
-    }
-    return {part: {key: errors[part][key] for key in keys} for part, keys in METRICS.items()}
+    return Accuracy(
+        layer=errors_of(run.rows_us[run.judged], data.latencies_us[run.judged]),
+        model=errors_of(run.composed_us[models], measured),
+        model_unseen=errors_of(run.unseen_us[models], measured),
+    )
 
 
-def errors_of(predicted: np.ndarray, measured: np.ndarray) -> dict[str, float | None]:
-    """Computes every metric of predictions against measurements, as fractions; None where there are too few."""
+def errors_of(predicted: np.ndarray, measured: np.ndarray) -> Errors:
+    """Computes the errors of predictions against the measurements of the same sequences or models."""
     if not len(measured):
-        return dict.fromkeys(("mape", "weighted_mape", "within_5pct", "within_10pct", "kendall_tau"))
+        return Errors()
     relative = np.abs(predicted - measured) / measured
     tau = float(kendalltau(predicted, measured).statistic) if len(measured) > 1 else None
-    return {
-        "mape": float(relative.mean()),
-        "weighted_mape": float(np.abs(predicted - measured).sum() / measured.sum()),
-        "within_5pct": float((relative <= 0.05).mean()),
-        "within_10pct": float((relative <= 0.10).mean()),
-        "kendall_tau": None if tau is None or np.isnan(tau) else tau,
-    }
+    return Errors(
+        mape=float(relative.mean()),
+        weighted_mape=float(np.abs(predicted - measured).sum() / measured.sum()),
+        within_5pct=float((relative <= 0.05).mean()),
+        within_10pct=float((relative <= 0.10).mean()),
+        kendall_tau=None if tau is None or np.isnan(tau) else tau,
+    )
 
 
 def rank_correlation(one: np.ndarray, other: np.ndarray) -> float | None:
-    """Returns Spearman's rank correlation, from -1 to 1; None if one of the arguments is constant."""
+    """Returns Spearman's rank correlation of two arrays, from -1 to 1.
+
+    It is None if one of the arrays is constant, or if they have fewer than two elements.
+    """
     if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
         return None
     return float(spearmanr(one, other).statistic)

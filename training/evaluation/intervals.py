@@ -1,9 +1,8 @@
-"""Calibrates intervals by the errors on held-out families, and computes the share of models that lie inside them."""
+"""Calibrates prediction intervals by errors on held-out families, and computes the share of models inside them."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from costmodel.training.calibration import DISTANCES, Calibration, conformal_qua
 from costmodel.training.evaluation.distances import Distances
 from costmodel.training.evaluation.held_out import HeldOut
 
-__all__ = ["LEVELS", "HeldOutWithDistances", "coverage_by_level"]
+__all__ = ["LEVELS", "CoveragePoint", "HeldOutWithDistances", "coverage_by_level"]
 
 # Nominal coverages at which intervals are checked.
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -22,11 +21,36 @@ _GROUPS = 10
 
 
 @dataclass(frozen=True)
-class HeldOutWithDistances:
-    """Predictions of held-out families with their distances to the training data.
+class CoveragePoint:
+    """Shares of layers and models inside their intervals at one nominal coverage, and widths of the intervals.
+
+    Half-widths are in log latency. An attribute is None where there was nothing to judge.
 
     Attributes:
-        run: Held-out predictions of one predictor with one seed.
+        level: Nominal coverage.
+        model: Share of the models inside, with measured costs for the layers that also occur in another family.
+        model_unseen: Share of the models inside, with all costs predicted.
+        layer: Share of the layer sequences inside.
+        model_width: Mean half-width of the intervals of `model`.
+        model_unseen_width: Mean half-width of the intervals of `model_unseen`.
+        layer_width: Mean half-width of the intervals of `layer`.
+    """
+
+    level: float
+    model: float | None
+    model_unseen: float | None
+    layer: float | None
+    model_width: float | None
+    model_unseen_width: float | None
+    layer_width: float | None
+
+
+@dataclass(frozen=True)
+class HeldOutWithDistances:
+    """Predictions for held-out families, with the distances of the sequences to the training data.
+
+    Attributes:
+        run: Predictions of one predictor with one seed for held-out families.
         distances: Distances of the held-out sequences to the training data.
     """
 
@@ -34,11 +58,11 @@ class HeldOutWithDistances:
     distances: Distances
 
     def calibrate(self, level: float, without: Collection[str] = ()) -> Calibration:
-        """Calibrates intervals by held-out errors.
+        """Calibrates intervals by the errors on held-out families.
 
         Args:
             level: Nominal coverage.
-            without: Families to leave out, because the intervals are to be judged on them.
+            without: Families whose errors are left out, because the intervals are to be judged on them.
 
         Raises:
             ValueError: There are no errors of other families.
@@ -65,16 +89,11 @@ class HeldOutWithDistances:
         correlation = conformal_quantile(np.concatenate(scores), level)
         return replace(calibration, uncertainty=Uncertainty(correlation, construction))
 
-    def coverage(self, level: float) -> dict[str, float | None]:
-        """Computes the share of models and layers that lie in an interval calibrated without their family.
+    def coverage(self, level: float) -> CoveragePoint:
+        """Computes the share of models, and of layers, that lie in an interval calibrated without their family.
 
         Args:
             level: Nominal coverage.
-
-        Returns:
-            Shares `model`, with measured costs where another family has the layer; `model_unseen`, with predicted costs
-            only; and `layer`; and the mean half-widths of their intervals as `model_width` and so on. None where there
-            is nothing to judge.
         """
         run, data = self.run, self.run.dataset
         families = sorted({family for row in run.judged.tolist() for family in data.families[row]})
@@ -90,7 +109,7 @@ class HeldOutWithDistances:
                 continue  # there are no errors of other families to calibrate by
             models = [i for i in run.judged_models.tolist() if data.models[i].family in group]
             for name, known in (("model", True), ("model_unseen", False)):
-                of_models = self._half_widths(calibration, known=known)[models]
+                of_models = self.half_widths(calibration, known=known)[models]
                 hits[name].append(np.abs(errors[name])[models] <= of_models)
                 widths[name].append(of_models)
             rows = np.array(
@@ -103,9 +122,15 @@ class HeldOutWithDistances:
                 )
                 hits["layer"].append(np.abs(np.log(data.latencies_us[rows] / run.rows_us[rows])) <= of_rows)
                 widths["layer"].append(of_rows)
-        return {name: _mean(values) for name, values in hits.items()} | {
-            f"{name}_width": _mean(values) for name, values in widths.items()
-        }
+        return CoveragePoint(
+            level=level,
+            model=_mean(hits["model"]),
+            model_unseen=_mean(hits["model_unseen"]),
+            layer=_mean(hits["layer"]),
+            model_width=_mean(widths["model"]),
+            model_unseen_width=_mean(widths["model_unseen"]),
+            layer_width=_mean(widths["layer"]),
+        )
 
     @cached_property
     def _latencies_us(self) -> np.ndarray:
@@ -113,11 +138,11 @@ class HeldOutWithDistances:
 
     @cached_property
     def _constructed_us(self) -> np.ndarray:
-        """Latencies of the models with every layer measured, shape [num_models]."""
+        """Latency of each model in microseconds with every layer measured, shape [num_models]."""
         return np.array([costs.sum() for costs in self.run.known_us], dtype=np.float64)
 
     def _errors(self, predicted_us: np.ndarray) -> np.ndarray:
-        """Returns log(measured / predicted) of each model."""
+        """Returns log(measured latency / predicted latency) of each model, shape [num_models]."""
         return np.asarray(np.log(self._latencies_us / predicted_us))
 
     @cached_property
@@ -125,7 +150,16 @@ class HeldOutWithDistances:
         return _ModelSequences.of(self.run, self.distances)
 
     def _correlated_and_not(self, calibration: Calibration, *, known: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Returns squared half-widths of models for fully correlated and for uncorrelated errors of their layers."""
+        """Returns squared half-widths of the models' intervals, for fully correlated and for uncorrelated layer errors.
+
+        Args:
+            calibration: Calibration of the layers' intervals.
+            known: Whether layers that also occur in another family count as measured.
+
+        Returns:
+            Squared half-width of each model in log latency if the errors of its layers are fully correlated, shape
+            [num_models]; and the same if they are uncorrelated.
+        """
         parts, run = self._parts, self.run
         widths = calibration.half_widths(parts.kinds, parts.costs_us, parts.distances)
         totals = run.composed_us if known else run.unseen_us
@@ -134,31 +168,45 @@ class HeldOutWithDistances:
         return summed_by_correlation(shares, parts.layers, parts.owners, len(totals))
 
     def _scores(self, calibration: Calibration, construction: float, *, known: bool) -> np.ndarray:
-        """Returns for each model the correlation at which its latency lies on the edge of its interval.
+        """Returns, for each model, the correlation of its layers' errors that puts its latency on the interval's edge.
 
-        The score is 0 if the latency lies inside the interval for any correlation. Intervals are nested in the
-        correlation, so that the conformal quantile of these scores gives the nominal coverage (Gupta et al., 2022).
+        This correlation is the model's score; it is 0 if the latency lies inside the interval for any correlation. The
+        interval of a larger correlation contains that of a smaller one, so that with the conformal quantile of these
+        scores as the correlation, intervals have the nominal coverage (Gupta et al., 2022).
+
+        Args:
+            calibration: Calibration of the layers' intervals.
+            construction: Half-width of the interval of log(sum of a model's measured layers / latency of the model).
+            known: Whether layers that also occur in another family count as measured.
         """
         correlated, uncorrelated = self._correlated_and_not(calibration, known=known)
         run = self.run
         unexplained = self._errors(run.composed_us if known else run.unseen_us) ** 2 - construction**2 - uncorrelated
         return np.asarray(np.where(unexplained > 0, unexplained / np.maximum(correlated - uncorrelated, 1e-12), 0.0))
 
-    def _half_widths(self, calibration: Calibration, *, known: bool) -> np.ndarray:
-        """Returns the half-widths of the models' intervals, as `costmodel.estimate.composition.half_width` does."""
+    def half_widths(self, calibration: Calibration, *, known: bool) -> np.ndarray:
+        """Returns the half-widths of the models' intervals, computed as in `costmodel.estimate.composition.half_width`.
+
+        Args:
+            calibration: Calibration of the intervals.
+            known: Whether layers that also occur in another family count as measured.
+
+        Returns:
+            Half-widths in log latency, shape [num_models].
+        """
         correlated, uncorrelated = self._correlated_and_not(calibration, known=known)
         return combined_half_widths(np.zeros(len(correlated)), correlated, uncorrelated, calibration.uncertainty)
 
 
 @dataclass(frozen=True)
 class _ModelSequences:
-    """The sequences of all models, concatenated.
+    """The sequences of all measured models, concatenated to arrays of shape [num_sequences].
 
     Attributes:
-        models: Position of the model of each sequence.
-        layers: Number of each sequence, the same for equal sequences of one model.
-        owners: Position of the model that each number of `layers` belongs to.
-        kinds: Kind of each sequence.
+        models: Position, in the data set, of the model that each sequence belongs to.
+        layers: Identifying number of each sequence, the same for equal sequences of one model and for no others.
+        owners: Position of the model that each number in `layers` belongs to, shape [num_numbers].
+        kinds: Kind (operator types) of each sequence.
         costs_us: Predicted cost of each sequence in microseconds.
         known: Whether each sequence also occurs in a model of another family.
         distances: Distance of each sequence to the training data.
@@ -190,7 +238,12 @@ class _ModelSequences:
 
 
 def _from_whole_models(errors: np.ndarray, level: float) -> Calibration:
-    """Calibrates intervals by errors of whole models only, which then also apply to layers and sums of layers."""
+    """Calibrates intervals by errors of whole models alone; layers and sums of layers get the same half-width.
+
+    Args:
+        errors: log(measured latency / predicted latency) of each model.
+        level: Nominal coverage.
+    """
     width = conformal_quantile(np.abs(errors), level)
     return Calibration(level, by_distance=(width,) * (len(DISTANCES) + 1), uncertainty=Uncertainty(construction=0.0))
 
@@ -200,6 +253,6 @@ def _mean(parts: list[np.ndarray]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def coverage_by_level(judged: HeldOutWithDistances, levels: Iterable[float] = LEVELS) -> list[dict[str, Any]]:
-    """Returns for each nominal coverage the shares inside their intervals."""
-    return [{"level": level, **judged.coverage(level)} for level in levels]
+def coverage_by_level(judged: HeldOutWithDistances, levels: Iterable[float] = LEVELS) -> tuple[CoveragePoint, ...]:
+    """Computes the share of models, and of layers, inside their intervals at each of several nominal coverages."""
+    return tuple(judged.coverage(level) for level in levels)

@@ -1,8 +1,9 @@
-"""Writes the report of an evaluation: a folder with its document, tables and figures."""
+"""Completes the report of an evaluation, and writes it to a folder as a JSON document, tables and figures."""
 
 import csv
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,46 @@ import numpy as np
 from costmodel.progress import Progress
 from costmodel.training.evaluation import figures
 from costmodel.training.evaluation.evaluation import Evaluation
-from costmodel.training.evaluation.intervals import HeldOutWithDistances, coverage_by_level
-from costmodel.training.evaluation.learning_curve import learning_curve
+from costmodel.training.evaluation.intervals import CoveragePoint, HeldOutWithDistances, coverage_by_level
+from costmodel.training.evaluation.learning_curve import LearningCurve, learning_curve
+from costmodel.training.evaluation.results import (
+    EvaluationReport,
+    FamilyErrors,
+    LayerMetrics,
+    ModelMetrics,
+    ModelResult,
+    PredictorResult,
+)
 from costmodel.training.regressors.registry import REGRESSORS, Regressor
 from costmodel.units import format_us
 
-__all__ = ["family_errors", "full_report", "write_report"]
+__all__ = ["FullReport", "family_errors", "full_report", "write_report"]
 
 # Number of operators in the figure.
 _OPERATORS = 20
+
+
+@dataclass(frozen=True)
+class FullReport:
+    """A report of an evaluation with two parts that take longer to compute: interval coverage and a learning curve.
+
+    Attributes:
+        evaluation: Results of all predictors.
+        coverage: Coverage of the champion's intervals at each nominal coverage, the lowest first.
+        learning_curve: Learning curve of the champion, or of a faster predictor if the champion takes too long.
+    """
+
+    evaluation: EvaluationReport
+    coverage: tuple[CoveragePoint, ...]
+    learning_curve: LearningCurve
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the JSON document that `costmodel evaluate --out DIR --json` prints."""
+        return {
+            **self.evaluation.to_dict(),
+            "coverage": [asdict(point) for point in self.coverage],
+            "learning_curve": asdict(self.learning_curve),
+        }
 
 
 def full_report(
@@ -28,105 +60,128 @@ def full_report(
     predictors: Mapping[str, Callable[[int], Regressor]] = REGRESSORS,
     jobs: int = 1,
     progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Returns the document of an evaluation with two slower parts: `coverage` and `learning_curve` of the champion.
+) -> FullReport:
+    """Completes the report of an evaluation with the coverage of the champion's intervals and a learning curve.
 
-    If the champion is the graph neural network, the learning curve is that of LightGBM, which shows in far less time
-    what the data lack.
+    The learning curve is that of the champion. If the champion is the graph neural network, it is that of LightGBM
+    instead, which shows in far less time what the data lack.
 
     Args:
         evaluation: Evaluation of a data set.
-        predictors: Makers of regressors by name.
+        predictors: Functions that make a predictor from a seed, by name.
         jobs: Number of splits that are evaluated in parallel.
-        progress: Called with (done, total, what is next).
+        progress: Called with (points of the learning curve done, points in total, a label of the next point).
     """
     report = evaluation.report
-    run = evaluation.held_out[report["champion"]]
-    curve_predictor = "lightgbm" if report["champion"] == "gnn" else report["champion"]
-    points = learning_curve(
-        run.dataset, predictors[curve_predictor], seeds=report["seeds"], jobs=jobs, progress=progress
-    )
-    return {
-        **report,
-        "coverage": coverage_by_level(HeldOutWithDistances(run, evaluation.distances)),
-        "learning_curve": {"predictor": curve_predictor, "points": points},
-    }
+    run = evaluation.held_out[report.champion]
+    curve_predictor = "lightgbm" if report.champion == "gnn" else report.champion
+    points = learning_curve(run.dataset, predictors[curve_predictor], seeds=report.seeds, jobs=jobs, progress=progress)
+    coverage = coverage_by_level(HeldOutWithDistances(run, evaluation.distances))
+    return FullReport(report, coverage, LearningCurve(curve_predictor, points))
 
 
-def write_report(folder: Path, report: Mapping[str, Any]) -> None:
-    """Writes `evaluation.json`, and its results for the champion as tables and figures.
+def write_report(folder: Path, report: FullReport) -> None:
+    """Writes a report to a folder: `evaluation.json`, a table of all predictors, and the champion's tables and figures.
 
     Args:
         folder: Folder to write to, created if it does not exist; files of an earlier report are replaced.
-        report: Document that `full_report` returned.
+        report: Report to write.
 
     Raises:
         MissingExtraError: Matplotlib (extra `plots`) is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "evaluation.json").write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
-    name = report["champion"]
-    result = report["predictors"][name]
-    subtitle = f"{name} on {report['system']}, {report['split']}"
-    _write_predictors(folder, report["predictors"])
-    _write_csv(folder / "sizes.csv", result["sizes"])
-    _write_csv(folder / "distances.csv", result["distances"]["ranges"])
-    _write_csv(folder / "operators.csv", [{"operator": kind, **errors} for kind, errors in result["operators"].items()])
-    operators = dict(list(result["operators"].items())[:_OPERATORS])
-    sizes = {_latency_range(size["from_us"], size["to_us"]): size for size in result["sizes"] if size["layers"]}
-    ranges = result["distances"]["ranges"]
-    distances = {_distance_range(of["from"], of["to"]): of for of in ranges if of["layers"]}
-    for class_name, title, classes, all_of_them in (
-        ("operators", "Layers by operator, most time first", operators, result["operators"].values()),
-        ("sizes", "Sequences by how long they take", sizes, result["sizes"]),
-        ("distances", "Sequences by how far they lie from what was trained on", distances, ranges),
-    ):
-        if classes:  # there are none where only whole models are measured
-            time_us = sum(errors["latency_us"] for errors in all_of_them)
-            figures.shares_and_errors(folder / f"{class_name}.svg", f"{title}\n{subtitle}", classes, time_us)
-    if result["models"]:
-        _write_csv(folder / "models.csv", result["models"])
-        figures.predictions(folder / "predictions.svg", f"Models of families left out\n{subtitle}", result["models"])
-        rows = family_errors(result["models"])
-        _write_csv(folder / "families.csv", rows)
-        figures.families(folder / "families.svg", f"Error by family\n{subtitle}", rows)
-    _write_csv(folder / "coverage.csv", report["coverage"])
-    if all(point[key] is not None for point in report["coverage"] for key in ("model", "model_unseen")):
-        figures.coverage(folder / "coverage.svg", f"Do intervals keep their promise?\n{subtitle}", report["coverage"])
-    points = report["learning_curve"]["points"]
-    curve_subtitle = f"{report['learning_curve']['predictor']} on {report['system']}"
-    _write_csv(folder / "learning_curve.csv", points)
-    key, label = ("model_unseen", "mean error of models") if result["models"] else ("layer", "mean error of layers")
+    (folder / "evaluation.json").write_text(json.dumps(report.to_dict(), indent=1, allow_nan=False) + "\n")
+    evaluation = report.evaluation
+    result = evaluation.predictors[evaluation.champion]
+    subtitle = f"{evaluation.champion} on {evaluation.system}, {evaluation.split}"
+    _write_predictors(folder, evaluation)
+    _write_classes(folder, result, subtitle)
+    if result.models:
+        _write_csv(folder / "models.csv", [asdict(model) for model in result.models])
+        figures.predictions(folder / "predictions.svg", f"Models of families left out\n{subtitle}", result.models)
+        families = family_errors(result.models)
+        _write_csv(folder / "families.csv", [asdict(family) for family in families])
+        figures.families(folder / "families.svg", f"Error by family\n{subtitle}", families)
+    _write_csv(folder / "coverage.csv", [asdict(point) for point in report.coverage])
+    if all(point.model is not None and point.model_unseen is not None for point in report.coverage):
+        figures.coverage(folder / "coverage.svg", f"Do intervals keep their promise?\n{subtitle}", report.coverage)
+    curve = report.learning_curve
+    _write_csv(folder / "learning_curve.csv", [asdict(point) for point in curve.points])
     figures.learning_curve(
-        folder / "learning_curve.svg", f"What more data brings\n{curve_subtitle}", points, key, label
+        folder / "learning_curve.svg",
+        f"What more data brings\n{curve.predictor} on {evaluation.system}",
+        curve.points,
+        np.array([point.model_unseen if result.models else point.layer for point in curve.points], dtype=np.float64),
+        "mean error of models" if result.models else "mean error of layers",
     )
 
 
-def family_errors(models: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the mean absolute relative errors of the models of each family, the largest first.
+def _write_classes(folder: Path, result: PredictorResult, subtitle: str) -> None:
+    """Writes a predictor's errors by operator, by size and by distance as tables and figures.
 
     Args:
-        models: Models of a report.
-
-    Returns:
-        For each family `family`, `models` (their number), and as fractions the errors `unseen` (every layer predicted),
-        `predicted` (layers measured where another family has them) and `sum` (every layer measured).
+        folder: Folder to write to.
+        result: Results of the predictor.
+        subtitle: Second line of the title of each figure.
     """
-    of_families: dict[str, list[Mapping[str, Any]]] = {}
+    sizes, distances = result.sizes, result.distances.ranges
+    _write_csv(folder / "sizes.csv", [size.to_dict() for size in sizes])
+    _write_csv(folder / "distances.csv", [distance.to_dict() for distance in distances])
+    _write_csv(
+        folder / "operators.csv",
+        [{"operator": operator, **asdict(errors)} for operator, errors in result.operators.items()],
+    )
+    for class_name, title, classes, all_of_them in (
+        (
+            "operators",
+            "Layers by operator, most time first",
+            dict(list(result.operators.items())[:_OPERATORS]),
+            list(result.operators.values()),
+        ),
+        (
+            "sizes",
+            "Sequences by how long they take",
+            {_latency_range(size.from_us, size.to_us): size.errors for size in sizes if size.errors.layers},
+            [size.errors for size in sizes],
+        ),
+        (
+            "distances",
+            "Sequences by how far they lie from what was trained on",
+            {_distance_range(of.from_distance, of.to_distance): of.errors for of in distances if of.errors.layers},
+            [of.errors for of in distances],
+        ),
+    ):
+        if classes:  # there are none where only whole models are measured
+            time_us = sum(errors.latency_us for errors in all_of_them)
+            figures.shares_and_errors(folder / f"{class_name}.svg", f"{title}\n{subtitle}", classes, time_us)
+
+
+def family_errors(models: Iterable[ModelResult]) -> list[FamilyErrors]:
+    """Computes the mean errors of the models of each family; the family with the largest error is first.
+
+    Args:
+        models: Results of the models in a report.
+    """
+    of_families: dict[str, list[ModelResult]] = {}
     for model in models:
-        of_families.setdefault(model["family"], []).append(model)
-    rows = [
-        {
-            "family": family,
-            "models": len(own),
-            **{
-                key: float(np.mean([abs(model[f"{key}_us"] / model["latency_us"] - 1) for model in own]))
-                for key in ("unseen", "predicted", "sum")
-            },
-        }
+        of_families.setdefault(model.family, []).append(model)
+    errors = [
+        FamilyErrors(
+            family=family,
+            models=len(own),
+            unseen=_mean_error((model.unseen_us, model.latency_us) for model in own),
+            predicted=_mean_error((model.predicted_us, model.latency_us) for model in own),
+            sum=_mean_error((model.sum_us, model.latency_us) for model in own),
+        )
         for family, own in of_families.items()
     ]
-    return sorted(rows, key=lambda row: -float(row["unseen"]))
+    return sorted(errors, key=lambda family: -family.unseen)
+
+
+def _mean_error(pairs: Iterable[tuple[float, float]]) -> float:
+    """Returns the mean absolute relative error of (estimate, measurement) pairs."""
+    return float(np.mean([abs(estimated / measured - 1) for estimated, measured in pairs]))
 
 
 def _latency_range(low_us: float, high_us: float | None) -> str:
@@ -144,21 +199,17 @@ def _short(latency_us: float) -> str:
     return f"{float(number):g} {unit}"
 
 
-def _write_predictors(folder: Path, predictors: Mapping[str, Any]) -> None:
-    """Writes a line for each predictor and part: layers, models, and models with every layer predicted."""
+def _write_predictors(folder: Path, report: EvaluationReport) -> None:
+    """Writes a table of each predictor's metrics over layers, over models, and over models with all costs predicted."""
+    metric_names = dict.fromkeys(field.name for metrics in (LayerMetrics, ModelMetrics) for field in fields(metrics))
     _write_csv(
         folder / "predictors.csv",
         [
-            {"predictor": name, "of": part, **{key: result[part].get(key) for key in _metric_names(predictors)}}
-            for name, result in predictors.items()
-            for part in ("layer", "model", "model_unseen")
+            {"predictor": name, "of": part, **{metric: getattr(metrics, metric, None) for metric in metric_names}}
+            for name, result in report.predictors.items()
+            for part, metrics in result.parts.items()
         ],
     )
-
-
-def _metric_names(predictors: Mapping[str, Any]) -> Sequence[str]:
-    parts = (result[part] for result in predictors.values() for part in ("layer", "model"))
-    return list(dict.fromkeys(key for part in parts for key in part))
 
 
 def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -17,14 +17,16 @@ LEAST_FAMILIES = 3
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a data set into held-out families and rows to train on.
+    """A split of a data set into families that are held out to be judged, and rows to train on.
+
+    A row of the data set is a measured sequence.
 
     Attributes:
         families: Families that are held out together.
         train_rows: Mask of the rows to train on: none that occurs in a model of the held-out families, and no sample of
-            a sequence that only they have.
-        test_rows: Mask of the rows to judge: sequences of the held-out families that are no samples, each in one split
-            only.
+            a sequence that only these families have.
+        test_rows: Mask of the rows to judge: sequences of the held-out families, without samples and whole models.
+            Among splits that are made together, each row is judged in one only.
         models: Positions of the data set's models that belong to the held-out families.
     """
 
@@ -35,12 +37,12 @@ class Split:
 
 
 def split_name(folds: int | None) -> str:
-    """Returns the name of the split in reports."""
+    """Returns how reports name a split into `folds` groups of families, or by single families if `folds` is None."""
     return "leave-one-family-out" if folds is None else f"leave-families-out, {folds} folds"
 
 
 def leave_families_out(dataset: Dataset, folds: int | None = None, seed: int = 0) -> list[Split]:
-    """Holds out every family once: each alone, or several at a time.
+    """Returns splits that hold out every family once: each family alone, or several at a time.
 
     Args:
         dataset: Measured sequences and models.
@@ -62,7 +64,7 @@ def leave_families_out(dataset: Dataset, folds: int | None = None, seed: int = 0
 
 
 def leave_share_out(dataset: Dataset, share: float, seed: int) -> Split:
-    """Holds out a random share of the families, at least one of them with a model that was measured whole.
+    """Returns a split that holds out a random share of the families, at least one with a model measured whole.
 
     Families with such models and families without are drawn separately, so that every draw has models to judge.
 
@@ -85,7 +87,9 @@ def leave_share_out(dataset: Dataset, share: float, seed: int) -> Split:
 
 
 def inner_splits(dataset: Dataset, split: Split, folds: int, seed: int) -> list[Split]:
-    """Splits the training data of a split again, holding out its families in turn; no rows are judged.
+    """Splits the training data of a split again, so that each of its families is held out in one of the new splits.
+
+    The new splits judge no rows; they serve to predict models to which a context correction is fitted.
 
     Args:
         dataset: Measured sequences and models.
@@ -115,7 +119,7 @@ def _enough_families(dataset: Dataset) -> tuple[str, ...]:
 
 
 def _without(dataset: Dataset, held: frozenset[str]) -> Split:
-    """Returns the split that holds out these families and judges all of their sequences that are no samples."""
+    """Returns the split that holds out given families and judges their sequences, except samples and whole models."""
     touched = np.array([bool(held & of_row) for of_row in dataset.families])
     only = np.array([bool(of_row) and of_row <= held for of_row in dataset.families])
     return Split(
@@ -127,7 +131,7 @@ def _without(dataset: Dataset, held: frozenset[str]) -> Split:
 
 
 def _grouped(dataset: Dataset, folds: int, seed: int) -> list[list[str]]:
-    """Assigns families to groups, large families first, each to the group with the fewest rows."""
+    """Assigns families to groups, large families first, each to the group with the fewest rows so far."""
     rows = Counter(family for of_row in dataset.families for family in of_row)
     shuffled = sorted(rows)
     random.Random(seed).shuffle(shuffled)  # noqa: S311 - no secret

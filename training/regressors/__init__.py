@@ -1,7 +1,7 @@
 """All regressors, baselines included.
 
-A regressor is fitted on features and costs of sequences and predicts the costs of other layers. It does not depend on
-families, folds, stores or files.
+A regressor is fitted to features and measured costs of sequences, and predicts the costs of other layers. It does not
+depend on families, folds, stores or files.
 """
 
 import lazy_loader

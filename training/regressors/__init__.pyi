@@ -4,10 +4,12 @@ from .lightgbm_regressor import OBJECTIVES as OBJECTIVES
 from .lightgbm_regressor import Hyperparameters as Hyperparameters
 from .lightgbm_regressor import LightGBMRegressor as LightGBMRegressor
 from .lightgbm_regressor import default_num_leaves as default_num_leaves
+from .log_linear import LogLinearRegressor as LogLinearRegressor
 from .registry import BASELINES as BASELINES
 from .registry import GNN_INSTALLED as GNN_INSTALLED
 from .registry import LEARNERS as LEARNERS
 from .registry import REGRESSORS as REGRESSORS
 from .registry import Learner as Learner
 from .registry import Regressor as Regressor
+from .registry import model_us as model_us
 from .targets import layer_targets as layer_targets

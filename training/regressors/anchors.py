@@ -1,4 +1,8 @@
-"""Anchors: assumed costs of sequences until they are measured, which replace analytical bounds in features."""
+"""Anchors: costs that sequences are assumed to have on a new system until they are measured there.
+
+The anchor of a sequence is usually its cost on a base system. While costs are adapted from the base system to the new
+one, a cost is predicted as anchor * exp(r) instead of analytical bound * exp(r), where r is learnt.
+"""
 
 from dataclasses import replace
 
@@ -17,13 +21,13 @@ _LEAST_TO_LEARN = 30
 
 
 def anchors(dataset: Dataset) -> np.ndarray:
-    """Returns the anchor of each row in microseconds, shape [num_rows].
+    """Returns the anchor of each row of a data set (a sequence) in microseconds, shape [num_rows].
 
-    The anchor is the cost on the base. Where that is unknown, it is the prediction of a regressor that is trained on
-    the known costs, or, if too few are known, the analytical bound.
+    The anchor is the cost on the base system, from which adaptation starts. Where that cost is unknown, the anchor is
+    predicted by a regressor that is trained on the known costs, or, if too few are known, it is the analytical bound.
 
     Args:
-        dataset: Sequences with their costs on the base, nan where they are unknown.
+        dataset: Sequences with their costs on the base system, nan where they are unknown.
     """
     known = ~np.isnan(dataset.latencies_us)
     bounds = dataset.encoded.totals(dataset.encoded.bounds_us)
@@ -37,12 +41,12 @@ def anchors(dataset: Dataset) -> np.ndarray:
 
 
 def anchored(encoded: Encoded, anchors_us: np.ndarray) -> Encoded:
-    """Returns sequences with anchors instead of analytical bounds, so that costs are predicted as factors on anchors.
+    """Returns sequences with anchors in place of analytical bounds, so that costs are predicted as factors on anchors.
 
     Args:
         encoded: Sequences as features; the feature of the analytical bound is replaced as well.
         anchors_us: Anchor of each sequence in microseconds, which is distributed over its layers in proportion to their
-            bounds; shape [num_sequences].
+            analytical bounds; shape [num_sequences].
     """
     shares = encoded.bounds_us / np.repeat(encoded.totals(encoded.bounds_us), encoded.lengths)
     bounds_us = shares * np.repeat(anchors_us, encoded.lengths)

@@ -1,4 +1,4 @@
-"""Baselines: simple regressors that a champion has to beat on the same rows."""
+"""Baselines: simple regressors that a champion has to beat on the same data set."""
 
 from typing import Self
 
@@ -28,10 +28,10 @@ _OPERATOR_COLUMNS = [column for column, name in enumerate(SCHEMA.names) if name.
 
 
 class RooflineRegressor:
-    """The analytical bound times one fitted factor."""
+    """A baseline that predicts the analytical bound of a layer times one fitted factor."""
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Fits the factor: the geometric mean of cost / bound."""
+        """Fits the factor as the geometric mean of cost / bound over all layers."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         self.factor_ = float(np.exp(np.mean(np.log(costs_us / encoded.bounds_us[rows]))))
         return self
@@ -42,10 +42,13 @@ class RooflineRegressor:
 
 
 class FlopsRegressor:
-    """A constant per layer plus a rate per operation, the usual estimate where nothing is measured."""
+    """A baseline that predicts a constant per layer plus a time per arithmetic operation.
+
+    This is the usual estimate where nothing is measured.
+    """
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Fits constant and rate by least squares on relative errors."""
+        """Fits the constant and the time per operation by least squares on relative errors."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         flops = self._flops(encoded.features[rows])
         design = np.column_stack([np.ones_like(flops), flops]) / costs_us[:, None]
@@ -65,10 +68,10 @@ class FlopsRegressor:
 
 
 class OperatorCountRegressor:
-    """The mean cost of a layer's operator, independent of its sizes."""
+    """A baseline that predicts the mean cost of a layer's operator, independent of the layer's sizes."""
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Fits the geometric mean cost of each operator; for operators not in the rows, that of all operators."""
+        """Fits the geometric mean cost of each operator, or of all layers for an operator without measured layers."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         counts = self._operators(encoded.features[rows])
         totals = counts.sum(axis=0)
@@ -82,15 +85,15 @@ class OperatorCountRegressor:
 
     @staticmethod
     def _operators(features: np.ndarray) -> np.ndarray:
-        """One-hot operators of layers, shape [num_layers, num_operators]."""
+        """Returns the operator of each layer in one-hot form, shape [num_layers, num_operators]."""
         return features[:, _OPERATOR_COLUMNS].astype(np.float64)
 
 
 class NearestRegressor:
-    """The ratio of cost to bound of the nearest measured layer."""
+    """A baseline that predicts a layer's bound times the ratio of cost to bound of the nearest measured layer."""
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Stores every row, scaled to unit variance."""
+        """Stores the features of all measured layers, scaled to unit variance, with their ratios of cost to bound."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         features = encoded.features[rows]
         self.scaler_ = StandardScaler().fit(features)
@@ -105,25 +108,24 @@ class NearestRegressor:
 
 
 class ForestPerOperatorRegressor:
-    """A random forest for each operator, as nn-Meter has one for each kind of kernel (Zhang et al., MobiSys 2021).
+    """A baseline with one random forest per operator, as nn-Meter has one per kind of kernel.
 
-    Each forest is trained on the rows of its operator and on the features that vary among them; the target is the
-    logarithm of the cost. Operators with few rows, and those without a feature of their own, use a forest of all rows.
+    See Zhang et al., MobiSys 2021. Each forest is trained on the layers of its operator and on the features that vary
+    among them; the target is the logarithm of the cost. Operators with few measured layers, and those without a feature
+    column of their own, use a forest that is trained on all layers.
 
     Args:
-        seed: Seed of the trees.
-        threads: Number of threads for training and prediction.
+        seed: Seed of the forests.
     """
 
     trees = 30  # more trees are slower, and no better on held-out families
     least_rows = 30
 
-    def __init__(self, seed: int = 0, threads: int = 1) -> None:
+    def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-        self.threads = threads
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Trains the forests."""
+        """Trains a forest for each operator with enough measured layers, and one for all layers."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         features, target = encoded.features[rows], np.log(costs_us)
         operators = self._operators(features)
@@ -146,13 +148,18 @@ class ForestPerOperatorRegressor:
         return np.exp(logs)
 
     def _train_forest(self, features: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, RandomForestRegressor]:
-        """Trains a forest on the features that vary, and returns their positions and the forest."""
+        """Trains a forest on the features that vary, and returns the positions of these features and the forest.
+
+        Args:
+            features: Features of layers, shape [num_layers, num_features].
+            target: Logarithm of the cost of each layer, shape [num_layers].
+        """
         columns = np.flatnonzero(np.ptp(features, axis=0) > 0)
         columns = columns if len(columns) else np.array([0])  # if all rows are equal, any feature will do
-        forest = RandomForestRegressor(self.trees, max_features=1 / 3, n_jobs=self.threads, random_state=self.seed)
+        forest = RandomForestRegressor(self.trees, max_features=1 / 3, random_state=self.seed)
         return columns, forest.fit(features[:, columns], target)
 
     @staticmethod
     def _operators(features: np.ndarray) -> np.ndarray:
-        """Index of each layer's operator; `len(OPERATORS)` for one without a feature of its own."""
+        """Returns the index of each layer's operator; `len(OPERATORS)` for one without a feature column of its own."""
         return np.asarray(features[:, _OPERATOR_COLUMNS].argmax(axis=1))

@@ -1,9 +1,10 @@
 """Trains the graph neural network of `gnn_network.py`, whose nodes are layers.
 
-The cost of a layer is its analytical bound times exp(r), and the cost of a sequence of any length, up to the whole
-model, is the sum over its layers. r is the sum of two parts: one from the layer alone, and one from its neighbours,
-which is 0 for a layer without neighbours. Single layers train the first part; sequences and whole models, in the same
-training, train what a sum of isolated layers lacks: data that is still in a cache, and borders between layouts.
+The cost of a layer is its analytical bound times exp(r), and the cost of a sequence, from a single layer up to the
+whole model, is the sum over its layers. r is the sum of two parts: one from the layer alone, and one from its
+neighbours, which is 0 for a layer without neighbours. Single layers train the first part. Longer sequences and whole
+models, in the same training, also train the second part, that is, effects that a sum of isolated layers does not
+contain: data that is still in a cache, and transitions between tensor layouts.
 """
 
 import math
@@ -33,7 +34,9 @@ _NOISE_US = 3.0  # absolute error of a measurement, however short
 
 
 class GraphRegressor:
-    """Message passing on the graph of layers, cost = sum of bound * exp(r) over its nodes.
+    """A graph neural network that predicts costs of sequences by message passing between neighbouring layers.
+
+    The cost of a sequence is the sum of bound * exp(r) over its layers; the network predicts r of each layer.
 
     Args:
         seed: Seed of the initial weights and of the order of the data.
@@ -41,12 +44,10 @@ class GraphRegressor:
         num_message_passing_layers: Number of message-passing layers; 0 for a network that predicts each layer alone.
         members: Number of networks, which are trained one after the other and averaged.
         steps: Largest number of training steps of each network; with little data there are fewer.
-        min_steps: Number of training steps with hardly any data.
-        long_every: Every how many steps the batch also contains sequences of several layers.
-        long_weight: Weight of the sequences of several layers in the loss of such a batch.
-        ranking: Weight of the pairwise logistic loss over sequences of several layers; 0 for none.
-        learning_rate: Largest learning rate.
-        weight_decay: Weight decay.
+        min_steps: Number of training steps of each network if there is hardly any data.
+        long_every: Number n such that every n-th batch also contains sequences of several layers.
+        learning_rate: Largest learning rate during the training.
+        weight_decay: Strength of the weight decay.
         threads: Number of threads for training and prediction.
     """
 
@@ -60,8 +61,6 @@ class GraphRegressor:
         steps: int = 1000,
         min_steps: int = 24,
         long_every: int = 3,
-        long_weight: float = 1.0,
-        ranking: float = 0.0,
         learning_rate: float = 2e-3,
         weight_decay: float = 0.02,
         threads: int = 1,
@@ -73,19 +72,17 @@ class GraphRegressor:
         self.steps = steps
         self.min_steps = min_steps
         self.long_every = long_every
-        self.long_weight = long_weight
-        self.ranking = ranking
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.threads = threads
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Settings of the regressor, to compare runs by."""
+        """Settings of the regressor by name, by which training runs can be compared."""
         return {name: value for name, value in vars(self).items() if not name.endswith("_")}
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Trains the networks."""
+        """Trains the networks on measured sequences, from single layers to whole models."""
         self.columns_ = encoded.features.shape[1]
         with _threads(self.threads):
             self.network_ = Average(
@@ -100,11 +97,11 @@ class GraphRegressor:
         return np.asarray(encoded.bounds_us * np.exp(ratios.numpy().astype(np.float64)))
 
     def to_text(self) -> str:
-        """Returns an empty string: the network has no text format besides the ONNX model."""
+        """Returns an empty string, because the network has no text format besides the ONNX model."""
         return ""
 
     def to_onnx(self) -> bytes:
-        """Returns the networks as one ONNX model.
+        """Returns the networks as one ONNX model that predicts the mean of their results.
 
         Inputs: "features", float32 [num_layers, num_features], and "edges", int64 [2, num_edges], where num_edges may
         be 0. Output: log(cost / bound), float32 [num_layers].
@@ -141,9 +138,15 @@ class GraphRegressor:
         return trained
 
     def _loss(self, network: GraphNetwork, batch: Encoded, log_ratios: np.ndarray, weights: np.ndarray) -> Tensor:
-        """Returns the mean loss of single layers plus the weighted mean loss of longer sequences.
+        """Returns the mean loss over single layers plus the mean loss over longer sequences.
 
         The means are separate, so that the few longer sequences count as much as the many single layers.
+
+        Args:
+            network: Network in training.
+            batch: Sequences as features.
+            log_ratios: log(measured cost / bound) of each sequence, shape [num_sequences].
+            weights: Weight of each sequence in the mean, shape [num_sequences].
         """
         totals = batch.totals(batch.bounds_us)
         graphs = torch.from_numpy(np.repeat(np.arange(len(batch)), batch.lengths))
@@ -154,21 +157,26 @@ class GraphRegressor:
         errors = functional.smooth_l1_loss(predicted, target, beta=_BETA, reduction="none")
         weight = torch.from_numpy(weights.astype(np.float32))
         loss = torch.zeros(())
-        for part, factor in ((batch.lengths == 1, 1.0), (batch.lengths > 1, self.long_weight)):
+        for part in (batch.lengths == 1, batch.lengths > 1):
             if part.any():
                 chosen = torch.from_numpy(part)
-                loss = loss + factor * (weight * errors)[chosen].sum() / weight[chosen].sum()
-        if self.ranking and (batch.lengths > 1).sum() > 1:
-            long = torch.from_numpy(batch.lengths > 1)
-            bounds = torch.from_numpy(np.log(totals).astype(np.float32))
-            loss = loss + self.ranking * _ranking_loss((predicted + bounds)[long], (target + bounds)[long])
+                loss = loss + (weight * errors)[chosen].sum() / weight[chosen].sum()
         return loss
 
 
 def _batches(
     sequences: np.ndarray, lengths: np.ndarray, layers: int, random: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Yields batches of about `layers` layers in ever new orders, without end; empty batches without sequences."""
+    """Yields batches of sequences without end: all sequences in random order, then all in another order, and so on.
+
+    If there are no sequences, the batches are empty.
+
+    Args:
+        sequences: Positions of the sequences to yield.
+        lengths: Number of layers of each sequence of the data set.
+        layers: Number of layers that all sequences of a batch have together, approximately.
+        random: Source of the random orders.
+    """
     while True:
         order = random.permutation(sequences)
         ends = np.cumsum(lengths[order])
@@ -176,17 +184,11 @@ def _batches(
 
 
 def warmup_cosine(done: float) -> float:
-    """Returns the learning rate as a share of the largest: rising for 5% of the training, then falling as a cosine."""
+    """Returns the learning rate, as a share of the largest one, when the share `done` of the training is done.
+
+    It rises for the first 5% of the training, and then falls as a cosine.
+    """
     return min(1.0, 0.05 + done / 0.05) * (0.5 + 0.5 * math.cos(math.pi * min(1.0, done)))
-
-
-def _ranking_loss(predicted: Tensor, measured: Tensor) -> Tensor:
-    """Returns the pairwise logistic loss (Burges et al., 2005) over pairs whose costs differ by more than 5%."""
-    difference = measured.unsqueeze(0) - measured.unsqueeze(1)
-    pairs = difference > math.log(1.05)
-    if not pairs.any():
-        return predicted.new_zeros(())
-    return functional.softplus(-10 * (predicted.unsqueeze(0) - predicted.unsqueeze(1))[pairs]).mean()
 
 
 @contextmanager

@@ -1,27 +1,26 @@
 """The graph neural network as torch modules, and its export to an ONNX model.
 
-The nodes of the graph are layers. The network predicts r = log(cost / bound) of each layer as the sum of two parts: one
-from the layer alone, and one from its neighbours, which is 0 for a layer without neighbours.
+The nodes of the graph are layers. The network predicts r = log(cost / analytical bound) of each layer as the sum of two
+parts: one from the layer alone, and one from its neighbours, which is 0 for a layer without neighbours.
 """
 
 import copy
 import logging
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
 from costmodel.errors import MissingExtraError
+from costmodel.process_state import log_levels
 
 try:
     import torch
     from torch import Tensor, nn
     from torch.nn import functional
 
-    with warnings.catch_warnings():  # torch-geometric 2.8 compiles parts of itself in a way that torch 2.13 deprecates
-        warnings.simplefilter("ignore", DeprecationWarning)
+    # torch-geometric 2.8 compiles parts of itself in a way that torch 2.13 deprecates.
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         from torch_geometric.nn import SAGEConv
 except ModuleNotFoundError as error:
     raise MissingExtraError("the graph neural network", "gnn") from error
@@ -36,7 +35,10 @@ _OPSET = 20
 
 
 class _Block(nn.Module):
-    """x + W2 silu(W1 norm(x))."""
+    """A residual block on the vector x of each layer of a model: x + W2 silu(W1 norm(x)).
+
+    Shapes: x [num_layers, hidden], result [num_layers, hidden].
+    """
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -50,7 +52,12 @@ class _Block(nn.Module):
 
 
 class _MessagePassing(nn.Module):
-    """x + silu(mean over predecessors + mean over successors + W norm(x)), GraphSAGE in both directions."""
+    """Message passing between neighbouring layers, GraphSAGE in both directions of the edges.
+
+    With y = norm(x), the result is x + silu(W1 mean(y of predecessors) + W2 mean(y of successors) + W3 y).
+
+    Shapes: x [num_layers, hidden], edges [2, num_edges], result [num_layers, hidden].
+    """
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -64,11 +71,11 @@ class _MessagePassing(nn.Module):
 
 
 class _OnnxSageConv(nn.Module):
-    """A SAGEConv in operators that ONNX has, with the same parameters.
+    """A replacement for SAGEConv of torch-geometric, with the same parameters, made of operators that ONNX has.
 
     y_i = W_l mean(x_j for edges j -> i) + W_r x_i
 
-    Shapes: x [num_layers, hidden], edges [2, num_edges], result [num_layers, hidden].
+    Shapes: x [num_layers, hidden], edges [2, num_edges], result y [num_layers, hidden].
     """
 
     def __init__(self, sage: SAGEConv) -> None:
@@ -84,7 +91,7 @@ class _OnnxSageConv(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """A network that predicts log(cost / bound) of each layer.
+    """A network that predicts log(cost / analytical bound) of each layer from features and edges between layers.
 
     Shapes: features [num_layers, num_features], edges [2, num_edges], result [num_layers].
     """
@@ -110,7 +117,10 @@ class GraphNetwork(nn.Module):
         self.around = nn.Linear(hidden, 1)
 
     def forward(self, features: Tensor, edges: Tensor) -> Tensor:
-        """Returns log(cost / bound) of each layer, shape [num_layers]."""
+        """Maps features of layers and edges between them to log(cost / analytical bound) of each layer.
+
+        Shapes: features [num_layers, num_features], edges [2, num_edges], result [num_layers].
+        """
         x = functional.silu(self.enter(((features - self.centre) * self.gain).clamp(-_CLAMP, _CLAMP)))
         for block in self.blocks:
             x = block(x)
@@ -128,14 +138,17 @@ class GraphNetwork(nn.Module):
 
 
 class Average(nn.Module):
-    """The mean of several networks, as one module."""
+    """The mean of the results of several networks, as one module."""
 
     def __init__(self, networks: list[GraphNetwork]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
 
     def forward(self, features: Tensor, edges: Tensor) -> Tensor:
-        """Returns the mean log(cost / bound) of each layer, shape [num_layers]."""
+        """Maps features of layers and edges between them to the networks' mean log(cost / bound) of each layer.
+
+        Shapes: features [num_layers, num_features], edges [2, num_edges], result [num_layers].
+        """
         return torch.stack([network(features, edges) for network in self.networks]).mean(dim=0)
 
 
@@ -146,13 +159,13 @@ def first_network(
     num_message_passing_layers: int,
     random: np.random.Generator,
 ) -> GraphNetwork:
-    """Creates an untrained network that is scaled to the training data.
+    """Creates an untrained network whose inputs and outputs are scaled to the training data.
 
     All random weights come from `random`, and none from torch's own generator, which all threads share.
 
     Args:
         features: Features of the training data, shape [num_layers, num_features].
-        log_ratios: log(cost / bound) of the training sequences, shape [num_sequences].
+        log_ratios: log(cost / analytical bound) of the training sequences, shape [num_sequences].
         hidden: Width of the network.
         num_message_passing_layers: Number of message-passing layers.
         random: Source of the random weights.
@@ -184,17 +197,18 @@ def first_network(
 
 
 def exported(network: Average, features: int) -> bytes:
-    """Returns the networks as one ONNX model.
+    """Returns trained networks as one ONNX model that predicts the mean of their results.
 
     Args:
-        network: The trained networks.
-        features: Number of features.
+        network: Module that averages the trained networks.
+        features: Number of features of a layer.
     """
     plain = copy.deepcopy(network)
     for exchange in [module for module in plain.modules() if isinstance(module, _MessagePassing)]:
         exchange.down, exchange.up = _OnnxSageConv(exchange.down), _OnnxSageConv(exchange.up)
     layers, edges = torch.export.Dim("layers"), torch.export.Dim("edges")
-    with _exporter_silenced():
+    # The exporter warns of its own deprecated parts and of packages that are not needed here.
+    with log_levels(dict.fromkeys(("torch.onnx", "onnx_ir"), logging.ERROR)), warnings.catch_warnings(action="ignore"):
         program = torch.onnx.export(
             plain,
             (torch.zeros(7, features), torch.tensor([[0, 1, 1, 2, 4], [1, 2, 3, 3, 5]])),
@@ -210,21 +224,10 @@ def exported(network: Average, features: int) -> bytes:
 
 
 def _degrees(x: Tensor, ends: Tensor) -> Tensor:
-    """Returns the number of edges that end at each layer, shape [num_layers]."""
+    """Returns the number of edges that end at each layer, shape [num_layers].
+
+    Args:
+        x: Vectors of the layers, shape [num_layers, hidden], of which only the number and the type are used.
+        ends: Layer at the end of each edge, shape [num_edges].
+    """
     return x.new_zeros(x.shape[0]).index_add(0, ends, torch.ones_like(ends, dtype=x.dtype))
-
-
-@contextmanager
-def _exporter_silenced() -> Iterator[None]:
-    """Silences the exporter, which warns of its own deprecated parts and of packages that are not needed here."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

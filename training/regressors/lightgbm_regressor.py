@@ -1,4 +1,4 @@
-"""Gradient-boosted trees; no other module uses LightGBM."""
+"""A regressor of gradient-boosted trees; no other module uses LightGBM."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -32,18 +32,20 @@ class Hyperparameters:
     """Hyperparameters of LightGBM.
 
     Attributes:
-        num_leaves: Maximum number of leaves of a tree; None to derive it from the number of rows, see
+        num_leaves: Maximum number of leaves of a tree; None to derive it from the number of training layers, see
             `default_num_leaves`.
         num_boost_round: Number of trees.
         learning_rate: Factor on the output of each tree.
-        min_data_in_leaf: Minimum number of rows in a leaf.
+        min_data_in_leaf: Minimum number of training layers in a leaf.
         feature_fraction: Share of the features that a tree may use.
-        bagging_fraction: Share of the rows that a tree is trained on.
+        bagging_fraction: Share of the training layers that a tree is trained on.
         lambda_l2: L2 penalty on the outputs of leaves.
-        path_smooth: How strongly the output of a leaf with few rows is drawn to that of its parent.
+        path_smooth: How strongly the output of a leaf with little training data is drawn to that of its parent.
         objective: Loss to minimise, one of `OBJECTIVES`.
-        linear_from: Error of log(cost / bound) from which errors count linearly, for objectives with such a parameter.
-        time_weight: Power of the latency by which a row is weighted: 0 for equal weights, 1 for the latency itself.
+        linear_from: Size from which errors of log(cost / bound) count linearly instead of by their squares, for
+            objectives with such a parameter.
+        time_weight: Power of its cost by which a layer is weighted in training: 0 for equal weights, 1 for the cost
+            itself.
     """
 
     num_leaves: int | None = None
@@ -68,15 +70,15 @@ DEFAULTS = Hyperparameters()
 
 
 def default_num_leaves(num_rows: int) -> int:
-    """Returns the default number of leaves for a number of rows."""
+    """Returns the default for the maximum number of leaves of a tree, given the number of layers trained on."""
     return min(_MOST_LEAVES, max(_FEWEST_LEAVES, num_rows // _ROWS_PER_LEAF))
 
 
 class LightGBMRegressor:
-    """Gradient-boosted trees on log(cost / bound), pooled over all operators.
+    """A regressor of gradient-boosted trees that predict log(cost / bound), trained on all operators together.
 
     Args:
-        seed: Seed of bagging and feature sampling.
+        seed: Seed of the random choice of layers and features for each tree.
         threads: Number of threads for training and prediction.
         hyperparameters: Hyperparameters of LightGBM.
     """
@@ -112,16 +114,16 @@ class LightGBMRegressor:
 
     @property
     def rounds(self) -> int:
-        """Number of trees."""
+        """Number of trees that are trained."""
         return self.hyperparameters.num_boost_round
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Settings of the regressor, to compare runs by."""
+        """Settings of the regressor by name, by which training runs can be compared."""
         return {**self.parameters, "num_boost_round": self.rounds, "time_weight": self.hyperparameters.time_weight}
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Trains the trees."""
+        """Trains the trees on costs of layers, which are derived from the measured sequences."""
         rows, costs_us = layer_targets(encoded, latencies_us)
         target = np.log(costs_us / encoded.bounds_us[rows])
         self.num_leaves_ = self.hyperparameters.num_leaves or default_num_leaves(len(rows))
@@ -136,7 +138,7 @@ class LightGBMRegressor:
         return self
 
     def _weights(self, costs_us: np.ndarray) -> np.ndarray | None:
-        """Returns the weight of each row, with a mean of 1; None for equal weights."""
+        """Returns the weight of each layer in training, with a mean of 1; None for equal weights."""
         if not self.hyperparameters.time_weight:
             return None
         weights = costs_us**self.hyperparameters.time_weight
@@ -154,7 +156,7 @@ class LightGBMRegressor:
     def to_onnx(self) -> bytes:
         """Returns the trees as an ONNX model.
 
-        Input: "features", float32 [num_rows, num_features]. Output: log(cost / bound).
+        Input: "features", float32 [num_layers, num_features]. Output: log(cost / bound) of each layer.
         """
         model = convert_lightgbm(
             self.booster_,

@@ -1,4 +1,4 @@
-"""The registry of regressors: makers of learners and baselines by name."""
+"""The registry of regressors by name: learners, which can become champions, and baselines, which cannot."""
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -17,14 +17,14 @@ from costmodel.training.regressors.baselines import (
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.log_linear import LogLinearRegressor
 
-__all__ = ["BASELINES", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "Learner", "Regressor"]
+__all__ = ["BASELINES", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "Learner", "Regressor", "model_us"]
 
 
 class Regressor(Protocol):
-    """A predictor of costs: the constructor only stores its arguments, and `fit` trains and returns self."""
+    """A predictor of the costs of layers, which is trained by `fit`; its constructor only stores the arguments."""
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Trains on measured sequences.
+        """Trains on measured sequences, and returns the regressor itself.
 
         Args:
             encoded: Sequences as features of their layers.
@@ -32,7 +32,10 @@ class Regressor(Protocol):
         """
 
     def predict_us(self, encoded: Encoded) -> np.ndarray:
-        """Predicts the costs of layers in microseconds, shape [num_layers]; the cost of a sequence is their sum."""
+        """Predicts the costs of layers in microseconds, shape [num_layers].
+
+        The cost of a sequence is the sum of the costs of its layers.
+        """
 
 
 class Learner(Regressor, Protocol):
@@ -46,17 +49,22 @@ class Learner(Regressor, Protocol):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Settings of the regressor, to compare runs by."""
+        """Settings of the regressor by name, by which training runs can be compared."""
 
     def to_onnx(self) -> bytes:
         """Returns the regressor as an ONNX model.
 
-        Inputs: "features" and, if it uses the neighbours of a layer, "edges", both as in `Encoded`. Output:
-        log(cost / bound) of each layer.
+        Inputs: "features" and, if the regressor uses the neighbours of a layer, "edges", both as in `Encoded`. Output:
+        log(cost / analytical bound) of each layer.
         """
 
     def to_text(self) -> str:
         """Returns the regressor in its own text format; an empty string if it has none."""
+
+
+def model_us(regressor: Regressor) -> float:
+    """Returns the time, in microseconds, that a trained regressor predicts for each model besides its layers."""
+    return float(getattr(regressor, "model_us_", 0.0))
 
 
 # Makers of baselines by name, each from a seed. A baseline is never a champion.

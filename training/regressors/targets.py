@@ -13,15 +13,16 @@ _LEAST_SINGLE = 20
 def layer_targets(encoded: Encoded, latencies_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns layers with their costs, derived from measured sequences.
 
-    Sequences of one layer give its cost directly. If there are too few of them, the cost of every sequence is
-    distributed over its layers in proportion to their analytical bounds.
+    The cost of a layer is that of a measured sequence which consists of this layer only. If there are too few such
+    sequences, the cost of every sequence is distributed over its layers in proportion to their analytical bounds.
 
     Args:
         encoded: Measured sequences.
         latencies_us: Measured cost of each sequence in microseconds, shape [num_sequences].
 
     Returns:
-        Rows of `encoded`, and the cost of each row in microseconds.
+        Rows of `encoded.features` that are the layers, and the cost of each of these layers in microseconds; both of
+        shape [num_targets].
     """
     single = encoded.lengths == 1
     if single.sum() >= _LEAST_SINGLE or single.all():

@@ -1,6 +1,7 @@
 """Reproduces the DLBricks paper (Li, Xiong, Dakkak, Hwu, 2019).
 
-Turns the stored measurements of a corpus into the paper's figures, and its numbers beside ours. Measures nothing.
+Computes the figures and numbers of the paper from the stored measurements of a corpus, to compare them with those that
+the paper reports. Measures nothing.
 """
 
 import lazy_loader

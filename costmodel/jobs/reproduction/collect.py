@@ -1,11 +1,13 @@
-"""Collects the results of the reproduction from a store."""
+"""Collects from a store the results that the reproduction of the DLBricks paper reports."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from costmodel.jobs.reproduction.construction import constructions
 from costmodel.jobs.reproduction.report import CorpusResult, summaries_of
-from costmodel.measure.measurement import QUIET_QUANTILE, Protocol, Timing
+from costmodel.measure.measurement import Timing
+from costmodel.measure.protocol import Protocol
+from costmodel.measure.statistics import MODEL_QUANTILE
 from costmodel.store.store import Store
 
 __all__ = ["collect_corpus"]
@@ -14,12 +16,13 @@ __all__ = ["collect_corpus"]
 def collect_corpus(
     store: Store, system: str, lowering: str | None, corpus: str, names: Iterable[str]
 ) -> CorpusResult | None:
-    """Collects the results of a corpus on a system; None if no model of the corpus is measured in full.
+    """Returns the results of a corpus on a system; None if none of its models is measured whole and in all sequences.
 
     Args:
         store: Store with the measurements.
         system: Name of the system.
-        lowering: Lowering of the models, a result of `lowering_key`; None for the one with the most measured models.
+        lowering: Key of how the models were lowered, a result of `lowering_key`; None for the key with the most
+            measured models.
         corpus: Name of the corpus.
         names: Names of the corpus's models.
     """
@@ -53,7 +56,7 @@ def _environment(store: Store, system: str, timings: Mapping[str, Timing]) -> di
         "runtime": f"{known.runtime} {known.runtime_version}",
         "threads": known.settings.threads,
         "level": known.settings.level,
-        "statistic": f"models: quantile {QUIET_QUANTILE} of all runs; layers: mean of uninterrupted runs",
+        "statistic": f"models: quantile {MODEL_QUANTILE} of all runs; layers: mean of uninterrupted runs",
         "protocol": Protocol().version,
         "measured_from": min(timing.measured_at[0] for timing in timings.values()),
         "measured_to": max(timing.measured_at[1] for timing in timings.values()),

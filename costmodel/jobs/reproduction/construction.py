@@ -1,8 +1,8 @@
 """Compares constructed with end-to-end latency for the measured models of a corpus."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Construction:
         granularity: Maximum number of layers in a sequence.
         end_to_end_us: Measured latency of the whole model.
         sequential_us: Sum of the latencies of the model's sequences.
-        parallel_us: Sum of the latencies along the critical path.
+        parallel_us: Sum of the latencies of those sequences that lie on the critical path.
         signatures: Signatures of the model's sequences, in execution order.
     """
 
@@ -35,31 +35,31 @@ class Construction:
 
     @property
     def ratio(self) -> float:
-        """Sequential constructed latency divided by the end-to-end latency."""
+        """Returns the sum of the latencies of the sequences divided by the end-to-end latency."""
         return self.sequential_us / self.end_to_end_us
 
     @property
     def unique_share(self) -> float:
-        """Share of unique sequences among all sequences of the model; the paper's figure 5."""
+        """Returns unique sequences divided by all sequences of the model; Figure 5 of the DLBricks paper plots it."""
         return len(set(self.signatures)) / len(self.signatures)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Statistics of a corpus at one granularity on one system; shares are fractions.
+    """Statistics of a corpus at one granularity on one system; shares are between 0 and 1.
 
     Attributes:
         granularity: Maximum number of layers in a sequence.
         models: Number of models.
         geometric_mean: Geometric mean of the models' ratios of constructed to end-to-end latency.
-        lowest: Lowest ratio.
-        highest: Highest ratio.
+        lowest: Lowest of these ratios.
+        highest: Highest of these ratios.
         within_5pct: Share of the models whose ratio is within 5% of 1.
         within_10pct: Share of the models whose ratio is within 10% of 1.
         sequences: Number of sequences in all models.
-        unique: Number of unique sequences among them.
-        speedup: Sum of the models' latencies divided by that of the unique sequences in isolation, call overhead
-            included; the paper's figure 12.
+        unique: Number of unique sequences in all models together.
+        speedup: Sum of the models' end-to-end latencies divided by the sum of the times of the unique sequences in
+            isolation, call overhead included. Figure 12 of the DLBricks paper plots it.
     """
 
     granularity: int
@@ -75,18 +75,18 @@ class Summary:
 
     @property
     def unique_share(self) -> float:
-        """Share of unique sequences among the sequences of all models."""
+        """Returns the number of unique sequences in all models divided by the number of sequences in all models."""
         return self.unique / self.sequences
 
 
 def constructions(
     models: Iterable[StoredModel], timings: Mapping[str, Timing], names: Iterable[str]
 ) -> list[Construction]:
-    """Compares both latencies of each model of a corpus that is measured end to end and in all its sequences.
+    """Returns constructed and end-to-end latency of each model that is measured whole and in all its sequences.
 
     Args:
-        models: Stored models of one lowering.
-        timings: Timing of each measured signature on one system.
+        models: Stored models, all lowered in the same way.
+        timings: Timings of the measured sequences on one system, by signature.
         names: Names of the corpus's models.
     """
     wanted = set(names)
@@ -111,11 +111,11 @@ def constructions(
 
 
 def summarise(found: Sequence[Construction], timings: Mapping[str, Timing]) -> Summary:
-    """Computes the paper's statistics of a corpus.
+    """Returns the statistics that the DLBricks paper reports, for a corpus at one granularity.
 
     Args:
-        found: Models of the corpus at one granularity, at least one.
-        timings: Timing of each measured signature on one system.
+        found: Measured and constructed latencies of the corpus's models at that granularity; at least one model.
+        timings: Timings of the measured sequences on one system, by signature.
     """
     ratios = np.array([construction.ratio for construction in found])
     errors = np.abs(ratios - 1)
@@ -123,7 +123,7 @@ def summarise(found: Sequence[Construction], timings: Mapping[str, Timing]) -> S
     return Summary(
         granularity=found[0].granularity,
         models=len(found),
-        geometric_mean=math.exp(float(np.log(ratios).mean())),
+        geometric_mean=geometric_mean(ratios.tolist()),
         lowest=float(ratios.min()),
         highest=float(ratios.max()),
         within_5pct=float((errors <= 0.05).mean()),

@@ -1,4 +1,4 @@
-"""Draws the paper's figures from tables."""
+"""Draws figures like those of the DLBricks paper from values that the caller has computed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,14 +13,15 @@ __all__ = ["bars", "heat_map", "lines", "ratios"]
 def ratios(
     path: Path, title: str, names: Sequence[str], series: Mapping[str, Sequence[float]], paper: Mapping[str, float]
 ) -> None:
-    """Draws a row for each model with a dot for each series, the ideal line at 1 and a band of 5% around it.
+    """Draws ratios of latencies: a row of dots for each model, the ideal line at 1 and a band of 5% around it.
 
     Args:
         path: Path of the file to write.
         title: Title of the figure.
         names: Names of the models, from the top.
-        series: Ratios of each series, in the order of `names`, by name of the series.
-        paper: Ratios that the paper reports, by label; drawn as dashed lines.
+        series: Ratios of the models, in the order of `names`, by name of the series; each series has dots of one
+            colour.
+        paper: Ratios that the DLBricks paper reports, by label; each is drawn as a dashed line.
     """
     figure, axes = new_figure(8, 1.6 + ROW_INCHES * len(names))
     rows = np.arange(len(names))
@@ -43,7 +44,16 @@ def ratios(
 
 
 def bars(path: Path, title: str, names: Sequence[str], values: Sequence[float], label: str, *, percent: bool) -> None:
-    """Draws a horizontal bar for each name, with its value at its end."""
+    """Draws a horizontal bar for each name, with its value at its end.
+
+    Args:
+        path: Path of the file to write.
+        title: Title of the figure.
+        names: Names of the bars, from the top.
+        values: Lengths of the bars, in the order of `names`.
+        label: Label of the horizontal axis.
+        percent: Whether to write values as percentages.
+    """
     figure, axes = new_figure(8, 1.0 + ROW_INCHES * len(names))
     rows = np.arange(len(names))
     axes.barh(rows, values, color=SERIES[0], height=0.7)
@@ -60,7 +70,14 @@ def bars(path: Path, title: str, names: Sequence[str], values: Sequence[float], 
 
 
 def heat_map(path: Path, title: str, names: Sequence[str], matrix: np.ndarray) -> None:
-    """Draws a square matrix of values between 0 and 1, with a row and a column for each name."""
+    """Draws a square matrix of values between 0 and 1, with a row and a column for each name.
+
+    Args:
+        path: Path of the file to write.
+        title: Title of the figure.
+        names: Names of the rows, which are also those of the columns.
+        matrix: Values, shape [num_names, num_names].
+    """
     side = 2.5 + 0.15 * len(names)
     figure, axes = new_figure(side + 0.8, side)
     image = axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
@@ -81,14 +98,14 @@ def lines(
     paper: tuple[str, float] | None = None,
     band: bool = False,
 ) -> None:
-    """Draws a line over the granularity for each system.
+    """Draws a line for each system: a value on the vertical axis, the granularity on the horizontal one.
 
     Args:
         path: Path of the file to write.
         title: Title of the figure.
         series: Values by granularity, by name of the system.
         label: Label of the vertical axis.
-        paper: Label and value of a dashed line for the paper's result; None for no line.
+        paper: Label and value of the DLBricks paper's result, which is drawn as a dashed line; None for no such line.
         band: Whether to draw the ideal line at 1 and a band of 5% around it.
     """
     figure, axes = new_figure(7, 4)

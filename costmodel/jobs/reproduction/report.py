@@ -1,4 +1,4 @@
-"""Writes the results folder: the paper's figures as drawings and tables, and all numbers in one document."""
+"""Writes the report of the reproduction of the DLBricks paper: its figures and their tables, and numbers as JSON."""
 
 import csv
 import json
@@ -13,6 +13,7 @@ import numpy as np
 from costmodel.jobs.reproduction import figures, paper
 from costmodel.jobs.reproduction.construction import Construction, Summary, summarise
 from costmodel.measure.measurement import Timing
+from costmodel.partition.decomposition import jaccard, repeats_by_kind
 
 __all__ = ["CorpusResult", "summaries_of", "summary_document", "write_report"]
 
@@ -27,11 +28,12 @@ class CorpusResult:
     Attributes:
         corpus: Name of the corpus.
         system: Name of the system.
-        found: Constructed latency of each model at every measured granularity.
-        summaries: Summary of the corpus by granularity.
-        kinds: Operator types of each signature at granularity 1.
-        families: Families of the models by name of the model.
-        environment: Conditions of the measurements: processor, runtime, settings, statistic.
+        found: Constructed and end-to-end latency of each model at every measured granularity.
+        summaries: Statistics of the corpus, by granularity.
+        kinds: Operator types of each sequence at granularity 1, by signature.
+        families: Family of each model, by name of the model.
+        environment: Conditions of the measurements: processor, runtime, settings, protocol, first and last time, and
+            the statistic by which the times of runs were summarised as a latency.
     """
 
     corpus: str
@@ -43,7 +45,7 @@ class CorpusResult:
     environment: Mapping[str, Any]
 
     def at(self, granularity: int) -> list[Construction]:
-        """Returns the models at one granularity, in order of family and name."""
+        """Returns constructed and end-to-end latencies at one granularity, ordered by family and name of the model."""
         chosen = [item for item in self.found if item.granularity == granularity]
         return sorted(chosen, key=lambda item: (self.families.get(item.model, ""), item.model))
 
@@ -51,11 +53,13 @@ class CorpusResult:
 def write_report(folder: Path, results: Sequence[CorpusResult]) -> None:
     """Writes `summary.json` and, in a folder for each corpus, the figures and their tables.
 
-    Figures 3, 5, 6, 7 and 10 are about single layers: a system without measurements of these is in the others only.
+    The figures have the numbers that they have in the DLBricks paper. Figures 3, 5, 6, 7 and 10 are about single
+    layers, and leave out systems on which single layers are not measured.
 
     Args:
-        folder: Folder to write to; created if necessary, files of an earlier report are replaced.
-        results: Results for each system and corpus; of each corpus, the first is drawn where a figure has one system.
+        folder: Folder to write to; it is created if necessary, and files of an earlier report in it are replaced.
+        results: Results, each of one corpus on one system; a figure that shows only one system shows the first result
+            of its corpus.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for corpus in dict.fromkeys(result.corpus for result in results):
@@ -72,7 +76,7 @@ def write_report(folder: Path, results: Sequence[CorpusResult]) -> None:
 
 
 def summary_document(results: Sequence[CorpusResult]) -> dict[str, Any]:
-    """Returns the JSON document of all numbers, the paper's first."""
+    """Returns a JSON document with the numbers that the DLBricks paper reports and those of all results."""
     return {
         "paper": {
             "geometric_mean": paper.GEOMETRIC_MEAN, "range": paper.RANGE, "speedup": paper.SPEEDUP,
@@ -93,7 +97,10 @@ def summary_document(results: Sequence[CorpusResult]) -> dict[str, Any]:
 
 
 def _about_layers(place: Path, result: CorpusResult) -> None:
-    """Writes figures 5, 6 and 7, which depend on the layers of the models but not on measurements."""
+    """Writes Figures 5, 6 and 7 of the DLBricks paper to the folder `place`.
+
+    They show how layers repeat within and across models, which does not depend on the measured latencies.
+    """
     models = result.at(1)
     by_share = sorted(models, key=lambda item: item.unique_share)
     names = [item.model for item in by_share]
@@ -105,17 +112,14 @@ def _about_layers(place: Path, result: CorpusResult) -> None:
         percent=True,
     )  # fmt: skip
     counts = Counter(signature for item in models for signature in item.signatures)
-    repeats: Counter[str] = Counter()
-    for signature, count in counts.items():
-        repeats[result.kinds[signature]] += count - 1
-    common = [(kind, count) for kind, count in repeats.most_common() if count]
+    common = list(repeats_by_kind(counts, result.kinds).items())
     _write(place / "figure06.csv", ("kind", "repeated"), common)
     figures.bars(
         place / "figure06.svg", "What the repeated layers are", [kind for kind, _ in common[:_KINDS]],
         [count for _, count in common[:_KINDS]], "layers beyond the first of their kind", percent=False,
     )  # fmt: skip
     sets = [set(item.signatures) for item in models]
-    matrix = np.array([[len(one & other) / len(one | other) for other in sets] for one in sets])
+    matrix = np.array([[jaccard(one, other) for other in sets] for one in sets])
     names = [item.model for item in models]
     _write(
         place / "figure07.csv", ("model", *names), [(n, *row) for n, row in zip(names, matrix.tolist(), strict=True)]
@@ -124,7 +128,7 @@ def _about_layers(place: Path, result: CorpusResult) -> None:
 
 
 def _about_models(place: Path, result: CorpusResult) -> None:
-    """Writes figures 3 and 10, which have a row for each model."""
+    """Writes Figures 3 and 10 of the DLBricks paper, which have a row for each model, to the folder `place`."""
     models = result.at(1)
     _write(
         place / f"figure03-{result.system}.csv",
@@ -163,7 +167,7 @@ def _about_models(place: Path, result: CorpusResult) -> None:
 
 
 def _about_granularity(place: Path, results: Sequence[CorpusResult]) -> None:
-    """Writes figures 11 and 12, which have a line for each system."""
+    """Writes Figures 11 and 12 of the DLBricks paper, which have a line for each system, to the folder `place`."""
     rows = [
         (result.system, s.granularity, s.geometric_mean, s.lowest, s.highest, s.within_5pct, s.within_10pct, s.speedup)
         for result in results
@@ -190,7 +194,7 @@ def _about_granularity(place: Path, results: Sequence[CorpusResult]) -> None:
 
 
 def summaries_of(found: Iterable[Construction], timings: Mapping[str, Timing]) -> dict[int, Summary]:
-    """Summarises the models at each measured granularity."""
+    """Returns the statistics of a corpus at each measured granularity, by granularity."""
     by_granularity: dict[int, list[Construction]] = {}
     for item in found:
         by_granularity.setdefault(item.granularity, []).append(item)

@@ -1,8 +1,8 @@
 """ONNX Runtime on CPUs.
 
-The package takes models and layer sequences and returns the layers of ONNX Runtime's optimised graph, with logical
-shapes, and sessions that are ready to run. Nothing else in costmodel imports onnxruntime, except the quantiser of the
-modern corpus.
+The package returns the layers, with logical shapes, of the graph into which ONNX Runtime optimises a model, and opens
+models and layer sequences as sessions that are ready to run. Nothing else in costmodel imports onnxruntime, except the
+module that quantises models of a training corpus.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""The ONNX Runtime adapter: lowers models and opens layer sequences and whole models on the CPU."""
+"""The ONNX Runtime adapter: lowers models, and opens layer sequences and whole models as sessions on the CPU."""
 
 import tempfile
 from collections.abc import Sequence
@@ -40,18 +40,29 @@ from costmodel.synthetic.values import model_inputs, synthetic_tensor
 __all__ = ["OnnxRuntime"]
 
 _WEIGHTS = "weights.bin"
+# Seconds after which the trial run of a network with a loop is stopped by default.
+PATIENCE_S = 60.0
 # Lowered models carry values up to this size; larger ones are weights.
 _EMBEDDED_BYTES = 1024
 
 
 class OnnxRuntime:
-    """ONNX Runtime's CPU execution provider."""
+    """ONNX Runtime on the CPU, behind the interface through which costmodel uses every runtime."""
 
     name = "onnxruntime"
     version: str = ort.__version__
 
+    def __init__(self, *, patience_s: float = PATIENCE_S) -> None:
+        """Creates the adapter.
+
+        Args:
+            patience_s: Time in seconds after which the trial run of a network with a loop is stopped and the network
+                refused as endless.
+        """
+        self._patience_s = patience_s
+
     def lower(self, model: Model, level: str) -> LayerGraph:
-        """Returns the layers that ONNX Runtime executes at `level`; the weights are never read (docs/adr/0002)."""
+        """Returns the layers that ONNX Runtime executes at the level `level`; never reads weights (docs/adr/0002)."""
         with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
             source, path = _written_without_weights(model, Path(folder))
             lowered = _compile(path, level, model.name)
@@ -63,35 +74,35 @@ class OnnxRuntime:
                 source,
                 lowered,
                 declared=lambda names: _declared(source, path, names, model.name),
-                observe_source=lambda names: _observe(source, names, model),
-                observe_lowered=lambda names: _observe(lowered, names, model),
+                observe_source=lambda names: _observe(source, names, model, self._patience_s),
+                observe_lowered=lambda names: _observe(lowered, names, model, self._patience_s),
                 block=self.block,
             )
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
-        """Opens `sequence` in this host's blocked layout; see `costmodel.runtimes.ort.isolated_session`."""
+        """Loads `sequence` in this host's blocked layout, as `costmodel.runtimes.ort.isolated_session` describes."""
         try:
             local = materialise(sequence, self.block)
         except NotMaterialisableError as error:
             raise MeasurementError(f"{sequence.kind} cannot run on this host: {error}") from error
         try:
-            return open_isolated(local, settings)
+            return open_isolated(local, settings, self._patience_s)
         except Exception as error:
             raise MeasurementError(f"{sequence.kind} does not load: {first_line(error)}") from error
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
-        """Opens the model as a user would load it, with symbolic dimensions replaced by numbers."""
+        """Loads the whole model as a user would, with symbolic dimensions replaced by numbers."""
         try:
             session, weights = self._model_session(model, settings)
             runner = SessionRunner(session, model_inputs(model.inputs), weights)
             if has_body(model.proto):
-                runner.check_end()
+                runner.check_end(self._patience_s)
             return runner
         except Exception as error:
             raise _refusal(model.name, error) from error
 
     def _model_session(self, model: Model, settings: RuntimeSettings) -> tuple[Any, object]:
-        """Returns a session and the object that must be kept alive as long as the session."""
+        """Returns a session for the model, and the weights in memory that must live as long as the session, if any."""
         options = session_options(settings, timed=True, concurrent=True)
         if model.weights_missing:
             proto, weights = _with_values(model.proto)
@@ -107,7 +118,7 @@ class OnnxRuntime:
         return new_session(content, options), None
 
     def fingerprint(self) -> str:
-        """Returns the block size of this host, on which ONNX Runtime's choice of layers depends."""
+        """Returns this host's block size as text, such as "block8"; ONNX Runtime's choice of layers depends on it."""
         return f"block{self.block}"
 
     @cached_property
@@ -135,10 +146,6 @@ class OnnxRuntime:
         return max(int(tensor.dims[0]) for tensor in lowered.graph.initializer)
 
 
-def _dtype(tensor: TensorProto) -> str:
-    return str(helper.tensor_dtype_to_np_dtype(tensor.data_type))
-
-
 def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
     """Sets the input shapes of `declared`, which is the model as its author wrote it, to those of `model`."""
     fixed = {port.name: port for port in model.proto.graph.input}
@@ -149,7 +156,11 @@ def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
 
 
 def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
-    """Returns a copy of a model with synthetic values for omitted weights, and the weights to supply to its session."""
+    """Returns a copy of a model for which synthetic weights replace omitted ones, and the weights for its session.
+
+    Weights of the main graph are returned by name, and have to be given to the session of the copy; weights elsewhere,
+    such as in subgraphs, are stored in the copy.
+    """
     proto = ModelProto()
     proto.CopyFrom(model)
     weights = {}
@@ -157,7 +168,7 @@ def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
     for position, tensor in enumerate(all_tensors(proto)):
         if not omitted_bytes(tensor):
             continue
-        values = _weight_values(TensorType(_dtype(tensor), tuple(tensor.dims)))
+        values = _weight_values(TensorType(dtype_name(tensor.data_type), tuple(tensor.dims)))
         if position < supplied:
             set_location(tensor, _WEIGHTS)
             weights[tensor.name] = values
@@ -167,7 +178,7 @@ def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
 
 
 def _weight_values(kind: TensorType) -> np.ndarray:
-    """Returns synthetic weights: positive, for roots and logarithms; small, so that no chain of products overflows."""
+    """Returns values of a weight: positive, for roots and logarithms; small, so that no chain of products overflows."""
     values = synthetic_tensor(kind, positive=True)
     if values.dtype.kind in "iub":
         return values
@@ -175,7 +186,7 @@ def _weight_values(kind: TensorType) -> np.ndarray:
 
 
 def _written_without_weights(model: Model, folder: Path) -> tuple[ModelProto, Path]:
-    """Writes the model to `folder`, with all weights in one sparse file of zeros; returns the model and its path."""
+    """Writes the model to `folder` with a sparse file of zeros as weights; returns the written model and its path."""
     proto = ModelProto()
     proto.CopyFrom(model.proto)
     largest = 0
@@ -197,7 +208,7 @@ def _written_without_weights(model: Model, folder: Path) -> tuple[ModelProto, Pa
 
 
 def _compile(path: Path, level: str, name: str) -> ModelProto:
-    """Returns ONNX Runtime's optimised graph, without the values of its weights."""
+    """Returns the graph into which ONNX Runtime optimises the model at `path`, without the values of its weights."""
 
     def keep_outside(_: str, value: Any, known: Any) -> Any:
         if known is not None:
@@ -218,10 +229,10 @@ def _compile(path: Path, level: str, name: str) -> ModelProto:
 
 
 def _declared(source: ModelProto, path: Path, names: Sequence[str], name: str) -> dict[str, TensorType]:
-    """Returns the static types that ONNX Runtime's shape inference finds for named values of the source.
+    """Returns the static types that ONNX Runtime's shape inference finds for the values `names` of the source model.
 
     It finds more types than ONNX's shape inference: those of its own operators and, because it folds constants, shapes
-    that a model computes. It reports the types of outputs only, so the values are made outputs of a copy.
+    that a model computes. It reports the types of outputs only, so the values are made outputs of a copy of the model.
     """
     proto = ModelProto()
     proto.CopyFrom(source)
@@ -236,8 +247,8 @@ def _add_outputs(proto: ModelProto, names: Sequence[str]) -> None:
     proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
 
 
-def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str, TensorType]:
-    """Returns the types of named values by running the graph once on synthetic inputs.
+def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: float) -> dict[str, TensorType]:
+    """Returns the types of the values `names`, found by running the graph once on synthetic inputs.
 
     Raises:
         LoweringError: The graph fails to run, or does not end in time.
@@ -248,12 +259,12 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model) -> dict[str,
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
         kinds = {port.name: port.type for port in session.get_outputs()}
         feeds = {name: ort_value(array) for name, array in model_inputs(model.inputs).items()}
-        with watched() if has_body(proto) else nullcontext() as options:
+        with watched(patience_s) if has_body(proto) else nullcontext() as options:
             values = session.run_with_ort_values(list(names), feeds, options)
     except Exception as error:
         raise LoweringError(
             f"{model.name}: the shapes of {', '.join(names)} depend on data, and running the model to see them "
-            f"failed ({first_line(error)}): give fixed shapes with --shape"
+            f"failed ({first_line(error, patience_s)}): give fixed shapes with --shape"
         ) from error
     return {name: _type_of(kinds[name], value) for name, value in zip(names, values, strict=True)}
 
@@ -263,7 +274,7 @@ _SHAPELESS = {"seq": "sequence", "optional": "optional", "map": "map"}
 
 
 def _type_of(kind: str, value: Any) -> TensorType:
-    """Returns the type of a value; `kind` is onnxruntime's name for it: "tensor(float)", "seq(tensor(float))"."""
+    """Returns the type of a value; `kind` is onnxruntime's name for the type: "tensor(float)", "seq(tensor(float))"."""
     outermost = kind.partition("(")[0]
     if outermost != "tensor":
         return TensorType(_SHAPELESS.get(outermost, outermost), ())

@@ -1,4 +1,4 @@
-"""Converts the graph that ONNX Runtime wrote to the canonical graph of layers."""
+"""Converts a graph that ONNX Runtime optimised and wrote into the canonical graph of layers."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def canonical_graph(
     observe_lowered: Callable[[Sequence[str]], Types],
     block: int,
 ) -> LayerGraph:
-    """Returns the canonical graph of layers of one lowered model.
+    """Returns the graph of layers of one lowered model, in canonical form.
 
     Args:
         name: Name of the model, for error messages.
@@ -93,7 +93,7 @@ def canonical_graph(
 
 
 class _Namer:
-    """Reproducible names of values and layers: those of the source model, or names derived from them in order."""
+    """Reproducible names for the values and layers of a lowered graph, taken or derived from the source model."""
 
     def __init__(self, source: ModelProto, origins: Mapping[str, str]) -> None:
         self._origins = origins
@@ -102,7 +102,7 @@ class _Namer:
         self._taken_layers: dict[str, int] = {}
 
     def value(self, name: str) -> str:
-        """Returns the name of a value in the canonical graph; "" for an absent optional value."""
+        """Returns the reproducible name of the value `name` of the lowered graph; "" for an absent optional value."""
         if name and name not in self._values:
             stem = _TOKEN.sub("", name) or "value"
             if name in self._origins:
@@ -111,7 +111,7 @@ class _Namer:
         return self._values.get(name, "")
 
     def layer(self, node: NodeProto, sources: Sequence[str]) -> str:
-        """Returns a unique name for the layer of `node`, which replaces `sources`."""
+        """Returns a unique name for the layer `node`, which was made from the source nodes called `sources`."""
         made = next(n for n in node.output if n)
         if node.domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder"):
             stem = f"{node.op_type}_{self._origins.get(made, made)}"
@@ -124,7 +124,12 @@ _TOKEN = re.compile(r"_token_\d+$")
 
 
 def _free(stem: str, taken: dict[str, int]) -> str:
-    """Returns `stem`, with a number if it is taken, and adds it to `taken`, which maps stems to their last number."""
+    """Returns `stem` as a name, with the next number appended if the name is in `taken`, and adds it to `taken`.
+
+    Args:
+        stem: Name to start from.
+        taken: Last number appended to each name in use.
+    """
     name = stem
     while name in taken:
         taken[stem] += 1
@@ -167,13 +172,13 @@ def _layer(
         attributes=attributes,
         inputs=tuple(namer.value(n) for n in inputs),
         outputs=tuple(namer.value(n) for n in outputs),
-        captured=len(captured),
+        num_captured=len(captured),
         sources=sources,
     )
 
 
 def _trimmed(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names without absent optional values at the end, which have no meaning."""
+    """Returns the names without empty ones at the end; these stand for absent values and may as well be left out."""
     end = len(names)
     while end and not names[end - 1]:
         end -= 1

@@ -2,8 +2,8 @@
 
 Inside a model, a layer writes into memory that another layer has just freed, its weights have not been read since the
 last run, and a Reshape copies nothing. Therefore results are allocated in an arena that all sequences share, are freed
-with the layer that produced them, and never become outputs of the network. Weights are in pages of their own, as ONNX
-Runtime allocates them.
+with the layer that produced them, and never become outputs of the network. Weights are in memory pages of their own,
+as ONNX Runtime allocates them.
 """
 
 import mmap
@@ -30,12 +30,17 @@ _ALIGNMENT = 64
 _SOON_REUSED_BYTES = 2 << 20
 
 
-def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> SessionRunner:
-    """Opens a session for `sequence`, which must be in the memory layout of this host.
+def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s: float) -> SessionRunner:
+    """Opens a session for `sequence`, which must be in the memory layout of this host, and returns its runner.
 
     Optimisation is off, because the layers are optimised already. A sequence with an If, Loop or Scan is an exception:
-    the bodies are stored in plain layout, so the sequence is optimised as the model was, and for that its network must
-    have outputs.
+    their bodies are stored in plain layout, so the sequence is optimised as the model was, and for that its network
+    must have outputs.
+
+    Args:
+        sequence: Layer sequence to run.
+        settings: Threads, level and spinning of the session.
+        patience_s: Time in seconds after which the trial run of a sequence with a loop is stopped.
 
     Raises:
         Exception: onnxruntime cannot load the network; the exception is onnxruntime's own.
@@ -62,12 +67,12 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Session
         session, {value_name(i): synthetic_value(sequence, i) for i in input_indices(sequence)}, values
     )
     if body:
-        runner.check_end()
+        runner.check_end(patience_s)
     return runner
 
 
 def _in_ordinary_pages(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Copies arrays into one block of ordinary pages.
+    """Returns copies of arrays in one block of ordinary memory pages.
 
     ONNX Runtime's weights are in ordinary pages, whereas numpy allocates large arrays in huge pages.
     """

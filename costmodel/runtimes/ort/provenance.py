@@ -26,7 +26,7 @@ def reads(node: NodeProto) -> tuple[str, ...]:
 
 
 def sorted_nodes(model: ModelProto) -> list[NodeProto]:
-    """Returns the nodes in topological order; the order of `model` is kept if it is topological.
+    """Returns the nodes of `model` in topological order, which is their given order if that is topological already.
 
     Raises:
         LoweringError: A node reads a value that no node produces.
@@ -49,14 +49,14 @@ def sorted_nodes(model: ModelProto) -> list[NodeProto]:
 
 
 def source_order(nodes: Sequence[NodeProto], source: ModelProto, origins: Mapping[str, str]) -> list[NodeProto]:
-    """Returns the nodes in the order of the source nodes whose results they produce.
+    """Returns the nodes of a lowered graph in the order of the source nodes whose results they produce.
 
     A node that the runtime added follows the nodes that it reads from.
 
     Args:
         nodes: Nodes of the lowered graph in topological order.
         source: The source model.
-        origins: Source tensor of each value that the runtime renamed, as `origins_of` returns it.
+        origins: Name in the source model of each value that the runtime renamed, as `origins_of` returns it.
     """
     positions = {n: position for position, node in enumerate(source.graph.node) for n in node.output if n}
     producer = {n: i for i, node in enumerate(nodes) for n in node.output if n}
@@ -72,7 +72,7 @@ def source_order(nodes: Sequence[NodeProto], source: ModelProto, origins: Mappin
 
 
 def origins_of(nodes: Iterable[NodeProto], source: ModelProto) -> dict[str, str]:
-    """Returns, for each value that the runtime renamed, the source tensor that it stands for."""
+    """Returns the name in the source model of each value that the runtime renamed, by its name in the lowered graph."""
     by_node = {node.name: node for node in source.graph.node if node.name}
     readers: dict[str, list[NodeProto]] = {}
     for node in source.graph.node:
@@ -97,12 +97,12 @@ def origins_of(nodes: Iterable[NodeProto], source: ModelProto) -> dict[str, str]
 
 
 def is_channels_last(node: NodeProto) -> bool:
-    """Returns whether a reorder node reads or writes plain tensors in channels-last layout."""
+    """Returns whether a layout reorder reads or writes its plain tensor with the channels last."""
     return any(a.name == "channels_last" and a.i for a in node.attribute)
 
 
 def _fused_output(node: NodeProto, tensor: str, readers: Mapping[str, Sequence[NodeProto]]) -> str:
-    """Returns the source tensor that a blocked layer produces, which may have a Sum and an activation fused into it."""
+    """Returns the source tensor that a blocked layer produces: `tensor`, or the result of a fused Sum or activation."""
     if node.op_type != "Conv" or len(node.input) < 4:
         return tensor
     fused: list[tuple[str, ...]] = [("Sum", "Add")]
@@ -116,7 +116,7 @@ def _fused_output(node: NodeProto, tensor: str, readers: Mapping[str, Sequence[N
 
 
 class Trace:
-    """Finds the source nodes that a layer replaces: those between the values that it reads and those it produces."""
+    """Search for the source nodes that a layer replaces: those between the values that it reads and produces."""
 
     def __init__(self, source: ModelProto) -> None:
         self._producers = {n: node for node in source.graph.node for n in node.output if n}
@@ -125,7 +125,13 @@ class Trace:
         self._inputs = {p.name for p in source.graph.input} - self._constants
 
     def sources(self, node: NodeProto, inputs: Iterable[str], outputs: Sequence[str]) -> tuple[str, ...]:
-        """Returns the names of the source nodes that a layer with these inputs and outputs replaces."""
+        """Returns the names of the source nodes that the layer `node` replaces.
+
+        Args:
+            node: Node of the lowered graph.
+            inputs: Names in the source model of the values that it reads.
+            outputs: Names in the source model of the values that it produces.
+        """
         stops = set(inputs)
         replaced: dict[str, None] = {}
         waiting = [n for n in outputs if n in self._producers]

@@ -1,4 +1,4 @@
-"""Opens sessions of ONNX Runtime, and runs them with bound inputs and outputs so that nothing else is timed."""
+"""Opens sessions of ONNX Runtime, and runs them with bound inputs and outputs, so that only execution is timed."""
 
 import ctypes
 import re
@@ -33,8 +33,6 @@ LEVELS = {
     "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
-# Longest run of a network with a loop, in seconds, before it is stopped and reported as endless.
-PATIENCE_S = 60.0
 _STOPPED = "terminate flag being set"
 _PROVIDERS = ["CPUExecutionProvider"]
 # The part of onnxruntime's messages before the sentence: error codes and positions in its source code.
@@ -50,8 +48,8 @@ _pool_sizes: list[tuple[int, int]] = []
 def session_options(settings: RuntimeSettings, *, timed: bool = False, concurrent: bool = False) -> ort.SessionOptions:
     """Returns the options for a session.
 
-    All sessions of a process share one pool of threads as soon as a session is timed on several spinning threads: with
-    a pool for each session, the threads of one network would still spin while the next network runs.
+    Once a session is to be timed on several spinning threads, all sessions of the process share one pool of threads:
+    with a pool for each session, the threads of one network would still spin while the next network runs.
 
     Args:
         settings: Threads, level and spinning of the session.
@@ -88,7 +86,7 @@ def session_options(settings: RuntimeSettings, *, timed: bool = False, concurren
 
 @cache
 def shared_arena() -> None:
-    """Creates the arena that all sessions with `session.use_env_allocators` share, unless it exists."""
+    """Creates the memory arena that all sessions with `session.use_env_allocators` share, unless it exists."""
     memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
     ort.create_and_register_allocator(memory, None)
 
@@ -101,12 +99,13 @@ def open_session(
     timed: bool = False,
     concurrent: bool = False,
 ) -> Any:
-    """Returns an `onnxruntime.InferenceSession` on the CPU.
+    """Returns an `onnxruntime.InferenceSession` for a model on the CPU.
 
     Args:
         model: Serialised model, or the path of a model file.
         settings: Threads, level and spinning of the session.
-        weights: Values of the initialisers that the model declares as external; they must live as long as the session.
+        weights: Values, by name, of the initialisers that the model declares as external; they must live as long as the
+            session.
         timed: Whether the session is timed, as in `session_options`.
         concurrent: Whether layers may run at the same time, as in `session_options`.
     """
@@ -118,7 +117,7 @@ def open_session(
 
 
 def new_session(model: bytes | str, options: ort.SessionOptions) -> Any:
-    """Returns an `onnxruntime.InferenceSession` on the CPU with the given options."""
+    """Returns an `onnxruntime.InferenceSession` on the CPU, with the given options, for a model or its path."""
     # With fallback enabled, onnxruntime prints failures to standard output, which is reserved for results.
     return ort.InferenceSession(model, options, providers=_PROVIDERS, enable_fallback=0)
 
@@ -138,10 +137,10 @@ def ort_value(array: np.ndarray) -> Any:
 
 
 @contextmanager
-def watched() -> Iterator[Any]:
-    """Yields run options that stop a run after `PATIENCE_S`, because a loop may never end on synthetic values."""
+def watched(patience_s: float) -> Iterator[Any]:
+    """Yields run options that stop a run after `patience_s` seconds, as a loop may never end on synthetic values."""
     options = ort.RunOptions()
-    timer = threading.Timer(PATIENCE_S, setattr, (options, "terminate", True))
+    timer = threading.Timer(patience_s, setattr, (options, "terminate", True))
     timer.daemon = True
     timer.start()
     try:
@@ -151,7 +150,7 @@ def watched() -> Iterator[Any]:
 
 
 class SessionRunner:
-    """A loaded network with bound inputs and outputs, so that a run copies nothing."""
+    """A loaded network with bound inputs and outputs, so that a run copies no data."""
 
     def __init__(self, session: Any, feeds: Mapping[str, np.ndarray], weights: object = None) -> None:
         """Binds the inputs and outputs of a session.
@@ -176,40 +175,48 @@ class SessionRunner:
         for output in session.get_outputs():
             self._binding.bind_output(output.name)
 
-    def check_end(self) -> None:
-        """Executes a network with a loop once, to check that the loop ends.
+    def check_end(self, patience_s: float) -> None:
+        """Executes the network, which has a loop, once to check that the loop ends.
+
+        Args:
+            patience_s: Time after which the run is stopped, in seconds.
 
         Raises:
-            MeasurementError: The run fails or does not end within `PATIENCE_S`.
+            MeasurementError: The run fails or does not end in time.
         """
-        with watched() as options:
-            self.run(options)
+        try:
+            with watched(patience_s) as options:
+                self._session.run_with_iobinding(self._binding, options)
+        except Exception as error:
+            raise MeasurementError(f"the network failed to run: {first_line(error, patience_s)}") from error
 
     def feed(self) -> None:
-        """Rewrites the words of every large input with their own values; small inputs never leave the caches."""
+        """Rewrites every large input with its own values, to put it in the CPU caches; small ones never leave them."""
         for words in self._words:
             np.bitwise_or(words, 0, out=words)
 
-    def run(self, options: Any = None) -> None:
+    def run(self) -> None:
         """Executes the network once.
-
-        Args:
-            options: `onnxruntime.RunOptions` of the run; None for the default.
 
         Raises:
             MeasurementError: The network fails to run.
         """
         try:
-            self._session.run_with_iobinding(self._binding, options)
+            self._session.run_with_iobinding(self._binding)
         except Exception as error:
             raise MeasurementError(f"the network failed to run: {first_line(error)}") from error
 
 
-def first_line(error: Exception) -> str:
-    """Returns the sentence in an error message of onnxruntime, without codes and source positions."""
+def first_line(error: Exception, patience_s: float | None = None) -> str:
+    """Returns the sentence in an error message of onnxruntime, without error codes and positions in its source code.
+
+    Args:
+        error: Exception of onnxruntime.
+        patience_s: Time limit of the failed run in seconds; None if it had none.
+    """
     text = str(error).strip().splitlines()
-    if text and _STOPPED in text[0]:
-        return f"a loop in it has no end on synthetic values, or none within {PATIENCE_S:.0f} s"
+    if patience_s is not None and text and _STOPPED in text[0]:
+        return f"a loop in it has no end on synthetic values, or none within {patience_s:g} s"
     line = text[0] if text else type(error).__name__
     # "[ONNXRuntimeError] : 10 : INVALID_GRAPH : Load model from /tmp/... failed:This is ..." - keep the end.
     return _PREFIX.sub("", line).rsplit("failed:", 1)[-1].strip().rstrip(".:")

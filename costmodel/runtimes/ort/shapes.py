@@ -1,4 +1,4 @@
-"""Types, with logical shapes, of the values of a graph that ONNX Runtime wrote, collected from several sources."""
+"""Collects the types, with logical shapes, of the values of a lowered graph from several sources."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -66,7 +66,7 @@ class Shapes:
         return {n for n in self.order if n not in self.types}
 
     def source_names(self, made: set[str]) -> list[str]:
-        """Returns the source names of the values whose type is unknown, for those that are in `made`.
+        """Returns the names in the source model of the values whose type is unknown, as far as they are in `made`.
 
         Args:
             made: Names of the values that nodes of the source model produce.
@@ -78,8 +78,9 @@ class Shapes:
         """Adds types of values, then infers further types from them, layer by layer.
 
         Args:
-            types: Types by name: source names, or names in the lowered graph if `observed`.
-            observed: Whether the types come from running the lowered graph, where blocked values are padded.
+            types: Types by name in the source model, or by name in the lowered graph if `observed`.
+            observed: Whether the types come from running the lowered graph; then blocked values, which are padded in
+                a run, are ignored.
         """
         for n in self.order:
             if observed and n in self._blocked:
@@ -112,7 +113,7 @@ class Shapes:
                 self.types[n] = TensorType(kind.dtype, kind.shape, n in self._blocked)
 
     def _unpad_filter(self, node: NodeProto) -> None:
-        """Sets the types of a blocked convolution's filter and bias to those from before padding."""
+        """Sets the types of a blocked convolution's filter and bias to those that they had before they were padded."""
         data, output = self.types.get(node.input[0]), self.types.get(node.output[0])
         if data is None or output is None:
             return
@@ -127,7 +128,7 @@ class Shapes:
             self.types[node.input[2]] = TensorType(filter_type.dtype, (channels,))
 
     def check(self, name: str, border: Collection[str]) -> None:
-        """Checks that costmodel can price all values.
+        """Checks that all values of the graph have types that costmodel can price.
 
         Args:
             name: Name of the model, for error messages.

@@ -13,7 +13,7 @@ from costmodel.store.tables import meta, metadata, observations, schema_version
 __all__ = ["REVISIONS", "is_newest", "migrate", "upgrade"]
 
 # Schema revisions from the oldest that can still be read to that of `costmodel.store.tables`.
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 # Format version that releases from before the migrations read, and refuse.
 FORMAT_VERSION = 3
 
@@ -77,7 +77,10 @@ def migrate(connection: Connection, place: str, revision: str) -> None:
 
 
 def _locked_revision(connection: Connection, place: str) -> str | None:
-    """Returns the schema revision and keeps other processes from changing it until the transaction ends."""
+    """Returns the schema revision of a database, or None if the database is empty.
+
+    Until the transaction ends, no other process can migrate the database.
+    """
     if connection.dialect.name == "postgresql":  # in SQLite the transaction has already locked the file
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         connection.execute(text("SET LOCAL statement_timeout = 0"))  # migrating a large table takes long

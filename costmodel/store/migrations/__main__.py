@@ -16,7 +16,7 @@ from costmodel.store_url import parse_store_url
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parses the arguments, migrates the store and reports the result; returns the exit status."""
+    """Parses the command-line arguments, migrates the store and reports the result; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m costmodel.store.migrations", description="Upgrade or downgrade a store to a schema revision."
     )

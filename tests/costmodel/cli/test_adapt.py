@@ -1,10 +1,16 @@
 """`costmodel adapt` on this machine, for some seconds, and `costmodel bench --suggest`."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 from mlflow import MlflowClient
 
+from costmodel.cli.options import Tools
 from costmodel.paths import Home
+from costmodel.store.parquet import export_results
+from costmodel.store.store import Store
+from tests.fakes import FakeRuntime, fake_sessions
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -53,3 +59,16 @@ def test_nothing_is_suggested_where_everything_is_known(run: Run, ready: Home) -
 def test_an_unknown_base_is_an_error(run: Run, ready: Home) -> None:
     """An unknown base is one sentence with the known systems."""
     assert SYSTEM.name in run(ready, "adapt", *HERE, "--from", "nobody").sentence
+
+
+def test_a_shipped_base_is_imported_when_it_is_named(
+    run_with: Callable[[Tools], Run], ready: Home, tmp_path: Path
+) -> None:
+    """A base that only the shipped data have is imported, and the command says so."""
+    (tmp_path / "shipped").mkdir()
+    export_results(Store(ready.store_url), SYSTEM.name, tmp_path / "shipped" / f"{SYSTEM.name}.parquet")
+    runtime = FakeRuntime()
+    run = run_with(Tools(runtime, fake_sessions(runtime), tmp_path / "shipped"))
+    done = run(tmp_path / "new", "adapt", *HERE, "--from", SYSTEM.name, "--budget", "1s", "--no-tracking")
+    assert f"note: {SYSTEM.name} was imported from the data that is shipped with costmodel" in done.err
+    assert SYSTEM.name in Store(Home(tmp_path / "new").store_url).systems()

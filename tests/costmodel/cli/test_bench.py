@@ -92,6 +92,9 @@ def test_what_was_benched_is_priced_from_measurements(run: Run, benched: Home) -
     assert document["predictor"] == {"name": "none", "version": "none"}
     assert document["measured_us"] > 0
     assert document["ratio"] == pytest.approx(document["latency_us"] / document["measured_us"])
+    low, high = document["measured_interval_us"]
+    assert low <= document["measured_us"] <= high
+    assert isinstance(document["measured_stable"], bool)
     quantiles = document["quantiles_us"]
     assert document["latency_us"] <= quantiles["p50"] <= quantiles["p90"] <= quantiles["p99"]
 
@@ -161,10 +164,10 @@ def test_a_system_may_run_layers_at_the_same_time(run: Run, benched: Home) -> No
     assert document["measured_us"] > 0
 
 
-def test_bricks_are_measured_without_their_model(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
+def test_a_suite_is_measured_without_its_models(run: Run, benched: Home, unique: int, tmp_path: Path) -> None:
     """A benchmark suite can be a target, and known measurements are reused."""
-    run(benched, "decompose", MODEL, "--out", tmp_path / "bricks")
-    document = run(benched, "bench", tmp_path / "bricks", *NAMED, "--json").document
+    run(benched, "decompose", MODEL, "--out", tmp_path / "suite")
+    document = run(benched, "bench", tmp_path / "suite", *NAMED, "--json").document
     assert (document["measured"], document["reused"]) == (0, unique)
 
 

@@ -47,7 +47,7 @@ def test_the_document_says_how_the_model_was_covered(predict: Callable[..., Done
     assert (nothing["cover"], nothing["coverage"]["measured"]) == ("cheapest", 0)
 
 
-def test_people_are_told(predict: Callable[..., Done]) -> None:
+def test_the_output_names_the_cover(predict: Callable[..., Done]) -> None:
     """The line about sequences mentions a cheapest cover, and does not mention the fixed one."""
     (line,) = (line for line in predict("-G", MOST, "--cover", "cheapest").out.splitlines() if " over " in line)
     assert line.endswith(f" sequences, granularity {MOST}, cheapest cover, sequential")

@@ -39,7 +39,7 @@ def test_statistics_as_a_table(
 
 def test_a_suite_is_written_with_decoys(run: Run, ready: Home, tmp_path: Path) -> None:
     """A suite has each unique sequence once and the decoys; a separate private file says which is which."""
-    folder = tmp_path / "bricks"
+    folder = tmp_path / "suite"
     document = run(ready, "decompose", "light_squeezenet", "--out", folder, "--decoys", 5, "--json").document
     assert document["bricks"] == {"folder": str(folder), "written": document["unique"] + 5, "decoys": 5}
     assert is_suite(folder)
@@ -48,16 +48,16 @@ def test_a_suite_is_written_with_decoys(run: Run, ready: Home, tmp_path: Path) -
     assert "is not empty" in run(ready, "decompose", "light_squeezenet", "--out", folder).err.splitlines()[-1]
 
 
-def test_people_are_told_what_to_keep(run: Run, ready: Home, tmp_path: Path) -> None:
+def test_the_output_names_the_private_file(run: Run, ready: Home, tmp_path: Path) -> None:
     """The output names the private file."""
-    said = run(ready, "decompose", "light_squeezenet", "--out", tmp_path / "bricks").said
-    assert re.search(r"\d+ networks in .*bricks, 0 of them decoys", said)
-    assert f"Keep {private_file(tmp_path / 'bricks')} to yourself" in said
+    said = run(ready, "decompose", "light_squeezenet", "--out", tmp_path / "suite").said
+    assert re.search(r"\d+ networks in .*suite, 0 of them decoys", said)
+    assert f"Keep {private_file(tmp_path / 'suite')} to yourself" in said
 
 
 def test_a_suite_leaves_its_models_with_their_owner(run: Run, tmp_path: Path) -> None:
     """Imported results of a suite find their models and families; decoys keep their origin."""
-    run(tmp_path, "decompose", "light_squeezenet", "--out", tmp_path / "bricks", "--decoys", "3")
+    run(tmp_path, "decompose", "light_squeezenet", "--out", tmp_path / "suite", "--decoys", "3")
     store = Store(f"sqlite:///{tmp_path / 'data' / 'costmodel.db'}")
     assert [(model.name, model.family) for model in store.models()] == [("light_squeezenet", "squeezenet")]
     assert len(store.samples()) == 3

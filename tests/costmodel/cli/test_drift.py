@@ -7,21 +7,21 @@ import pytest
 
 from costmodel.paths import Home
 from costmodel.serving.observations.observations import Observations
-from tests.serving.observations.test_drift import SEEN
+from tests.serving.observations.test_drift import OBSERVED
 from tests.shell import Run
 
 LONG_CHAIN_LAYERS = "intel-xeon-platinum-8259cl-cascade-lake-4c-ort1.31-2t"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_what_has_drifted_is_seen_on_any_terminal(
+def test_drifted_systems_are_marked_on_any_terminal(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     """State and numbers are complete on any terminal width, followed by what to do."""
     (tmp_path / "data").mkdir()
     observations = Observations(Home(tmp_path).store_url)
-    observations.put([replace(SEEN, system=LONG_CHAIN_LAYERS, latency_us=1.3 * SEEN.predicted_us)] * 30)
-    observations.put([replace(SEEN, system="fine", latency_us=SEEN.predicted_us)] * 30)
+    observations.put([replace(OBSERVED, system=LONG_CHAIN_LAYERS, latency_us=1.3 * OBSERVED.predicted_us)] * 30)
+    observations.put([replace(OBSERVED, system="fine", latency_us=OBSERVED.predicted_us)] * 30)
     observations.close()
     monkeypatch.setenv("COLUMNS", str(columns))
     done = run(tmp_path, "drift")

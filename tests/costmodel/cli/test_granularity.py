@@ -7,17 +7,10 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from tests.fakes import FakeRuntime, fake_system
 from tests.shell import Run
 
 CHAIN = "(float[2,3] x) => (float[2,3] y) { a = Relu(x) \n b = Tanh(a) \n c = Relu(b) \n d = Tanh(c) \n y = Exp(d) }"
 NAMED = ("--system", "fake-1")
-
-
-@pytest.fixture(autouse=True)
-def imaginary_host(imagined_time: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the host by a fictitious one, and the time of benches by simulated time."""
-    monkeypatch.setattr("costmodel.systems.system.this_system", lambda *_, **__: fake_system(runtime=imagined_time))
 
 
 @pytest.fixture
@@ -27,20 +20,20 @@ def chain(tmp_path: Path, parse: Callable[..., ModelProto]) -> Path:
     return tmp_path / "chain.onnx"
 
 
-def test_what_the_budget_allows_is_measured_and_predicted_from(run: Run, chain: Path, tmp_path: Path) -> None:
+def test_what_the_budget_allows_is_measured_and_predicted_from(simulated_run: Run, chain: Path, tmp_path: Path) -> None:
     """A table shows the plan with expected errors; what it measured is then used for predictions."""
     home = tmp_path / "home"
-    done = run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "60s")
+    done = simulated_run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "60s")
     head, row, line = done.out.splitlines()
     assert head.split() == ["model", "granularity", "expected", "error", "seconds"]
     assert row.split()[:2] == ["chain", "whole"]
     assert row.split()[2].endswith("%")
     assert line.startswith("fake-1: 1 measured in ")
-    document = run(home, "predict", chain, *NAMED, "-G", "auto", "--json").document
+    document = simulated_run(home, "predict", chain, *NAMED, "-G", "auto", "--json").document
     assert (document["granularity"], len(document["layers"]), document["coverage"]["measured"]) == (5, 1, 1.0)
     (warning,) = document["warnings"]
     assert warning.startswith("the model was taken as one sequence, which is measured")
-    again = run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "0s", "--json").document
+    again = simulated_run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "0s", "--json").document
     assert again["plan"] == [
         {
             "model": "chain",
@@ -53,26 +46,26 @@ def test_what_the_budget_allows_is_measured_and_predicted_from(run: Run, chain: 
     assert again["measured"] == 0
 
 
-def test_without_time_nothing_is_measured_and_that_is_said(run: Run, chain: Path, tmp_path: Path) -> None:
+def test_without_time_nothing_is_measured_and_that_is_said(simulated_run: Run, chain: Path, tmp_path: Path) -> None:
     """Without budget nothing is measured, and the needed time is stated."""
     home = tmp_path / "home"
-    done = run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "0s")
+    done = simulated_run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "0s")
     assert done.out.splitlines()[1].split() == ["chain", "none", "no", "estimate", "0.0"]
     assert "nothing of chain will be measured: it takes 0." in done.err
-    document = run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "0s", "--json").document
+    document = simulated_run(home, "bench", chain, *NAMED, "-G", "auto", "--budget", "0s", "--json").document
     assert document["plan"] == [
         {"model": "chain", "granularity": None, "whole": False, "expected_error": None, "seconds": 0.0}
     ]
-    assert "layers without a cost" in run(home, "predict", chain, *NAMED, "-G", "auto").sentence
+    assert "layers without a cost" in simulated_run(home, "predict", chain, *NAMED, "-G", "auto").sentence
 
 
-def test_predictions_take_the_coarsest_that_is_measured(run: Run, chain: Path, tmp_path: Path) -> None:
+def test_predictions_take_the_coarsest_that_is_measured(simulated_run: Run, chain: Path, tmp_path: Path) -> None:
     """The coarsest measured granularity is used, here the whole model; other rules use single layers."""
     home = tmp_path / "home"
-    assert run(home, "bench", chain, *NAMED, "-G", "2").code == 0
-    document = run(home, "predict", chain, *NAMED, "-G", "auto", "--json").document
+    assert simulated_run(home, "bench", chain, *NAMED, "-G", "2").code == 0
+    document = simulated_run(home, "predict", chain, *NAMED, "-G", "auto", "--json").document
     assert document["granularity"] == 5
-    parallel = run(
+    parallel = simulated_run(
         home, "predict", chain, *NAMED, "-G", "auto", "--compose", "parallel", "--partial", "--json"
     ).document
     assert parallel["granularity"] == 1
@@ -89,9 +82,11 @@ def test_predictions_take_the_coarsest_that_is_measured(run: Run, chain: Path, t
         (["bench", "-G", "0"], "neither a number from 1 on nor auto"),
     ],
 )
-def test_where_it_makes_no_sense_a_sentence_says_why(run: Run, tmp_path: Path, arguments: list[str], hint: str) -> None:
+def test_where_it_makes_no_sense_a_sentence_says_why(
+    simulated_run: Run, tmp_path: Path, arguments: list[str], hint: str
+) -> None:
     """Unsupported combinations are wrong usage with exit code 2, and do nothing."""
-    done = run(tmp_path / "home", *arguments)
+    done = simulated_run(tmp_path / "home", *arguments)
     assert (done.code, done.out) == (2, "")
     assert hint in " ".join(done.err.replace("│", " ").split())
     assert not (tmp_path / "home" / "data" / "costmodel.db").exists()

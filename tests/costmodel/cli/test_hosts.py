@@ -55,38 +55,36 @@ def test_systems_fit_the_terminal(
     assert "It is not measured yet: `costmodel bench`" in lines
 
 
-@pytest.mark.usefixtures("imagined_time")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_host_is_benched_and_predicted_under_its_name(
-    run: Run, other_host: str, chain: Path, tmp_path: Path, threads: int
+    simulated_run: Run, other_host: str, chain: Path, tmp_path: Path, threads: int
 ) -> None:
     """Host and measurements are stored and found by a second run, also with more threads than CPUs."""
-    first = run(tmp_path, "bench", chain, "--threads", threads, "--json").document
+    first = simulated_run(tmp_path, "bench", chain, "--threads", threads, "--json").document
     assert first["failed"] == {}
     assert first["measured"] > 0
     assert first["system"].startswith(NAMES[other_host])
     store = Store(Home(tmp_path).store_url)
     assert store.systems()[first["system"]].host == probe_host()
     store.close()
-    again = run(tmp_path, "bench", chain, "--threads", threads)
+    again = simulated_run(tmp_path, "bench", chain, "--threads", threads)
     assert "0 measured in" in again.said
     assert max(map(len, again.out.splitlines())) <= 80
-    predicted = run(tmp_path, "predict", chain, "--threads", threads, "--json").document
+    predicted = simulated_run(tmp_path, "predict", chain, "--threads", threads, "--json").document
     assert (predicted["system"], predicted["coverage"]["measured"]) == (first["system"], 1.0)
-    table = run(tmp_path, "systems", "--threads", threads).out
+    table = simulated_run(tmp_path, "systems", "--threads", threads).out
     assert "not measured yet" not in table
     assert max(map(len, table.splitlines())) <= 80
 
 
-@pytest.mark.usefixtures("imagined_time")
 def test_measurements_of_one_host_are_not_continued_on_another(
-    run: Run, other_host: str, chain: Path, tmp_path: Path
+    simulated_run: Run, other_host: str, chain: Path, tmp_path: Path
 ) -> None:
     """A user's system name is refused on another host, in a sentence with the differences."""
-    assert run(tmp_path, "bench", chain, "--system", "mine", "--json").code == 0
+    assert simulated_run(tmp_path, "bench", chain, "--system", "mine", "--json").code == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSTMODEL_HOST_ROOT", str(tmp_path))  # without proc and sys, nothing is known of the host
-        done = run(tmp_path, "bench", chain, "--system", "mine")
+        done = simulated_run(tmp_path, "bench", chain, "--system", "mine")
     sentence = done.err.splitlines()[-1]  # the last line, after the progress bars
     host = probe_host()
     assert (done.code, done.out) == (1, "")

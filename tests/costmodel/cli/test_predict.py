@@ -10,8 +10,11 @@ import onnx
 import pytest
 from onnx import ModelProto
 
+from costmodel.cli.predict import print_estimate
+from costmodel.estimate.estimate import Estimate, PredictorId
 from costmodel.paths import Home
 from costmodel.store.store import Store
+from tests.fakes import elementwise, measured
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -198,3 +201,15 @@ def test_a_store_of_another_place_is_used(run: Run, ready: Home, resnet: Path, t
     assert json.loads(run(tmp_path / "new", *arguments, "--partial", "--store", ready.store_url).out)
     (tmp_path / "notes.txt").write_text("not a store, but a text that is long enough to be taken for one" * 20)
     assert "it is not a database" in run(ready, *arguments, "--store", f"sqlite:///{tmp_path / 'notes.txt'}").sentence
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_an_uncertain_measurement_is_called_one(capsys: pytest.CaptureFixture[str], stable: bool) -> None:
+    """Beside an estimate stands the interval of the measurement, and whether the measurement can be trusted."""
+    measurement = measured(elementwise(2), [90.0, 100.0, 130.0], stable=stable)
+    estimate = Estimate("m", "s", 80.0, (70.0, 95.0), 0.9, {}, "sequential", 1, (), PredictorId("none", "none"))
+    print_estimate(estimate, measurement)
+    out = capsys.readouterr().out
+    assert "measured  100 µs" in out
+    assert "-20.0% off" in out
+    assert ("measure again when it is quiet" in out) is not stable

@@ -129,7 +129,7 @@ def test_what_draws_is_missed_before_anything_is_measured(
 
 def test_a_model_is_measured_and_reported(run: Run, here: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A model is really measured at two granularities; a second run measures nothing."""
-    monkeypatch.setenv("TMPDIR", tempfile.gettempdir())  # the measuring process has its lock there
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the measuring process has its lock there
     arguments = ("reproduce", "dlbricks", "--corpus", "light_squeezenet", "--threads", "1", "-G", "1-2", "--json")
     first = run(tmp_path / "home", *arguments, "--out", tmp_path / "results")
     (result,) = first.document["results"]

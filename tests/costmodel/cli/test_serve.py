@@ -35,12 +35,12 @@ class _Service:
             text=True,
         )
         assert self.process.stdout is not None
-        told = ""
+        output = ""
         for line in self.process.stdout:
-            told += line
+            output += line
             if line == "}\n":
                 break
-        self.url = json.loads(told)["url"]
+        self.url = json.loads(output)["url"]
 
     def stop(self) -> str:
         """Stop the process with the operator's signal and return its log."""
@@ -214,7 +214,7 @@ def test_a_scope_that_is_none_is_refused(run: Run, tmp_path: Path) -> None:
     assert "make it with `costmodel token`" in run(tmp_path, "tokens", "--tokens", tmp_path / "tokens").sentence
 
 
-def test_strangers_are_answered_only_with_tokens(run: Run, tmp_path: Path) -> None:
+def test_other_hosts_are_answered_only_with_tokens(run: Run, tmp_path: Path) -> None:
     """Without tokens, a public address is refused unless a flag confirms it."""
     done = run(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.code == 2
@@ -232,7 +232,7 @@ def test_a_service_that_is_not_there(run: Run, tmp_path: Path, light_models: Map
     assert run(tmp_path, *asked, "http://127.0.0.1:9", "--measure").code == 2
 
 
-def test_nothing_has_drifted_before_anybody_reported(run: Run, ready: Home) -> None:
+def test_nothing_has_drifted_before_the_first_observation(run: Run, ready: Home) -> None:
     """Without observations there is no drift, and the answer says how to report."""
     assert "Nobody has reported a latency yet" in run(ready, "drift").out
     assert run(ready, "drift", "--json").document == {"systems": []}

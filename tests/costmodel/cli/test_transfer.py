@@ -1,10 +1,15 @@
 """`costmodel export` and `costmodel import`, and the use of imported models."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import ModelProto
 
+from costmodel.cli.options import Tools
 from costmodel.paths import Home
+from costmodel.store.parquet import export_results
 from costmodel.store.store import Store
 from tests.shell import Run
 from tests.synthetic import MEASURED, SYSTEM
@@ -79,7 +84,7 @@ def test_a_corpus_that_is_not_built_can_be_reported_on(run: Run, imported: Home,
     ]  # fmt: skip
 
 
-def test_a_system_that_nobody_knows_is_a_sentence(run: Run, imported: Home, tmp_path: Path) -> None:
+def test_an_unknown_system_is_an_error(run: Run, imported: Home, tmp_path: Path) -> None:
     """Exporting or reporting an unknown system is one sentence."""
     unknown = ("--system", "nobody")
     said = "nothing is measured for the system nobody"
@@ -108,11 +113,66 @@ class TestCsv:
     def test_a_system_like_another(self, run: Run, own: Home, table: Path) -> None:
         """`--like` adds a system with another's hardware; a second import adds nothing."""
         first = run(own, "import", table, "--system", "production", "--like", SYSTEM.name, "--json").document
-        assert first == {"system": "production", "added": 2, "known": 0, "models": {"added": 1, "known": 1}}
+        (warning,) = first.pop("warnings")
+        assert warning.endswith("the runtime optimised these models, and all is assumed: give it with --level")
+        models = {"added": 1, "known": 1}
+        assert first == {"system": "production", "added": 2, "known": 0, "models": models, "level": "all"}
         again = run(own, "import", table, "--system", "production", "--json").document
-        assert again == {"system": "production", "added": 0, "known": 2, "models": {"added": 0, "known": 2}}
+        models = {"added": 0, "known": 2}
+        assert again == {
+            "system": "production", "added": 0, "known": 2, "models": models, "level": "all", "warnings": [],
+        }  # fmt: skip
         sentence = run(own, "train", "--system", "production", "--no-tracking").sentence
         assert "has 2 measured sequences and training needs 20, or 10 whole models" in sentence
+
+    def test_the_documented_commands_need_nothing_but_a_clone(
+        self, run_with: Callable[[Tools], Run], ready: Home, tmp_path: Path, parse: Callable[..., ModelProto]
+    ) -> None:
+        """In an empty home a table like a shipped system is imported, trained on, and used, as the how-to page says."""
+        (tmp_path / "shipped").mkdir()
+        export_results(Store(ready.store_url), SYSTEM.name, tmp_path / "shipped" / f"{SYSTEM.name}.parquet")
+        (tmp_path / "models").mkdir()
+        rows = ["model,latency_us"]
+        for number in range(1, 13):
+            nodes = " ".join(f"h{i + 1} = Tanh(h{i})" for i in range(number))
+            text = f"(float[20000] x) => (float[20000] y) {{ h0 = Relu(x) {nodes} y = Relu(h{number}) }}"
+            onnx.save(parse(text), tmp_path / "models" / f"net{number}.onnx")
+            rows.append(f"net{number},{100 + 150 * number}")
+        (tmp_path / "latencies.csv").write_text("\n".join(rows[:-1]))
+        run = run_with(Tools(shipped_data=tmp_path / "shipped"))
+        models, home, named = tmp_path / "models", tmp_path / "new", ("--system", "production")
+        done = run(home, "import", tmp_path / "latencies.csv", *named, "--like", SYSTEM.name, "--models", models)
+        assert (done.code, "11 measurements added" in done.said) == (0, True), done.err
+        assert f"note: {SYSTEM.name} was imported from the data that is shipped with costmodel" in done.err
+        assert run(home, "train", *named, "--no-tracking").code == 0
+        unseen = run(home, "predict", models / "net12.onnx", *named, "--json").document
+        assert unseen["latency_us"] == pytest.approx(1900, rel=0.1)
+        assert unseen["quantiles_us"] == {}
+        seen = run(home, "predict", models / "net5.onnx", *named)
+        assert "users see unknown" in seen.said
+        assert "the latency was observed on production" in seen.err
+
+    def test_milliseconds_are_refused(self, run: Run, own: Home, table: Path) -> None:
+        """A latency in another unit is one sentence with its line number."""
+        table.write_text("model,latency_us\nlight_resnet50,40000\nlight_squeezenet,5\n")
+        done = run(own, "import", table, "--system", "production", "--like", SYSTEM.name)
+        assert done.code == 1
+        assert f"{table}, line 3: light_squeezenet cannot take 5 microseconds" in done.err
+        assert "not milliseconds" in done.err
+
+    def test_a_table_can_be_replaced(self, run: Run, own: Home, table: Path) -> None:
+        """`--replace` removes what was imported earlier, and then the level may be another."""
+        new = ("--system", "production", "--like", SYSTEM.name)
+        run(own, "import", table, *new, "--level", "none", "--models", "light")
+        table.write_text("model,latency_us\nlight_squeezenet,6000\n")
+        assert "is known already, with level none" in run(own, "import", table, *new, "--level", "all").sentence
+        done = run(own, "import", table, *new, "--level", "all", "--replace", "--json").document
+        assert (done["added"], done["replaced"], done["level"]) == (1, 2, "all")
+        assert list(Store(own.store_url).latencies_us("production").values()) == [6000.0]
+
+    def test_an_unknown_level(self, run: Run, own: Home, table: Path) -> None:
+        """A level that does not exist is wrong usage."""
+        assert run(own, "import", table, "--level", "most").code == 2
 
     def test_a_system_of_which_nothing_is_known(self, run: Run, own: Home, table: Path) -> None:
         """For an unknown system, one sentence says which option to add."""
@@ -124,7 +184,10 @@ class TestCsv:
         sentence = run(own, "import", table, "--system", SYSTEM.name).sentence
         assert f"{table}, line 3: light_resnet51 is neither a model in the store, in a corpus" in sentence
 
-    @pytest.mark.parametrize("option", [("--models", "light"), ("--like", SYSTEM.name), ("--assert-system",)])
+    @pytest.mark.parametrize(
+        "option",
+        [("--models", "light"), ("--like", SYSTEM.name), ("--assert-system",), ("--level", "all"), ("--replace",)],
+    )
     def test_parquet_says_it_itself(self, run: Run, tmp_path: Path, option: tuple[str, ...]) -> None:
         """Options of CSV imports are wrong usage with Parquet files."""
         assert run(tmp_path, "import", "results.parquet", *option).code == 2

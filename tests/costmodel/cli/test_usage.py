@@ -14,7 +14,7 @@ README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
     "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour", "export",
     "import", "reproduce", "rank", "lower", "drift", "serve", "token",
-    "tokens",
+    "tokens", "survey",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # groups of commands
 
@@ -142,7 +142,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     assert done.stderr.startswith("costmodel: ")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     """A closed pipe, as in `costmodel systems | head -0`, ends the command quietly."""
     for option in ([], ["--json"]):
         with subprocess.Popen(

@@ -1,12 +1,14 @@
 """Composition: from the costs of sequences to the latency of a model."""
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.estimate.composition import compose, half_width
+from costmodel.estimate.composition import PricedBatch, half_width
 from costmodel.estimate.cost import Cost, Uncertainty
 
 TOGETHER, APART = Uncertainty(1.0, 0.0), Uncertainty(0.0, 0.0)
@@ -15,6 +17,16 @@ TOGETHER, APART = Uncertainty(1.0, 0.0), Uncertainty(0.0, 0.0)
 def cost(latency_us: float, width: float = 0.1, source: str = "predicted", kind: str = "Conv") -> Cost:
     """Returns a cost with a half-width in log latency."""
     return Cost(latency_us, (latency_us * math.exp(-width), latency_us * math.exp(width)), source, kind)
+
+
+def compose(
+    parts: Sequence[Cost], included: Sequence[float] | None = None, uncertainty: Uncertainty = TOGETHER
+) -> tuple[float, tuple[float, float]]:
+    """Returns the latency and the interval of a batch of one model."""
+    shares = None if included is None else np.array(included)
+    found = PricedBatch.of([parts]).compose(uncertainty, shares)
+    low_us, high_us = found.interval_us[0].tolist()
+    return float(found.latency_us[0]), (low_us, high_us)
 
 
 costs = st.lists(
@@ -76,7 +88,7 @@ def test_a_layer_that_repeats_repeats_its_error(count: int, width: float, uncert
 def test_what_has_no_cost_counts_as_zero() -> None:
     """In a partial estimate, unpriced layers count as 0 without width."""
     hole = Cost(0.0, (0.0, 0.0), "unpriced", "")
-    assert compose([cost(10), hole], uncertainty=TOGETHER)[0] == 10
+    assert compose([cost(10), hole])[0] == 10
     assert compose([hole]) == (0.0, (0.0, 0.0))
     assert compose([]) == (0, (0, 0))
 

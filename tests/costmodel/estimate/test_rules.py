@@ -59,7 +59,7 @@ class TestSequentialAndParallel:
         assert latency("sequential", dag) == pytest.approx(sum(dag[0]))
 
     @given(dags())
-    def test_parallel_is_the_dearest_chain(self, dag: Dag) -> None:
+    def test_parallel_is_the_slowest_chain(self, dag: Dag) -> None:
         """`parallel` is the longest path."""
         path = critical_path(*dag)
         assert all(before in dag[1][after] for before, after in pairwise(path))

@@ -34,7 +34,7 @@ def run(sequence: LayerSequence, level: str = "ORT_DISABLE_ALL") -> list[np.ndar
 
 
 @pytest.fixture(scope="module")
-def blocked_bricks(light_models: dict[str, object], lowered_light: Lower) -> dict[str, LayerSequence]:
+def blocked_sequences(light_models: dict[str, object], lowered_light: Lower) -> dict[str, LayerSequence]:
     """Every blocked sequence of the light models at G = 1 and 5, by signature."""
     cuts = (decompose(name, lowered_light(name), granularity) for name in light_models for granularity in (1, 5))
     found = {s: sequence for cut in cuts for s, sequence in cut.unique.items() if is_blocked(sequence)}
@@ -47,9 +47,9 @@ def small(sequence: LayerSequence) -> bool:
     return sum(value.type.nbytes for value in sequence.values) < 4_000_000
 
 
-def test_every_portable_brick_is_plain_and_runs(blocked_bricks: dict[str, LayerSequence]) -> None:
+def test_every_portable_sequence_is_plain_and_runs(blocked_sequences: dict[str, LayerSequence]) -> None:
     """The portable form has no blocked layer or value and runs on any ONNX Runtime."""
-    for sequence in blocked_bricks.values():
+    for sequence in blocked_sequences.values():
         plain = portable(sequence)
         assert not is_blocked(plain)
         assert BLOCKED_DOMAIN not in plain.text
@@ -60,9 +60,9 @@ def test_every_portable_brick_is_plain_and_runs(blocked_bricks: dict[str, LayerS
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_materialised_shapes_are_whole_blocks(block: int, blocked_bricks: dict[str, LayerSequence]) -> None:
+def test_materialised_shapes_are_whole_blocks(block: int, blocked_sequences: dict[str, LayerSequence]) -> None:
     """Materialising pads the channels of blocked tensors to whole blocks and changes nothing else."""
-    for sequence in blocked_bricks.values():
+    for sequence in blocked_sequences.values():
         try:
             local = materialise(sequence, block)
         except NotMaterialisableError:
@@ -78,21 +78,21 @@ def test_materialised_shapes_are_whole_blocks(block: int, blocked_bricks: dict[s
 
 
 def test_this_host_runs_what_is_materialised_for_it(
-    blocked_bricks: dict[str, LayerSequence], runtime: OnnxRuntime
+    blocked_sequences: dict[str, LayerSequence], runtime: OnnxRuntime
 ) -> None:
     """For this host's block size, materialised shapes are those that the runtime makes."""
     if runtime.block == 1:
         pytest.skip("this host has no blocked layout")
-    for sequence in blocked_bricks.values():
+    for sequence in blocked_sequences.values():
         if small(sequence):
             local = materialise(sequence, runtime.block)
             assert [value.shape for value in run(local)] == [local.values[i].type.shape for i in local.outputs]
 
 
-def test_a_host_without_blocks_refuses(blocked_bricks: dict[str, LayerSequence]) -> None:
+def test_a_host_without_blocks_refuses(blocked_sequences: dict[str, LayerSequence]) -> None:
     """On a host without blocked layouts, materialising is refused."""
     with pytest.raises(NotMaterialisableError, match="no blocked layout"):
-        materialise(next(iter(blocked_bricks.values())), 1)
+        materialise(next(iter(blocked_sequences.values())), 1)
 
 
 @pytest.mark.parametrize("block", [1, *BLOCKS])

@@ -52,7 +52,7 @@ KERNELS = {f"{k.domain}.{k.op_name}" if k.domain else k.op_name for k in get_all
 
 
 @pytest.mark.parametrize("kind", ZOO)
-def test_every_brick_of_an_operator_runs(kind: str, lower: Lower, run_bricks: Callable[..., None]) -> None:
+def test_every_sequence_with_an_operator_runs(kind: str, lower: Lower, run_isolated: Callable[..., None]) -> None:
     """The layer of every operator runs in isolation on synthetic weights, indices and sizes."""
     operator = kind.partition("/")[0]
     if operator not in KERNELS:
@@ -61,7 +61,7 @@ def test_every_brick_of_an_operator_runs(kind: str, lower: Lower, run_bricks: Ca
     for level in ("none", "all"):
         graph = lower(ZOO[kind].model(), level)
         found |= {operator_of(layer) for layer in graph.layers}
-        run_bricks(graph, 1, 2)
+        run_isolated(graph, 1, 2)
     assert operator in found
 
 

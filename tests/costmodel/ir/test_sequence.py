@@ -193,7 +193,7 @@ def test_what_is_no_sequence_is_refused(text: str) -> None:
         LayerSequence.from_text(text)
 
 
-def test_a_layer_that_nobody_reads_still_runs() -> None:
+def test_a_layer_whose_outputs_are_not_read_still_runs() -> None:
     """A layer without readers has its first output exported, because runtimes would drop it otherwise."""
     kind = TensorType("float32", (2,))
     layers = (Layer("a", "Relu", "", 6, {}, ("x",), ("y",)), Layer("b", "Neg", "", 6, {}, ("x",), ("z",)))

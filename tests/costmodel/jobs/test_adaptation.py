@@ -1,23 +1,23 @@
 """The jobs adapt and suggest in simulated time, on a fake runtime with synthetic layer costs."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from costmodel.errors import UnknownSystemError
+from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.adaptation import AdaptReport, Point, adapt
-from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.suggestion import suggest
+from costmodel.onnx_io.model import Model
 from costmodel.paths import Home
+from costmodel.runtimes.base import get_runtime
 from costmodel.serving.predictor import Predictor
 from costmodel.store.store import Store
 from costmodel.training.artefact import champion_of, load_bundle
-from tests.fakes import QUICK, FakeRuntime, fake_system
+from tests.fakes import QUICK, FakeRuntime, fake_sessions, fake_system
 from tests.synthetic import HELD_BACK, MEASURED, SYSTEM, copied, corpus, made_up_us, trained_home
 
 NEW = "made.new"
@@ -31,6 +31,10 @@ class _Runtime(FakeRuntime):
         """Returns the sum of the layers' costs, so that the call overhead probe has a cost too."""
         slow = 2 if "Conv" in sequence.kind else 1
         return FACTOR * slow * made_up_us(sequence)
+
+    def lower(self, model: Model, level: str) -> LayerGraph:
+        """Returns the layers that ONNX Runtime executes, as in the store of the base."""
+        return get_runtime().lower(model, level)
 
 
 @pytest.fixture
@@ -65,7 +69,7 @@ def _adapt(store: Store, home: Home, runtime: _Runtime, budget_s: float, **chang
         "budget_s": budget_s,
         "protocol": QUICK,
         "clock_s": lambda: runtime.clock() / 1e9,
-        "bench": partial(BenchmarkSession, lock=nullcontext, clock_ns=runtime.clock),
+        "bench": fake_sessions(runtime),
         **changed,
     }
     return adapt(store, system, runtime, SYSTEM.name, home.bundles, **options)  # type: ignore[arg-type]
@@ -73,17 +77,17 @@ def _adapt(store: Store, home: Home, runtime: _Runtime, budget_s: float, **chang
 
 def test_with_time_everything_is_measured(store: Store, home: Home, runtime: _Runtime) -> None:
     """Without a time limit everything is measured, errors fall, and the final regressor knows the new system."""
-    told: list[Point] = []
-    report = _adapt(store, home, runtime, 3600, on_point=told.append)
+    points: list[Point] = []
+    report = _adapt(store, home, runtime, 3600, on_point=points.append)
     assert report.reason == "complete"
-    assert told == report.curve
-    assert [point.seconds for point in told] == sorted(point.seconds for point in told)
-    assert (told[0].measured, told[0].share, told[0].expected_error) == (0, 0.0, None)
-    assert told[-1].share == pytest.approx(1)
-    assert told[-1].expected_within_10pct == 1.0
+    assert points == report.curve
+    assert [point.seconds for point in points] == sorted(point.seconds for point in points)
+    assert (points[0].measured, points[0].share, points[0].expected_error) == (0, 0.0, None)
+    assert points[-1].share == pytest.approx(1)
+    assert points[-1].expected_within_10pct == 1.0
     assert champion_of(home.bundles, NEW) == report.path
     facts = load_bundle(report.path).facts
-    assert (facts["base"], facts["measured"]) == (SYSTEM.name, told[-1].measured)
+    assert (facts["base"], facts["measured"]) == (SYSTEM.name, points[-1].measured)
     new = corpus(home.cache)[HELD_BACK[0]]
     estimate = Predictor.load(store, home.bundles, NEW).estimate(new.decomposition)
     truth = sum(runtime.cost_us(segment.sequence) for segment in new.decomposition.segments)
@@ -133,12 +137,9 @@ def test_what_does_not_run_is_not_tried_twice(store: Store, home: Home, runtime:
     assert runtime.opened.count(broken) == 1
 
 
-def test_a_target_says_which_models_count(
-    store: Store, home: Home, runtime: _Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_says_which_models_count(store: Store, home: Home, runtime: _Runtime) -> None:
     """A target, even one that the base lacks, selects the models."""
     item = corpus(home.cache)[HELD_BACK[0]]
-    monkeypatch.setattr("costmodel.jobs.adaptation.decompose_models", lambda *_, **__: [item])
     report = _adapt(store, home, runtime, 3600, target=HELD_BACK[0], cache=home.cache)
     assert report.reason == "complete"
     assert set(store.latencies_us(NEW)) == set(item.decomposition.unique)

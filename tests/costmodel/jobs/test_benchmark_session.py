@@ -3,9 +3,8 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from onnx import ModelProto
@@ -14,26 +13,19 @@ from costmodel.errors import HostBusyError, LoweringError, MeasurementError, Sys
 from costmodel.ir.footprint import weight_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.measure.capability import reference_sequence
 from costmodel.measure.groups import Group, grouped
-from costmodel.measure.measurement import Protocol, reference_sequence
-from costmodel.measure.thread_sync import thread_sync_sequence
+from costmodel.measure.machine_state import product_chain
+from costmodel.measure.protocol import Protocol
 from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.runtimes.base import Runtime, RuntimeSettings
 from costmodel.store.store import Store
 from costmodel.systems.system import System
-from tests.fakes import HOST, QUICK, FakeRuntime, elementwise, fake_bench, fake_system
+from tests.fakes import HOST, QUICK, FakeRunner, FakeRuntime, elementwise, fake_bench, fake_sessions, fake_system
 
 SEQUENCES = [elementwise(1, size) for size in range(1, 6)]
 EXACT = {"rel": 1e-9, "abs": 1e-9}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    store = Store(f"sqlite:///{tmp_path / 'store.db'}")
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -127,7 +119,7 @@ class TestMeasuring:
         with fake_bench(store, slower) as bench:
             report = bench.run(grouped(SEQUENCES[:2]), again=True)
         assert (report.measured, report.reused) == (2, 0)
-        assert store.repeated("fake-1") == {s.signature for s in SEQUENCES[:2]}
+        assert store.repeated_signatures("fake-1") == {s.signature for s in SEQUENCES[:2]}
         first, second = store.measurements("fake-1", [SEQUENCES[0].signature])
         assert second.latency_us == pytest.approx(2 * first.latency_us, **EXACT)
         assert store.latencies_us("fake-1")[first.signature] == pytest.approx(1.5 * first.latency_us, **EXACT)
@@ -149,7 +141,7 @@ class TestMeasuring:
                   for s in [store.sequences([m.signature])[m.signature]]}  # fmt: skip
         assert marked == {"NonZero": True, "Relu": False}
 
-    def test_a_record_holds_its_circumstances(self, store: Store) -> None:
+    def test_a_measurement_holds_its_environment(self, store: Store) -> None:
         """A record has protocol, runtime, settings, CPUs, and load before and after."""
         settings = RuntimeSettings(threads=1, level="basic", spinning=False)
         with fake_bench(store, FakeRuntime(version="2.1"), fake_system(settings=settings)) as bench:
@@ -227,7 +219,7 @@ class TestGroups:
             report = bench.run([group_of(model), replace(group_of(model), label="copy")])
             assert (report.measured, report.reused) == (3, 0)
             assert bench.run([Group("bare", (whole(model),))]).measured == 0
-        assert store.repeated("fake-1") == set()
+        assert store.repeated_signatures("fake-1") == set()
 
     def test_a_group_that_is_too_large_is_measured_in_portions(self, store: Store, model: Model) -> None:
         """A group too large for memory is split, and its model is measured once, in the first part."""
@@ -241,31 +233,23 @@ class TestGroups:
         latencies = store.latencies_us("fake-1")
         assert latencies[many[-1].signature] == pytest.approx(runtime.cost_us(many[-1]), **EXACT)
 
-    def test_caches_are_as_cold_as_in_the_model(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch, parse: Callable[..., ModelProto]
-    ) -> None:
+    def test_caches_are_as_cold_as_in_the_model(self, store: Store, parse: Callable[..., ModelProto]) -> None:
         """Cache eviction stands in for the layers of the model that are not in the group."""
-        swept: list[int] = []
+        evicted: list[int] = []
+        runtime = FakeRuntime()
 
-        class Recorded:
-            def __init__(self, nbytes: int) -> None:
-                swept.append(nbytes)
+        def evictor(nbytes: int) -> FakeRunner:
+            evicted.append(nbytes)
+            return FakeRunner(runtime.clock, 0.001)
 
-            def run(self) -> None:
-                pass
-
-            def feed(self) -> None:
-                pass
-
-        monkeypatch.setattr("costmodel.jobs.benchmark_session.CacheEvictor", Recorded)
         heavy = whole(read_model(parse("(float[1,64] x) => (float y) { y = MatMul(x, w) }", weights={"w": (64, 64)})))
         weights = weight_bytes(heavy)
         assert weights == 64 * 64 * 4
         cold = 2 * HOST.l3_bytes
-        with fake_bench(store, FakeRuntime()) as bench:
+        with fake_sessions(runtime)(store, fake_system(runtime=runtime), runtime, evictor=evictor) as bench:
             for footprint_bytes in (None, 0, weights, 3 * weights, cold + 1):
                 bench.run([Group("m", (heavy,), footprint_bytes=footprint_bytes)], again=True)
-        assert swept == [cold - weights, 0, 0, 2 * weights, cold - weights]
+        assert evicted == [cold - weights, 0, 0, 2 * weights, cold - weights]
 
     def test_a_model_by_itself_is_measured_and_not_stored(self, store: Store, model: Model) -> None:
         """A model that is measured for comparison with a prediction is not stored."""
@@ -299,15 +283,15 @@ class TestBudget:
     def test_what_the_budget_does_not_reach_is_left_for_the_next_run(self, store: Store) -> None:
         """No group is begun after the budget, and the next run measures the rest."""
         runtime = FakeRuntime()
-        dear = [elementwise(1000, size) for size in (100, 101, 102, 103)]
+        expensive = [elementwise(1000, size) for size in (100, 101, 102, 103)]
         with fake_bench(store, runtime) as bench:
             before_us = runtime.clock.now_ns / 1000
-            assert bench.run(one_by_one(dear[:1])).measured == 1
+            assert bench.run(one_by_one(expensive[:1])).measured == 1
             one_us = runtime.clock.now_ns / 1000 - before_us
-            report = bench.run(one_by_one(dear), budget_s=1.5 * one_us / 1e6)
+            report = bench.run(one_by_one(expensive), budget_s=1.5 * one_us / 1e6)
             assert (report.measured, report.reused, report.left) == (2, 1, 1)
             assert report.seconds >= 1.5 * one_us / 1e6
-            report = bench.run(one_by_one(dear), budget_s=1e9)
+            report = bench.run(one_by_one(expensive), budget_s=1e9)
         assert (report.measured, report.reused, report.left) == (1, 3, 0)
 
     def test_a_group_that_was_begun_is_kept(self, store: Store) -> None:
@@ -325,17 +309,17 @@ class TestBudget:
             report = bench.run(grouped(SEQUENCES))
         assert report.seconds == pytest.approx((runtime.clock.now_ns - before_ns) / 1e9)
 
-    def test_progress_is_told_before_each_group_and_at_the_end(self, store: Store, model: Model) -> None:
+    def test_progress_is_reported_before_each_group_and_at_the_end(self, store: Store, model: Model) -> None:
         """Progress names the next group and the total, also where the budget ends the run."""
-        told: list[tuple[int, int, str]] = []
+        reported: list[tuple[int, int, str]] = []
         groups = [Group("known", tuple(SEQUENCES[:1])), group_of(model), Group("others", tuple(SEQUENCES[:4]))]
         with fake_bench(store, FakeRuntime()) as bench:
             bench.run(groups[:1])
-            bench.run(groups, progress=lambda *state: told.append(state))
-            assert told == [(0, 6, "small"), (3, 6, "others"), (6, 6, "")]
-            told.clear()
-            bench.run(grouped(SEQUENCES), budget_s=0.0, progress=lambda *state: told.append(state))
-        assert told == [(0, 1, "")]
+            bench.run(groups, progress=lambda *state: reported.append(state))
+            assert reported == [(0, 6, "small"), (3, 6, "others"), (6, 6, "")]
+            reported.clear()
+            bench.run(grouped(SEQUENCES), budget_s=0.0, progress=lambda *state: reported.append(state))
+        assert reported == [(0, 1, "")]
 
 
 class TestFailures:
@@ -408,7 +392,7 @@ class TestFailures:
             return 1.0
 
         runtime = FakeRuntime(noise=noise)
-        bench = BenchmarkSession(store, fake_system(), runtime, protocol=QUICK, lock=lock, clock_ns=runtime.clock)
+        bench = fake_sessions(runtime)(store, fake_system(), runtime, lock=lock)
         with pytest.raises(KeyboardInterrupt), bench:
             bench.run([Group("one", tuple(SEQUENCES[:2])), Group("other", tuple(SEQUENCES[2:]))], progress=interrupt)
         assert set(store.latencies_us("fake-1")) == {s.signature for s in SEQUENCES[:2]}
@@ -420,58 +404,70 @@ class TestTheSystem:
     """The system of a session."""
 
     def test_capabilities_are_measured_once_and_stored(self, store: Store) -> None:
-        """Capabilities are measured by the first bench and then taken from the store."""
+        """Capabilities are measured by the first bench, together with quiet times, and then taken from the store."""
         kernel = reference_sequence(1024).signature
         runtime = FakeRuntime()
         with fake_bench(store, runtime) as bench:
             found = bench.system.capabilities
-        assert store.system("fake-1").capabilities == found
+        stored = store.system("fake-1").capabilities
+        assert found.items() < stored.items()
+        assert {name for name in stored if name not in found} == {"quiet_products_us"}
         assert kernel in runtime.opened
         slower = FakeRuntime(noise=lambda _: 2.0)
         with fake_bench(store, slower) as bench:
-            assert bench.system.capabilities == found
+            assert bench.system.capabilities == stored
         assert kernel not in slower.opened
 
-    def test_how_near_threads_can_be_is_kept_with_a_system_of_several(self, store: Store) -> None:
-        """The best synchronisation time is found in the first run, stored, and lowered if a later run is better."""
-        near_us = FakeRuntime().cost_us(thread_sync_sequence())
+    def test_the_quietest_times_are_stored_with_the_system(self, store: Store) -> None:
+        """Quiet times are found in the first run, stored, and lowered if a later run sees better ones."""
+        quiet_us = FakeRuntime().cost_us(product_chain())
         took_s = []
         for factor, kept in ((2.0, 2.0), (3.0, 2.0), (1.0, 1.0), (2.0, 1.0)):
             runtime = FakeRuntime(noise=lambda _, factor=factor: factor)  # type: ignore[misc]
-            system = fake_system(runtime=runtime, settings=RuntimeSettings(threads=2))
+            system = fake_system(runtime=runtime)
             with fake_bench(store, runtime, system) as bench:
                 entered_ns = runtime.clock()
                 bench.run(grouped(SEQUENCES), again=True)
             took_s.append(entered_ns / 1e9)
-            assert store.system("fake-1").capabilities["handover_us"] == pytest.approx(kept * near_us, rel=1e-3)
-        assert took_s[0] > 5.0  # probing took five seconds, and happened once only
+            stored = store.system("fake-1").capabilities["quiet_products_us"]
+            assert stored == pytest.approx(kept * quiet_us, rel=1e-3)
+        assert took_s[0] > 5.0  # the first look took five seconds, and happened once only
         assert max(took_s[1:]) < 1.0
 
-    def test_one_thread_needs_no_other(self, store: Store) -> None:
-        """With one thread, synchronisation is not probed."""
-        runtime = FakeRuntime()
-        with fake_bench(store, runtime) as bench:
-            bench.run(grouped(SEQUENCES))
-        assert thread_sync_sequence().signature not in runtime.opened
-        assert all("looks" not in measurement.environment for measurement in store.measurements("fake-1"))
-
-    @pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (1.6, True)])
-    def test_a_measurement_says_whether_threads_were_near(self, store: Store, factor: float, apart: bool) -> None:
-        """A measurement timed while threads were out of sync is marked unstable."""
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize(("factor", "disturbed"), [(1.0, False), (1.6, True)])
+    def test_a_measurement_says_whether_the_machine_was_quiet(
+        self, store: Store, threads: int, factor: float, disturbed: bool
+    ) -> None:
+        """A measurement that was timed on a disturbed machine is marked unstable, at any number of threads."""
         quick = replace(QUICK, max_wait_us=0.0)
-        settings = RuntimeSettings(threads=2)
         known = dict.fromkeys(("gemm_gflops", "memory_gbps", "scalar_ns", "layer_us", "reference_us"), 1.0)
-        known["handover_us"] = FakeRuntime().cost_us(thread_sync_sequence())
+        known["quiet_products_us"] = FakeRuntime().cost_us(product_chain())
         runtime = FakeRuntime(noise=lambda _: factor)
+        settings = RuntimeSettings(threads=threads)
         system = fake_system(runtime=runtime, settings=settings, capabilities=known)
         store.put_system(system)
         with fake_bench(store, runtime, system, quick) as bench:
             report = bench.run(grouped(SEQUENCES))
-        assert report.unstable == (len(SEQUENCES) if apart else 0)
+        assert report.unstable == (len(SEQUENCES) if disturbed else 0)
         for measurement in store.measurements("fake-1"):
-            assert measurement.stable is not apart
-            assert (measurement.environment["looks_apart"] > 0) is apart
-            assert measurement.environment["handover_us"] == pytest.approx(factor * known["handover_us"], rel=1e-3)
+            assert measurement.stable is not disturbed
+            assert (measurement.environment["checks_disturbed"] > 0) is disturbed
+            found = measurement.environment["probes_us"]["products"]
+            assert found == pytest.approx(factor * known["quiet_products_us"], rel=1e-3)
+
+    @pytest.mark.parametrize(("threads", "lost"), [(1, False), (2, True)])
+    def test_time_that_another_process_had_the_cpu_does_not_count(self, store: Store, threads: int, lost: bool) -> None:
+        """With one thread, the time of a run is its time on the CPU where another process took the CPU away."""
+        runtime = FakeRuntime(noise=lambda _: 3.0)
+        system = fake_system(runtime=runtime, settings=RuntimeSettings(threads=threads))
+        sessions = fake_sessions(runtime)
+        with sessions(store, system, runtime, cpu_ns=lambda: runtime.clock() // 3) as bench:
+            bench.run(grouped(SEQUENCES))
+        for sequence in SEQUENCES:
+            (found,) = store.measurements("fake-1", [sequence.signature])
+            expected_us = runtime.cost_us(sequence) * (3 if lost or runtime.cost_us(sequence) < 10 else 1)
+            assert found.latency_us == pytest.approx(expected_us, rel=0.01)
 
     def test_a_system_that_came_without_capabilities_gets_them(self, store: Store) -> None:
         """A stored system without capabilities gets them."""
@@ -539,7 +535,7 @@ class TestTheSystem:
         """A bench is pinned to as many CPUs as a layer has threads."""
         before = os.sched_getaffinity(0)
         runtime = FakeRuntime()
-        with BenchmarkSession(store, fake_system(), runtime, lock=nullcontext, clock_ns=runtime.clock):
+        with fake_bench(store, runtime):
             assert len(os.sched_getaffinity(0)) == 1
         assert os.sched_getaffinity(0) == before
 

@@ -1,9 +1,7 @@
 """Benchmarking within a budget, in simulated time."""
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import onnx
@@ -11,37 +9,15 @@ import pytest
 from onnx import ModelProto
 
 from costmodel.errors import SuiteError
-from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.budget import Plan, bench_plan, plan_bench
 from costmodel.partition.decomposition import Decomposition, Segment
 from costmodel.partition.suite import write_suite
 from costmodel.store.store import Store
-from tests.fakes import QUICK, FakeRuntime, elementwise, fake_system
+from tests.fakes import FakeRuntime, elementwise, fake_sessions, fake_system
 
 CHAIN = "(float[2,3] x) => (float[2,3] y) { a = Relu(x) \n b = Tanh(a) \n c = Relu(b) \n d = Tanh(c) \n y = Exp(d) }"
 SLOW = "(float[2000,30000] x) => (float[2000,30000] y) { a = Neg(x) \n b = Neg(a) \n c = Neg(b) \n y = Neg(c) }"
 PLENTY_S = 3600.0
-
-
-@pytest.fixture
-def runtime() -> FakeRuntime:
-    """The fake runtime that all parts of a test share."""
-    return FakeRuntime()
-
-
-@pytest.fixture(autouse=True)
-def imagined_time(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes benches use the runtime's simulated time and no machine-wide lock."""
-    bench = partial(BenchmarkSession, protocol=QUICK, lock=nullcontext, clock_ns=runtime.clock)
-    monkeypatch.setattr("costmodel.jobs.budget.BenchmarkSession", bench)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    store = Store(f"sqlite:///{tmp_path / 'store.db'}")
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -60,7 +36,14 @@ def plan(store: Store, runtime: FakeRuntime, folder: Path, tmp_path: Path) -> Ca
 
     def plan(budget_s: float) -> Plan:
         return plan_bench(
-            store, fake_system(runtime=runtime), runtime, str(folder), tmp_path / "cache", tmp_path, budget_s=budget_s
+            store,
+            fake_system(runtime=runtime),
+            runtime,
+            str(folder),
+            tmp_path / "cache",
+            tmp_path,
+            budget_s=budget_s,
+            bench=fake_sessions(runtime),
         )
 
     return plan
@@ -72,7 +55,7 @@ def measured(store: Store, runtime: FakeRuntime) -> Callable[[Plan], set[str]]:
 
     def measured(plan: Plan) -> set[str]:
         before = set(store.latencies_us("fake-1"))
-        report = bench_plan(store, fake_system(runtime=runtime), runtime, plan)
+        report = bench_plan(store, fake_system(runtime=runtime), runtime, plan, bench=fake_sessions(runtime))
         new = set(store.latencies_us("fake-1")) - before
         assert (report.measured, report.left, report.failed) == (len(new), 0, {})
         return new
@@ -139,9 +122,8 @@ def test_a_model_that_takes_long_leaves_the_others_their_time(
     found = plan(PLENTY_S)
     shares = [replace(m, option=replace(m.option, seconds=1.4)) for m in found.models if m.option]
     runtime.noise = lambda run: 1.0 + 0.5 * (run % 2)  # so that each would take 3 seconds
-    report = bench_plan(
-        store, fake_system(runtime=runtime), runtime, replace(found, models=tuple(shares), budget_s=2.8)
-    )
+    limited = replace(found, models=tuple(shares), budget_s=2.8)
+    report = bench_plan(store, fake_system(runtime=runtime), runtime, limited, bench=fake_sessions(runtime))
     assert (report.measured, report.unstable, report.left) == (2, 2, 0)
 
 
@@ -152,16 +134,16 @@ def test_one_bad_model_does_not_stop_the_others(
     (folder / "bad.onnx").write_bytes(b"no model")
     found = plan(PLENTY_S)
     assert set(granularities(found)) == {"chain", "slow"}
-    report = bench_plan(store, fake_system(runtime=runtime), runtime, found)
+    report = bench_plan(store, fake_system(runtime=runtime), runtime, found, bench=fake_sessions(runtime))
     assert set(report.failed) == {"bad"}
 
 
-def test_bricks_are_cut_already(store: Store, runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_benchmark_suite_is_refused(store: Store, runtime: FakeRuntime, tmp_path: Path) -> None:
     """A benchmark suite is refused before anything is measured, because its granularity is fixed."""
     sequence = elementwise(5, 5)
-    write_suite(tmp_path / "bricks", [Decomposition("m", 1, (Segment(sequence, ("relu",), ()),))])
+    write_suite(tmp_path / "suite", [Decomposition("m", 1, (Segment(sequence, ("relu",), ()),))])
     with pytest.raises(SuiteError, match="cut already"):
         plan_bench(
-            store, fake_system(runtime=runtime), runtime, str(tmp_path / "bricks"), tmp_path, tmp_path, budget_s=1.0
+            store, fake_system(runtime=runtime), runtime, str(tmp_path / "suite"), tmp_path, tmp_path, budget_s=1.0
         )
     assert store.systems() == {}

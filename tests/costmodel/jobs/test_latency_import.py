@@ -1,7 +1,8 @@
 """Import of latencies observed elsewhere: tables, models and systems."""
 
+import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -11,26 +12,28 @@ from hypothesis import given
 from onnx import ModelProto
 
 from costmodel.errors import DataFileError, StoreError, SystemNameError, UnknownSystemError
+from costmodel.ir.graph import LayerGraph
 from costmodel.jobs.latency_import import import_latencies, system_observed
 from costmodel.measure.measurement import jitter
-from costmodel.onnx_io.model import read_model
+from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.store.latency_csv import ObservedLatency, read_latencies
 from costmodel.store.parquet import export_results, import_results
 from costmodel.store.results import ImportSummary
 from costmodel.store.store import Store
 from costmodel.systems.system import System
-from tests.fakes import FakeRuntime, fake_bench, fake_system
+from tests.fakes import FakeRuntime, fake_sessions, fake_system, measured
 from tests.reproduced import LOWERING, TEXTS, put, put_time
 
-SYSTEM = fake_system("production", capabilities={"layer_us": 1.0})
+CAPABILITIES = {"gemm_gflops": 80.0, "memory_gbps": 10.0, "scalar_ns": 8.0, "layer_us": 1.0, "reference_us": 420.0}
+SYSTEM = fake_system("production", capabilities=CAPABILITIES)
 Import = Callable[..., ImportSummary]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """An empty store."""
-    return Store(f"sqlite:///{tmp_path / 'store.db'}")
+def half_of(graph: LayerGraph) -> LayerGraph:
+    """Returns the first half of a chain of layers, at least one."""
+    layers = graph.layers[: max(1, len(graph.layers) // 2)]
+    return replace(graph, layers=layers, outputs=(layers[-1].outputs[0],))
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def brought(store: Store, models: Path, tmp_path: Path) -> Import:
     ) -> ImportSummary:
         table = models / "latencies.csv"
         table.write_text(text)
-        return import_latencies(store, system, runtime or FakeRuntime(), table, tmp_path / "cache", **given)[1]
+        return import_latencies(store, system, runtime or FakeRuntime(), table, tmp_path / "cache", **given).added
 
     return brought
 
@@ -245,7 +248,7 @@ class TestImport:
             "model,latency_us\ndeep.onnx,41\n",
             system=fake_system("production", runtime=runtime, asserted=True),
             runtime=runtime,
-            bench=lambda store, system, runtime: fake_bench(store, runtime, system),
+            bench=fake_sessions(runtime),
         )
         found = store.system("production")
         assert found.asserted
@@ -263,8 +266,91 @@ class TestImport:
         """An observed latency gives no jitter."""
         observed = ObservedLatency(2, "a", 10.0, 5).measurement("s", "2026-01-01")
         noisy = replace(observed, pass_times_us=((10.0, 10.0, 30.0),), environment={})
-        assert jitter([observed]) == {"p50": 1.0, "p90": 1.0, "p99": 1.0}
+        assert jitter([observed]) == {}
         assert jitter([observed, observed, noisy]) == jitter([noisy])
+
+    @pytest.mark.parametrize(("latency", "unit"), [("0.041", "not milliseconds"), ("41000", "not nanoseconds")])
+    def test_another_unit_is_refused(self, brought: Import, store: Store, latency: str, unit: str) -> None:
+        """A latency that the hardware cannot have is refused with its line, and nothing is stored."""
+        with pytest.raises(DataFileError, match=f"line 3: wide.onnx cannot take {latency} microseconds .* {unit}"):
+            brought(f"model,latency_us\ndeep.onnx,41\nwide.onnx,{latency}\n")
+        assert store.systems() == {}
+
+    def test_one_graph_twice_is_said(self, store: Store, models: Path, tmp_path: Path) -> None:
+        """Two names of one graph are said with their lines, and the median of their latencies is used."""
+        (models / "copy.onnx").write_bytes((models / "deep.onnx").read_bytes())
+        table = models / "latencies.csv"
+        table.write_text("model,latency_us\ndeep.onnx,40\nwide.onnx,36\ncopy.onnx,44\n")
+        done = import_latencies(store, SYSTEM, FakeRuntime(), table, tmp_path / "cache")
+        (sentence,) = done.warnings
+        assert sentence.startswith("line 4: copy.onnx has the same layers as deep.onnx in line 2")
+        assert sorted(store.latencies_us("production").values()) == [36.0, 42.0]
+
+    def test_a_table_replaces_an_earlier_one(self, brought: Import, store: Store) -> None:
+        """With `replaces`, only the new latencies are left, and what was measured stays."""
+        brought("model,latency_us\ndeep.onnx,41\nwide.onnx,36\n")
+        deep, wide = (next(m.whole for m in store.models() if m.name == name) for name in ("deep", "wide"))
+        whole = store.sequences([wide])[wide]
+        store.put_measurement("production", measured(whole, [30.0]))
+        added = brought("model,latency_us\ndeep.onnx,43\n", replaces=True)
+        assert (added.measurements, added.removed) == (1, 2)
+        assert store.latencies_us("production") == {deep: 43.0, wide: 30.0}
+        assert [m.observed for m in store.measurements("production", repeats=False)].count(False) == 1
+        assert brought("model,latency_us\ndeep.onnx,44\n", replaces=True).removed == 1
+        assert store.latencies_us("production")[deep] == 44.0
+
+
+class TestLevels:
+    """The optimisation level behind a table, which the table does not say."""
+
+    @dataclass
+    class Fusing(FakeRuntime):
+        """A runtime that, at level all, executes no Relu, as if it were fused into another layer."""
+
+        def lower(self, model: Model, level: str) -> LayerGraph:
+            """Returns the layers of the model; at level all, the first half of them."""
+            graph = super().lower(model, level)
+            return half_of(graph) if level == "all" else graph
+
+    @pytest.fixture
+    def space(self, models: Path, parse: Callable[..., ModelProto]) -> Path:
+        """A table of chains of many lengths and sizes, whose latencies depend on all of their layers."""
+        rows = ["model,latency_us"]
+        for number in range(16):
+            count, size = 2 + 3 * (number % 4), 20_000 + 7_000 * number
+            kinds = ["Relu"] * (count - number % 2) + ["Tanh"] * (1 + number % 5)
+            names = ["x", *(f"v{place}" for place in range(len(kinds) - 1)), "y"]
+            nodes = " ".join(f"{names[i + 1]} = {kind}({names[i]})" for i, kind in enumerate(kinds))
+            onnx.save(parse(f"(float[{size}] x) => (float[{size}] y) {{ {nodes} }}"), models / f"chain{number}.onnx")
+            rows.append(f"chain{number}.onnx,{sum({'Relu': 1.0, 'Tanh': 9.0}[k] for k in kinds) * size / 500:g}")
+        path = models / "latencies.csv"
+        path.write_text("\n".join(rows) + "\n")
+        return path
+
+    def test_the_level_that_predicts_best_is_chosen(self, store: Store, space: Path, tmp_path: Path) -> None:
+        """Of several levels, that is taken and said whose layers explain held-out latencies."""
+        done = import_latencies(store, SYSTEM, self.Fusing(), space, tmp_path / "cache", levels=("all", "none"))
+        assert store.system("production").settings.level == "none"
+        (sentence,) = done.warnings
+        assert re.search(r"chosen by the error on held-out rows: none \(all [\d.]+%, none [\d.]+%\)", sentence)
+
+    def test_a_level_that_is_given_is_taken(self, store: Store, space: Path, tmp_path: Path) -> None:
+        """A single level is not compared with others."""
+        done = import_latencies(store, SYSTEM, self.Fusing(), space, tmp_path / "cache", levels=("all",))
+        assert (store.system("production").settings.level, done.warnings) == ("all", ())
+
+    def test_levels_of_the_same_layers_need_no_choice(self, store: Store, space: Path, tmp_path: Path) -> None:
+        """Where all levels give the same layers, the first is taken, and nothing is said."""
+        done = import_latencies(store, SYSTEM, FakeRuntime(), space, tmp_path / "cache", levels=("all", "none"))
+        assert (store.system("production").settings.level, done.warnings) == ("all", ())
+
+    def test_few_rows_cannot_tell(self, brought: Import, store: Store, models: Path, tmp_path: Path) -> None:
+        """With fewer rows than a comparison needs, the first level is assumed, and that is said."""
+        table = models / "latencies.csv"
+        table.write_text("model,latency_us\ndeep.onnx,41\n")
+        done = import_latencies(store, SYSTEM, self.Fusing(), table, tmp_path / "cache", levels=("all", "none"))
+        (sentence,) = done.warnings
+        assert "all is assumed: give it with --level" in sentence
 
 
 class TestSystems:
@@ -281,10 +367,21 @@ class TestSystems:
         store.put_system(SYSTEM)
         assert system_observed(store, "new", like="production") == replace(SYSTEM, name="new", asserted=True)
 
+    def test_level_and_version_can_be_given(self, store: Store) -> None:
+        """A new system has the level and runtime version that are given; a known one keeps what it was stored with."""
+        store.put_system(SYSTEM)
+        new = system_observed(store, "new", like="production", level="none", runtime_version="1.17.0")
+        assert (new.settings.level, new.runtime_version, new.host) == ("none", "1.17.0", SYSTEM.host)
+        store.put_system(new)
+        assert system_observed(store, "new", like="production", level="none") == new
+        with pytest.raises(DataFileError, match=r"new is known already, with level none .* --replace"):
+            system_observed(store, "new", level="all")
+        assert system_observed(store, "new", level="all", replaces=True).settings.level == "all"
+
     def test_this_host_is_vouched_for(self, store: Store) -> None:
         """The capabilities of this host, asserted, are measured when something is stored."""
         here = fake_system("new", asserted=True)
-        assert system_observed(store, "new", here=here) is here
+        assert system_observed(store, "new", here=here) == here
 
     def test_any_other_needs_a_word(self, store: Store) -> None:
         """Any other system is refused with the option that is needed."""

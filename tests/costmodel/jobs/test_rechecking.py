@@ -1,8 +1,6 @@
 """Suspect sequences are measured again with the layers of their group, in simulated time."""
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -10,11 +8,10 @@ import pytest
 from onnx import ModelProto
 
 from costmodel.jobs.bench import bench_target
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.benchmark_session import BenchReport
 from costmodel.jobs.rechecking import recheck
 from costmodel.store.store import Store
-from costmodel.training.corpus import CorpusModel
-from tests.fakes import QUICK, FakeRuntime, fake_system, measured
+from tests.fakes import FakeRuntime, fake_sessions, fake_system, measured
 
 # A chain of matrix products of different widths, with as many different layers as a data set needs.
 WIDTHS = range(100, 126)
@@ -23,39 +20,17 @@ TEXT = f"(float[2,{WIDTHS[0]}] v0) => (float[2,{WIDTHS[-1]}] v{len(WIDTHS) - 1})
 
 
 @pytest.fixture
-def runtime() -> FakeRuntime:
-    """The fake runtime that all parts of a test share."""
-    return FakeRuntime()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    store = Store(f"sqlite:///{tmp_path / 'store.db'}")
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def benched(
-    store: Store,
-    runtime: FakeRuntime,
-    tmp_path: Path,
-    parse: Callable[..., ModelProto],
-    monkeypatch: pytest.MonkeyPatch,
+    store: Store, runtime: FakeRuntime, tmp_path: Path, parse: Callable[..., ModelProto]
 ) -> Callable[[], tuple[dict[str, frozenset[str]], BenchReport]]:
     """Benchmarks a model with its samples once, and returns a function that rechecks the suspects."""
-    bench = partial(BenchmarkSession, protocol=QUICK, lock=nullcontext, clock_ns=runtime.clock)
-    for module in ("bench", "rechecking"):
-        monkeypatch.setattr(f"costmodel.jobs.{module}.BenchmarkSession", bench)
-    monkeypatch.setattr("costmodel.jobs.bench.REPEATED_SEQUENCES", 0)
     weights = {f"w{n}": (width, WIDTHS[n + 1]) for n, width in enumerate(WIDTHS[:-1])}
-    onnx.save(parse(TEXT, weights=weights), tmp_path / "chain.onnx")
-    models = [CorpusModel("chain", tmp_path / "chain.onnx", "chains")]
-    monkeypatch.setattr("costmodel.training.corpus.corpus_models", {"tiny": models}.__getitem__)
-    system, cache = fake_system(runtime=runtime), tmp_path / "cache"
-    assert not bench_target(store, system, runtime, "tiny", cache, samples=4).failed
-    return lambda: recheck(store, system, runtime, "tiny", cache)
+    path = tmp_path / "chain.onnx"
+    onnx.save(parse(TEXT, weights=weights), path)
+    system, cache, sessions = fake_system(runtime=runtime), tmp_path / "cache", fake_sessions(runtime)
+    report = bench_target(store, system, runtime, str(path), cache, samples=4, repeated_sequences=0, bench=sessions)
+    assert not report.failed
+    return lambda: recheck(store, system, runtime, str(path), cache, bench=sessions)
 
 
 def _made(store: Store) -> dict[str, int]:

@@ -43,7 +43,7 @@ def test_a_few_slow_runs_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("overhead_us", [0.0, 0.25, 3.0, 57.0])
-def test_a_runtime_whose_costs_add_up_is_seen_through(overhead_us: float) -> None:
+def test_the_overhead_is_exact_where_costs_add_up(overhead_us: float) -> None:
     """The call overhead of the fake runtime is found."""
     runtime, settings = FakeRuntime(overhead_us=overhead_us), RuntimeSettings()
     took_us = [

@@ -2,8 +2,7 @@
 
 import pytest
 
-from costmodel.measure.capability import measure_capabilities
-from costmodel.measure.measurement import reference_sequence
+from costmodel.measure.capability import measure_capabilities, reference_sequence
 from costmodel.runtimes.base import RuntimeSettings
 from tests.fakes import FakeRuntime
 

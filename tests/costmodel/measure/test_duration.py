@@ -8,7 +8,7 @@ from hypothesis import given
 
 from costmodel.measure.duration import estimated_group_seconds
 from costmodel.measure.groups import Group
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.protocol import Protocol
 from costmodel.store.store import Store
 from tests.fakes import FakeRuntime, elementwise, fake_bench
 

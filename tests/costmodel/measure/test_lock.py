@@ -1,10 +1,10 @@
 """The measuring lock, held by real processes."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,10 +108,20 @@ def test_a_lock_that_cannot_be_made_is_an_error_that_says_so(tmp_path: Path) -> 
         pass
 
 
-def test_the_whole_host_has_one_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_host_has_one_lock(tmp_path: Path) -> None:
     """The default lock lies in the system's temporary folder, shared by all processes of the host."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with measuring_lock():
+    code = (
+        "from costmodel.measure.lock import measuring_lock\nwith measuring_lock(): print('held', flush=True); input()"
+    )
+    here = Path(__file__).parents[3]
+    command = [sys.executable, "-c", code]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=here, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
         assert [path.suffix for path in sorted(tmp_path.iterdir())] == [".holder", ".lock"]
-        with pytest.raises(HostBusyError), measuring_lock():
-            pass
+        second = subprocess.run(command, env=environment, cwd=here, capture_output=True, text=True, check=False)
+        assert "HostBusyError" in second.stderr
+        holder.communicate("\n")

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 
 from costmodel.errors import MeasurementError
-from costmodel.measure.measurement import Protocol
+from costmodel.measure.machine_state import MachineStateMonitor, StateProbe
+from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise, relative_error, take_turns, try_out
-from costmodel.measure.thread_sync import ThreadSyncMonitor
 from tests.fakes import FakeClock, FakeRunner
 
 # One run of each network per lap and nothing else, so that scripted run times are easily followed.
@@ -58,8 +58,8 @@ class Table:
         deadline_ns: float = math.inf,
     ) -> int:
         """Calls `take_turns` with cache eviction recorded as "." and the reference kernel as "r"."""
-        reference, sweep = (self.entry(name, cost_us).runner for name, cost_us in (("r", 0.001), (".", 1.0)))
-        return take_turns(entries, probes, reference, sweep, protocol, self.clock, deadline_ns)
+        reference, evictor = (self.entry(name, cost_us).runner for name, cost_us in (("r", 0.001), (".", 1.0)))
+        return take_turns(entries, probes, reference, evictor, protocol, self.clock, deadline_ns)
 
     def order(self) -> str:
         """Returns the names in the order in which they ran, without the reference kernel."""
@@ -137,7 +137,7 @@ class TestTurns:
     def test_what_was_timed_while_threads_were_apart_is_timed_again(
         self, short_lap_us: float, moves_us: list[int], first: bool
     ) -> None:
-        """Runs timed while threads were out of sync are repeated, so that number and order of times are kept."""
+        """Runs timed on a disturbed machine are repeated, so that number and order of times are kept."""
         table = Table()
 
         def factor(_: int) -> float:
@@ -150,16 +150,16 @@ class TestTurns:
             return 1.0 if passed_us >= 0 or state else 2.0
 
         protocol = replace(
-            SINGLE, short_lap_us=short_lap_us, turn_us=2_000.0, sync_check_every_us=1.0, max_wait_us=1e9, max_runs=3
+            SINGLE, short_lap_us=short_lap_us, turn_us=2_000.0, state_check_every_us=1.0, max_wait_us=1e9, max_runs=3
         )
-        threads = FakeRunner(table.clock, 1.0, factor)
-        handover = ThreadSyncMonitor(
-            threads, protocol, 1.0, clock_ns=table.clock, sleep=lambda s: table.clock.pass_us(s * 1e6)
+        probe = StateProbe("products", FakeRunner(table.clock, 1.0, factor), 1.3)
+        monitor = MachineStateMonitor(
+            [probe], protocol, {"products": 1.0}, clock_ns=table.clock, sleep=lambda s: table.clock.pass_us(s * 1e6)
         )
         entries = [table.entry(name, cost_us, factor) for name, cost_us in (("a", 100.0), ("b", 300.0))]
         entries.append(table.entry("W", 500.0, factor, whole=True))
         reference = FakeRunner(table.clock, 0.001)
-        passes = take_turns(entries, [], reference, CacheEvictor(0), protocol, table.clock, thread_sync=handover)
+        passes = take_turns(entries, [], reference, CacheEvictor(0), protocol, table.clock, monitor=monitor)
         assert passes == SINGLE.passes
         for entry, cost_us in zip(entries, (100.0, 300.0, 500.0), strict=True):
             assert len(entry.pass_times_us) == len(entry.reference_us) == passes
@@ -167,25 +167,23 @@ class TestTurns:
             assert set(entry.times_us) <= {cost_us, 2 * cost_us}
             late = sum(time_us > cost_us for time_us in entry.times_us)
             assert late <= len(moves_us)
-        assert handover.checks_out_of_sync == 0
+        assert monitor.kept_disturbed == 0
 
-    def test_threads_that_stay_apart_are_timed_as_they_are(self) -> None:
-        """If threads stay out of sync, runs are timed anyway after one wait."""
+    def test_a_machine_that_stays_disturbed_is_timed_as_it_is(self) -> None:
+        """If the machine stays disturbed, runs are timed anyway after one wait."""
         table = Table()
         slept: list[float] = []
-        handover = ThreadSyncMonitor(
-            FakeRunner(table.clock, 2.0),
+        monitor = MachineStateMonitor(
+            [StateProbe("products", FakeRunner(table.clock, 2.0), 1.3)],
             replace(SINGLE, max_wait_us=100_000.0),
-            1.0,
+            {"products": 1.0},
             clock_ns=table.clock,
             sleep=lambda s: (slept.append(s), table.clock.pass_us(s * 1e6))[1],
         )
         entries = table.entries("ab")
-        take_turns(
-            entries, [], FakeRunner(table.clock, 0.001), CacheEvictor(0), SINGLE, table.clock, thread_sync=handover
-        )
+        take_turns(entries, [], FakeRunner(table.clock, 0.001), CacheEvictor(0), SINGLE, table.clock, monitor=monitor)
         assert [len(entry.pass_times_us) for entry in entries] == [SINGLE.passes] * 2
-        assert handover.checks_out_of_sync == SINGLE.passes
+        assert monitor.kept_disturbed == SINGLE.passes
         assert sum(slept) == pytest.approx(0.1, abs=0.06)
 
     def test_every_time_of_a_pass_is_kept_in_order(self) -> None:
@@ -234,8 +232,8 @@ class TestPasses:
         table = Table()
         entry = table.entry("a", 100.0, lambda run: 1.1**run)  # passes take 110, 121, 133, 146, ...
         protocol = replace(SINGLE, max_group_us=max_group_us, reference_every_us=1e9)
-        reference, sweep = FakeRunner(table.clock, 0.001), FakeRunner(table.clock, 0.001)
-        assert take_turns([entry], [], reference, sweep, protocol, table.clock) == passes
+        reference, evictor = FakeRunner(table.clock, 0.001), FakeRunner(table.clock, 0.001)
+        assert take_turns([entry], [], reference, evictor, protocol, table.clock) == passes
 
     @pytest.mark.parametrize(("after_us", "passes"), [(-1.0, 1), (0.0, 1), (250.0, 3), (1e9, 4)])
     def test_no_pass_begins_after_the_deadline(self, after_us: float, passes: int) -> None:
@@ -243,9 +241,9 @@ class TestPasses:
         table = Table()
         entry = table.entry("a")
         begin_ns = 1_000.0 * (100.0 + 0.002)  # after the first lap of the entry and the cache eviction
-        reference, sweep = FakeRunner(table.clock, 0.001), FakeRunner(table.clock, 0.002)
+        reference, evictor = FakeRunner(table.clock, 0.001), FakeRunner(table.clock, 0.002)
         deadline_ns = begin_ns + 1_000.0 * after_us
-        assert take_turns([entry], [], reference, sweep, SINGLE, table.clock, deadline_ns) == passes
+        assert take_turns([entry], [], reference, evictor, SINGLE, table.clock, deadline_ns) == passes
         assert len(entry.pass_times_us) == passes
 
     def test_nothing_but_failures_is_given_up(self) -> None:
@@ -311,10 +309,10 @@ def test_what_fails_when_it_is_tried_out_says_why() -> None:
 def test_garbage_is_not_collected_meanwhile_and_as_before_afterwards(collecting: bool, failing: bool) -> None:
     """Garbage collection is off while timing and restored afterwards, also after an error."""
     table = Table()
-    seen = set()
+    states = set()
 
     def noise(run: int) -> float:
-        seen.add(gc.isenabled())
+        states.add(gc.isenabled())
         if failing and run > 3:
             raise KeyboardInterrupt
         return 1.0
@@ -329,7 +327,7 @@ def test_garbage_is_not_collected_meanwhile_and_as_before_afterwards(collecting:
         assert gc.isenabled() is collecting
     finally:
         gc.enable()
-    assert seen == {False}
+    assert states == {False}
 
 
 class TestAgreement:
@@ -367,14 +365,14 @@ class TestAgreement:
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 3 << 20, (5 << 20) + 1])
-def test_a_sweep_reads_as_much_as_it_is_told(nbytes: int) -> None:
+def test_an_evictor_reads_the_requested_number_of_bytes(nbytes: int) -> None:
     """Cache eviction allocates the requested memory, rounded up to a megabyte, and nothing for zero."""
     tracemalloc.start()
     try:
-        sweep = CacheEvictor(nbytes)
+        evictor = CacheEvictor(nbytes)
         held = tracemalloc.get_traced_memory()[0]
-        sweep.run()
-        sweep.feed()
+        evictor.run()
+        evictor.feed()
     finally:
         tracemalloc.stop()
     assert nbytes <= held < nbytes + (1 << 20) + (1 << 16)

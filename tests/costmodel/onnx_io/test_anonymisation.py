@@ -65,7 +65,7 @@ def test_every_operator_keeps_its_signature(lower: Lower) -> None:
     assert differing == LEARNT
 
 
-def test_constants_that_the_runtime_shares_are_told_apart(parse: Callable[..., ModelProto], lower: Lower) -> None:
+def test_constants_that_the_runtime_shares_are_distinguished(parse: Callable[..., ModelProto], lower: Lower) -> None:
     """Different constants of equal type, such as a normalisation's four, stay different."""
     model = parse(
         "(float[1, 3, 8, 8] x) => (float[1, 3, 8, 8] y) { y = BatchNormalization(x, a, b, c, d) }",

@@ -46,14 +46,14 @@ def opened(path: Path) -> Iterator[Callable[[], bool]]:
     assert watch >= 0
     assert _LIBC.inotify_add_watch(watch, bytes(path), _IN_ACCESS | _IN_OPEN) >= 0
 
-    def seen() -> bool:
+    def was_opened() -> bool:
         try:
             return bool(os.read(watch, 1 << 16))
         except BlockingIOError:
             return False
 
     try:
-        yield seen
+        yield was_opened
     finally:
         os.close(watch)
 
@@ -237,7 +237,7 @@ CASES: dict[str, Callable[[], ModelProto | bytes]] = {
     "attribute twice in the file": _twice,
     "attribute of one element": _filled,
     "attribute without a type": lambda: _constant(_attribute("value", _KIND.UNDEFINED, t=_outside((2,)))),
-    "attribute nobody asked for": lambda: _with_attribute(_attribute("a", _KIND.TENSOR, t=_outside((1,)))),
+    "unused attribute": lambda: _with_attribute(_attribute("a", _KIND.TENSOR, t=_outside((1,)))),
     "list of tensors": lambda: _with_attribute(_attribute("a", _KIND.TENSORS, tensors=[_outside((2,))])),
     "list of sparse tensors": lambda: _with_attribute(
         _attribute("a", _KIND.SPARSE_TENSORS, sparse_tensors=[_sparse(_outside((2,)), _outside((2,)))])
@@ -297,7 +297,7 @@ def test_no_file_is_opened(folder: Path, runtime: OnnxRuntime, case: str, monkey
     """Reading, lowering and decomposition open no other client's file, and the sequences contain none of it."""
     path = _written(folder, case)
     monkeypatch.chdir(folder)  # relative locations would be resolved against this folder
-    with opened(folder / VICTIM) as seen:
+    with opened(folder / VICTIM) as was_opened:
         with suppress(ModelError):
             model = read_model(path, external="absent", name="mine")
             assert VICTIM.encode() not in model.proto.SerializeToString()
@@ -305,16 +305,16 @@ def test_no_file_is_opened(folder: Path, runtime: OnnxRuntime, case: str, monkey
             for sequence in decompose("mine", graph).unique.values():
                 assert str(SECRET) not in sequence.text
                 assert VICTIM not in sequence.text
-        assert not seen()
+        assert not was_opened()
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_kept_names_no_file(folder: Path, case: str) -> None:
     """A stripped model marks tensors as left out and names no external file."""
     path = _written(folder, case)
-    with opened(folder / VICTIM) as seen:
+    with opened(folder / VICTIM) as was_opened:
         kept = read_without_weights(path, external="absent")
-        assert not seen()
+        assert not was_opened()
     assert VICTIM.encode() not in kept
     for tensor in all_tensors(ModelProto.FromString(kept)):
         locations = [entry.value for entry in tensor.external_data if entry.key == "location"]
@@ -325,13 +325,13 @@ def test_a_reader_does_not_open_them_either(folder: Path) -> None:
     """A reader without confinement opens no other file, because the reading code alone prevents it."""
     limits = Limits(memory_bytes=1 << 30)
     answers = []
-    with started(folder / "reader", limits, confined=False) as reader, opened(folder / VICTIM) as seen:
+    with started(folder / "reader", limits, confined=False) as reader, opened(folder / VICTIM) as was_opened:
         for case in CASES:
             path = _written(folder, case)
             answers.append(reader.lower(path))
             kept = folder / "kept"
             assert reader.ask(name="mine", path=str(path), keep=str(kept)).keys() == {"digest"}
-        assert not seen()
+        assert not was_opened()
     assert str(SECRET) not in repr(answers)
     assert not any(str(folder) in answer.get("message", "") for answer in answers)
     assert sum("error" not in answer for answer in answers) > 0.7 * len(CASES), "these must be models that lower"
@@ -340,8 +340,8 @@ def test_a_reader_does_not_open_them_either(folder: Path) -> None:
 def test_the_owner_of_a_folder_still_finds_his_weights(folder: Path) -> None:
     """External files are opened where the folder is trusted, as on the command line."""
     path = _written(folder, "initialiser")
-    with opened(folder / VICTIM) as seen:
+    with opened(folder / VICTIM) as was_opened:
         model = read_model(path, name="mine")
-        assert seen()
+        assert was_opened()
     (tensor,) = model.proto.graph.initializer
     assert numpy_helper.to_array(tensor).tolist() == [SECRET, SECRET]

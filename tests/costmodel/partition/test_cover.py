@@ -130,7 +130,7 @@ def test_every_window_is_priced_once(data: st.DataObject, granularity: int, grap
 
 
 @given(data=st.data(), granularity=granularities, seed=seeds)
-def test_a_cover_is_never_dearer_than_a_fixed_cut(
+def test_a_cover_never_costs_more_than_a_fixed_cut(
     data: st.DataObject, granularity: int, seed: int, graphs: Graphs
 ) -> None:
     """A cover needs no more new time than the fixed cut or single layers, and in ties no more sequences."""
@@ -222,7 +222,7 @@ def test_what_a_layer_must_be_fed_is_not_computed_in_its_window(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_piece_of_a_cover_runs(
+def test_every_sequence_of_a_cover_runs(
     lowered_light: Lowered, run_alone: Callable[[LayerSequence], None], seed: int
 ) -> None:
     """Every segment of a real model's cover runs in isolation."""
@@ -240,7 +240,7 @@ class TestCorpus:
     """Several models that are benchmarked together."""
 
     @given(data=st.data(), granularity=granularities, seed=seeds)
-    def test_covers_are_never_dearer_than_fixed_cuts(
+    def test_covers_never_cost_more_than_fixed_cuts(
         self, data: st.DataObject, granularity: int, seed: int, graphs: Graphs
     ) -> None:
         """The covers together need no more than fixed cuts, and each covers its own model."""

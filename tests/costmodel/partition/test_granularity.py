@@ -15,7 +15,7 @@ from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.partition.granularity import (
     GRANULARITIES,
     NO_ESTIMATE,
-    Option,
+    GranularityChoice,
     candidates,
     choose_granularities,
     is_whole,
@@ -23,13 +23,13 @@ from costmodel.partition.granularity import (
 from tests.fakes import FakeRuntime
 
 Graphs = Callable[..., st.SearchStrategy[LayerGraph]]
-Chosen = Mapping[str, Option | None]
+Chosen = Mapping[str, GranularityChoice | None]
 
 errors = st.floats(0.0, 2.0)
 seconds = st.floats(0.0, 100.0)
 models = st.dictionaries(
     st.sampled_from("abcd"),
-    st.lists(st.builds(Option, st.sampled_from(GRANULARITIES), errors, seconds, st.booleans()), max_size=6),
+    st.lists(st.builds(GranularityChoice, st.sampled_from(GRANULARITIES), errors, seconds, st.booleans()), max_size=6),
     min_size=1,
 )
 
@@ -80,7 +80,7 @@ class TestChoosing:
     """The choice within a budget."""
 
     @given(models, seconds)
-    def test_the_budget_is_kept(self, options: Mapping[str, Sequence[Option]], budget_s: float) -> None:
+    def test_the_budget_is_kept(self, options: Mapping[str, Sequence[GranularityChoice]], budget_s: float) -> None:
         """The estimated time stays within the budget, and every model has one of its options or none."""
         chosen = choose_granularities(options, budget_s)
         assert spent_s(chosen) <= budget_s * (1 + 1e-9)
@@ -89,7 +89,7 @@ class TestChoosing:
 
     @given(models, seconds, seconds)
     def test_more_budget_is_never_worse(
-        self, options: Mapping[str, Sequence[Option]], budget_s: float, more_s: float
+        self, options: Mapping[str, Sequence[GranularityChoice]], budget_s: float, more_s: float
     ) -> None:
         """The sum of expected errors does not increase with the budget."""
         assert (
@@ -98,14 +98,14 @@ class TestChoosing:
         )
 
     @given(models)
-    def test_without_budget_nothing_is_measured(self, options: Mapping[str, Sequence[Option]]) -> None:
+    def test_without_budget_nothing_is_measured(self, options: Mapping[str, Sequence[GranularityChoice]]) -> None:
         """Without budget, the best option that takes no time is chosen."""
         for model, option in choose_granularities(options, 0.0).items():
             free = [o.error for o in options[model] if o.seconds == 0]
             assert (None if option is None else option.error) == min(free, default=None)
 
     @given(models)
-    def test_a_budget_for_everything_buys_the_best(self, options: Mapping[str, Sequence[Option]]) -> None:
+    def test_a_budget_for_everything_buys_the_best(self, options: Mapping[str, Sequence[GranularityChoice]]) -> None:
         """With enough budget, each model has its smallest expected error."""
         chosen = choose_granularities(options, 1e6)
         best = {model: min((o.error for o in of), default=NO_ESTIMATE) for model, of in options.items()}
@@ -113,15 +113,25 @@ class TestChoosing:
 
     def test_what_is_measured_is_free(self) -> None:
         """A measured option is chosen without budget, the coarsest of equals, unless a better one is affordable."""
-        options = {"m": [Option(1, 0.05, 0.0), Option(2, 0.05, 0.0), Option(3, 0.04, 9.0)]}
-        assert choose_granularities(options, 8.0)["m"] == Option(2, 0.05, 0.0)
-        assert choose_granularities(options, 9.0)["m"] == Option(3, 0.04, 9.0)
+        options = {
+            "m": [GranularityChoice(1, 0.05, 0.0), GranularityChoice(2, 0.05, 0.0), GranularityChoice(3, 0.04, 9.0)]
+        }
+        assert choose_granularities(options, 8.0)["m"] == GranularityChoice(2, 0.05, 0.0)
+        assert choose_granularities(options, 9.0)["m"] == GranularityChoice(3, 0.04, 9.0)
 
     def test_a_second_goes_where_it_buys_most(self) -> None:
         """Time goes first to the largest reduction of error per second, then to smaller steps that still fit."""
         options = {
-            "slow": [Option(1, 0.2, 0.0, measured=False), Option(1, 0.1, 20.0), Option(9, 0.01, 60.0)],
-            "quick": [Option(1, 0.2, 0.0, measured=False), Option(1, 0.1, 2.0), Option(4, 0.02, 5.0)],
+            "slow": [
+                GranularityChoice(1, 0.2, 0.0, measured=False),
+                GranularityChoice(1, 0.1, 20.0),
+                GranularityChoice(9, 0.01, 60.0),
+            ],
+            "quick": [
+                GranularityChoice(1, 0.2, 0.0, measured=False),
+                GranularityChoice(1, 0.1, 2.0),
+                GranularityChoice(4, 0.02, 5.0),
+            ],
         }
 
         def sizes(budget_s: float) -> list[tuple[int, float]]:
@@ -138,9 +148,9 @@ class TestChoosing:
     def test_a_model_without_estimate_goes_first(self) -> None:
         """A first estimate of a model is worth more than a better one of another model."""
         options = {
-            "known": [Option(1, 0.05, 0.0), Option(5, 0.01, 3.0)],
-            "unknown": [Option(1, 0.05, 3.0)],
-            "hopeless": [Option(1, 0.05, 300.0)],
+            "known": [GranularityChoice(1, 0.05, 0.0), GranularityChoice(5, 0.01, 3.0)],
+            "unknown": [GranularityChoice(1, 0.05, 3.0)],
+            "hopeless": [GranularityChoice(1, 0.05, 300.0)],
         }
         chosen = choose_granularities(options, 3.0)
         assert chosen == {"known": options["known"][0], "unknown": options["unknown"][0], "hopeless": None}

@@ -27,7 +27,7 @@ from costmodel.store.tables import metadata, schema_version
 from tests.fakes import OBSERVED, elementwise, measured
 
 FOLDER = Path(__file__).parent / "old_stores"
-READABLE = ("2-2", "2-3", "2-3-observed", "2-4-observed", "2-5-observed")
+READABLE = ("2-2", "2-3", "2-3-observed", "2-4-observed", "2-5-observed", "3-5-observed")
 
 
 def engine_of(url: str) -> Engine:
@@ -90,23 +90,33 @@ def schema_of(url: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", READABLE)
 def test_a_store_of_before_is_upgraded_without_losing_anything(old_store: Callable[[str], str], name: str) -> None:
-    """An upgrade keeps all rows, new columns are unknown in old rows, and new records can be added."""
+    """An upgrade keeps all rows, derives or leaves unknown what is new in them, and new records can be added."""
     url = old_store(name)
     before = content_of(url)
     with closing(Store(url)) as store, closing(Observations(url)) as observations:
         after = content_of(url)
-        for table in before.keys() - {"costmodel_meta", "observations"}:
+        for table in before.keys() - {"costmodel_meta", "measurements", "observations", schema_version.name}:
             assert after[table] == before[table], table
-        seen = before.get("observations", [])
-        assert bool(seen) == name.endswith("observed")
+        measurements = {row["id"]: row for row in after["measurements"]}
+        assert all(row.items() <= measurements[row["id"]].items() for row in before["measurements"])
+        derived = {row["signature"]: row for row in after["measurements"] if not row["repeat"]}
+        for measurement in store.measurements("fake-1", repeats=False):
+            row, timing = derived[measurement.signature], measurement.timing
+            assert measurement.kind == ("layer" if measurement.overhead_us else "model")
+            found = (row["latency_us"], row["low_us"], row["high_us"], row["call_us"])
+            assert found == pytest.approx((timing.latency_us, *timing.interval_us, timing.call_us))
+        observed = before.get("observations", [])
+        assert bool(observed) == name.endswith("observed")
         kept = {row["id"]: row for row in after["observations"]}
-        assert [kept[row["id"]] | row for row in seen] == [kept[row["id"]] for row in seen]
-        assert [(one.owner, one.idempotency_key) for one in observations.own("local")] == [("local", None)] * len(seen)
+        assert [kept[row["id"]] | row for row in observed] == [kept[row["id"]] for row in observed]
+        assert [(one.owner, one.idempotency_key) for one in observations.of_owner("local")] == [("local", None)] * len(
+            observed
+        )
         assert len(list(store.measurements("fake-1"))) == len(before["measurements"])
         assert store.models()[0].name == "tiny"
         store.put_measurement("fake-1", measured(elementwise(1, 3)), elementwise(1, 3))
-        assert len(observations.put(observations.own("local"))) == len(seen)
-        assert observations.count("fake-1") == 2 * len(seen)
+        assert len(observations.put(observations.of_owner("local"))) == len(observed)
+        assert observations.count("fake-1") == 2 * len(observed)
 
 
 @pytest.mark.parametrize("name", READABLE)
@@ -139,10 +149,10 @@ def test_a_store_goes_back_to_what_it_was(old_store: Callable[[str], str], name:
     rows, schema = content_of(url), schema_of(url)
     assert main([url]) == 0
     assert content_of(url)["costmodel_version"] == [{"version_num": REVISIONS[-1]}]
-    observed = name.endswith("observed")
-    assert main([url, "0002" if observed else "0001"]) == 0
+    older = "0003" if name.startswith("3") else "0002" if name.endswith("observed") else "0001"
+    assert main([url, older]) == 0
     assert schema_of(url) == schema
-    assert {table: found for table, found in content_of(url).items() if table != schema_version.name} == rows
+    assert content_of(url) == rows | {schema_version.name: [{"version_num": older}]}
     with closing(Observations(url)) as observations:
         assert observations.count() == len(rows.get("observations", []))
 

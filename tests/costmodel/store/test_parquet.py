@@ -1,10 +1,11 @@
 """Export and import of measurements as Parquet."""
 
 import json
+import os
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -29,20 +30,6 @@ rounds = st.lists(st.lists(time_us, min_size=1, max_size=4), min_size=1, max_siz
 
 Stores = Callable[[], Store]
 Rows = list[dict[str, Any]]
-
-
-@pytest.fixture
-def new_store(tmp_path: Path) -> Iterator[Stores]:
-    """Function that creates an empty store."""
-    made: list[Store] = []
-
-    def new() -> Store:
-        made.append(Store(f"sqlite:///{tmp_path / f'{len(made)}.db'}"))
-        return made[-1]
-
-    yield new
-    for store in made:
-        store.close()
 
 
 @pytest.fixture
@@ -99,7 +86,7 @@ class TestThereAndBack:
         assert other.systems() == store.systems()
         assert list(other.measurements("fake-1")) == list(store.measurements("fake-1"))
         assert {s: q.text for s, q in other.sequences().items()} == {s: q.text for s, q in store.sequences().items()}
-        assert other.repeated("fake-1") == {SEQUENCES[0].signature}
+        assert other.repeated_signatures("fake-1") == {SEQUENCES[0].signature}
 
     @given(st.lists(st.tuples(st.integers(0, 2), rounds, st.booleans(), st.just(0.0) | time_us), max_size=6))
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
@@ -111,7 +98,9 @@ class TestThereAndBack:
         here.put_system(fake_system())
         for number, (which, times, stable, overhead_us) in enumerate(records):
             at = f"2026-01-01T00:00:{number:02d}.000+00:00"
-            measurement = measured(SEQUENCES[which], *times, at=at, stable=stable, overhead_us=overhead_us)
+            measurement = measured(
+                SEQUENCES[which], *times, at=at, stable=stable, overhead_us=overhead_us, kind="layer"
+            )
             here.put_measurement("fake-1", measurement, SEQUENCES[which])
         assert len(export_results(here, "fake-1", tmp_path / "out.parquet").measurements) == len(records)
         assert brought(there, tmp_path / "out.parquet") == ("fake-1", len(records), 0)
@@ -138,7 +127,7 @@ class TestThereAndBack:
         other = new_store()
         import_results(other, file)
         more = elementwise(9, 9)
-        store.put_measurement("fake-1", measured(more), more)
+        store.put_measurement("fake-1", measured(more, kind="layer"), more)
         export_results(store, "fake-1", file)
         assert brought(other, file) == ("fake-1", 1, 4)
 
@@ -160,7 +149,7 @@ class TestThereAndBack:
     def test_the_file_does_not_say_which_models_were_measured(self, file: Path) -> None:
         """The file has a row for each measurement with its sequence, and nothing about models."""
         assert set(parquet.read_table(file).column_names) == {
-            "signature", "sequence", "latency_us", "rounds_us", "reference_us", "overhead_us", "stable",
+            "signature", "sequence", "kind", "latency_us", "rounds_us", "reference_us", "overhead_us", "stable",
             "data_dependent", "circumstances", "measured_at",
         }  # fmt: skip
         assert header_of(file).keys() == {"format", "system"}
@@ -169,7 +158,7 @@ class TestThereAndBack:
 class TestExporting:
     """A file is written completely or not at all."""
 
-    def test_a_system_that_nobody_knows_is_not_exported(self, store: Store, tmp_path: Path) -> None:
+    def test_an_unknown_system_is_not_exported(self, store: Store, tmp_path: Path) -> None:
         """No file is created for an unknown system."""
         with pytest.raises(UnknownSystemError, match="fake-2"):
             export_results(store, "fake-2", tmp_path / "x.parquet")
@@ -190,17 +179,10 @@ class TestExporting:
         with pytest.raises(DataFileError, match="give a file"):
             export_results(store, "fake-1", Path())
 
-    def test_a_failed_export_leaves_the_older_file(
-        self, store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A failed export, as on a full disk, keeps the older file."""
+    def test_a_failed_export_leaves_the_older_file(self, store: Store, file: Path) -> None:
+        """A failed export, here on a full device, keeps the older file and leaves no partial one."""
         before = file.read_bytes()
-
-        def full(_: object, path: Path, **__: object) -> None:
-            path.write_bytes(b"PAR1")
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(parquet, "write_table", full)
+        file.with_name(f".{file.name}.{os.getpid()}.partial").symlink_to("/dev/full")
         with pytest.raises(DataFileError, match="No space left on device"):
             export_results(store, "fake-1", file)
         assert file.read_bytes() == before

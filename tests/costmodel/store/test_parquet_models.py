@@ -1,7 +1,7 @@
 """Export and import of models as Parquet, for training, evaluation and reproduction on another machine."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from costmodel.jobs.reproduction.collect import collect_corpus
 from costmodel.jobs.reproduction.construction import constructions
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose, whole_model
-from costmodel.store.parquet import collect_results, export_results, import_results
+from costmodel.store.parquet import collect_results, export_results, import_results, read_models, read_system
 from costmodel.store.results import ImportSummary
 from costmodel.store.store import Store
 from tests.fakes import HOST, FakeRuntime, elementwise, fake_system, measured
@@ -29,20 +29,6 @@ from tests.reproduced import CALL_US, FAMILIES, LAYERS_US, LOWERING, TEXTS, WHOL
 Stores = Callable[[], Store]
 Rows = list[dict[str, Any]]
 LIKE_RELU, LIKE_EXP = elementwise(5, 5), elementwise(6, 6, op_type="Exp")
-
-
-@pytest.fixture
-def new_store(tmp_path: Path) -> Iterator[Stores]:
-    """Function that creates an empty store."""
-    made: list[Store] = []
-
-    def new() -> Store:
-        made.append(Store(f"sqlite:///{tmp_path / f'{len(made)}.db'}"))
-        return made[-1]
-
-    yield new
-    for store in made:
-        store.close()
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +109,7 @@ class TestThereAndBack:
         assert contents(other) == contents(store)
         assert results.system == fake_system(capabilities={"layer_us": 1.5})
         assert added == ImportSummary(len(results.measurements), 0, frozenset({"deep", "wide"}))
-        assert other.repeated("fake-1") == store.repeated("fake-1") != set()
+        assert other.repeated_signatures("fake-1") == store.repeated_signatures("fake-1") != set()
 
     @given(data=st.data())
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
@@ -284,7 +270,7 @@ class TestWhatTravels:
         results = collect_results(store, "fake-1", with_models=True)
         assert {model.name for model in results.models} == {"deep", "wide"}
         assert sample.signature not in results.samples.keys() | results.sequences.keys()
-        put(store, "deep", layer_graphs["deep"], lowering="fake-1.0-none-imagined")
+        put(store, "deep", layer_graphs["deep"], lowering="fake-1.0-none-simulated")
         put_time(store, whole_model(graph), 3.0)
         results = collect_results(store, "fake-1", with_models=True)
         assert [(m.name, m.granularity) for m in results.models if m.lowering != LOWERING] == [("deep", 1)]
@@ -401,7 +387,7 @@ class TestUnsound:
         ],
         ids=str,
     )  # fmt: skip
-    def test_a_piece_that_cannot_be(self, file: Path, new_store: Stores, change: dict[str, object]) -> None:
+    def test_an_impossible_segment(self, file: Path, new_store: Stores, change: dict[str, object]) -> None:
         """A segment that depends on later ones, or lacks layer names, is refused."""
         rewrite(file, lambda rows: of_kind(rows, "model")[0]["pieces"][1].update(change))
         self.refused(new_store(), file, r"row \d+ is incomplete")
@@ -448,3 +434,23 @@ class TestUnsound:
         """Measurements are validated as in files without models."""
         rewrite(file, lambda rows: rows[2].update(rounds_us=[[-1.0]]))
         self.refused(new_store(), file, "row 3 has a time that is no positive number")
+
+
+def test_models_are_read_without_their_measurements(store: Store, layer_graphs: Graphs, tmp_path: Path) -> None:
+    """Models are read by the signature of the whole model, at granularity 1, with the layers they refer to."""
+    export_results(store, "fake-1", tmp_path / "results.parquet", with_models=True)
+    whole = whole_model(layer_graphs["deep"])
+    found = read_models(tmp_path / "results.parquet", {whole.signature, "0" * 64})
+    assert found.system == read_system(tmp_path / "results.parquet") == store.system("fake-1")
+    assert found.measurements == ()
+    assert [(model.name, model.granularity) for model in found.models] == [("deep", 1)]
+    assert found.sequences.keys() == {whole.signature, *decompose("deep", layer_graphs["deep"], 1).unique}
+
+
+def test_a_file_without_models_has_none_to_read(store: Store, layer_graphs: Graphs, tmp_path: Path) -> None:
+    """Nothing is read from a file without models, nor if no model is asked for."""
+    export_results(store, "fake-1", tmp_path / "layers.parquet")
+    export_results(store, "fake-1", tmp_path / "models.parquet", with_models=True)
+    assert read_models(tmp_path / "layers.parquet", {whole_model(layer_graphs["deep"]).signature}).models == ()
+    assert read_models(tmp_path / "models.parquet", set()).models == ()
+    assert read_models(tmp_path / "models.parquet", {"0" * 64}).sequences == {}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import hypothesis.strategies as st
 import pytest
@@ -18,7 +19,7 @@ from sqlalchemy.engine import Engine
 from costmodel.errors import MissingExtraError, StoreError, UnknownSystemError
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
-from costmodel.measure.measurement import Measurement
+from costmodel.measure.measurement import Kind, Measurement
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import Decomposition, decompose, whole_model
 from costmodel.runtimes.base import RuntimeSettings
@@ -169,6 +170,7 @@ class TestRoundTrips:
         rounds=st.lists(st.lists(time_us, min_size=1, max_size=5), min_size=1, max_size=4),
         references=st.lists(time_us, max_size=4),
         overhead_us=st.just(0.0) | time_us,
+        kind=st.sampled_from(get_args(Kind)),
         flags=st.tuples(st.booleans(), st.booleans()),
         environment=st.dictionaries(st.text(), json_values, max_size=4),
     )
@@ -179,6 +181,7 @@ class TestRoundTrips:
         rounds: list[list[float]],
         references: list[float],
         overhead_us: float,
+        kind: Kind,
         flags: tuple[bool, bool],
         environment: dict[str, object],
     ) -> None:
@@ -187,6 +190,7 @@ class TestRoundTrips:
             environment = {}  # PostgreSQL's JSON lacks some characters and numbers
         measurement = Measurement(
             signature=ONE.signature,
+            kind=kind,
             pass_times_us=tuple(map(tuple, rounds)),
             reference_us=tuple(references),
             stable=flags[0],
@@ -214,7 +218,7 @@ class TestMeasurements:
         assert store.latencies_us("fake-1", [OTHER.signature, "unknown"]) == {OTHER.signature: 7.0}
         assert [m.latency_us for m in store.measurements("fake-1", [ONE.signature])] == [5.0, 3.0, 4.0]
         assert [m.latency_us for m in store.measurements("fake-1", [ONE.signature], repeats=False)] == [5.0]
-        assert store.repeated("fake-1") == {ONE.signature}
+        assert store.repeated_signatures("fake-1") == {ONE.signature}
 
     def test_the_latency_of_a_layer_is_kept_without_its_call(self, store: Store) -> None:
         """The stored latency of a layer excludes the call overhead."""
@@ -231,7 +235,7 @@ class TestMeasurements:
             {ONE.signature: 5.0},
             {ONE.signature: 6.0},
         )
-        assert store.repeated("fake-1") == store.repeated("fake-2") == set()
+        assert store.repeated_signatures("fake-1") == store.repeated_signatures("fake-2") == set()
         assert store.latencies_us("fake-3") == {}
 
     def test_a_measurement_of_nothing_that_is_stored_is_an_error(self, store: Store) -> None:

@@ -92,7 +92,7 @@ def test_a_benchmark_killed_ten_times_loses_nothing_and_measures_nothing_twice(
     assert len(program.lines) == COUNT - len(stored)
     assert not set(program.lines) & set(stored)
     assert {m.signature for m in store.measurements("fake-1")} == {s.signature for s in sequences(COUNT)}
-    assert store.repeated("fake-1") == set()
+    assert store.repeated_signatures("fake-1") == set()
     store.close()
 
     with closing(sqlite3.connect(path)) as database:
@@ -113,7 +113,9 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     found = list(store.measurements("fake-1"))
     assert Counter(m.latency_us for m in found) == {3.0: 100, 5.0: 100}
     assert set(Counter(m.signature for m in found).values()) == {4}
-    assert set(store.latencies_us("fake-1")) == store.repeated("fake-1") == {s.signature for s in sequences(50)}
+    assert (
+        set(store.latencies_us("fake-1")) == store.repeated_signatures("fake-1") == {s.signature for s in sequences(50)}
+    )
     store.close()
 
 

@@ -163,7 +163,7 @@ class TestLater:
 class TestVersion:
     """The change token, which differs after every write."""
 
-    def test_it_changes_with_every_write_of_anybody(self, tmp_path: Path) -> None:
+    def test_it_changes_with_every_write_of_any_process(self, tmp_path: Path) -> None:
         """The token changes with writes of any connection or process, and with nothing else."""
         url = f"sqlite:///{tmp_path / 'store.db'}"
         with closing(Store(url)) as store, closing(Store(url)) as other:

@@ -42,7 +42,7 @@ def test_a_body_reads_what_its_network_calls_the_captured_values(
     )
     sequence = whole_model(lower(model))
     (layer,) = (layer for layer in sequence.layers if layer.op_type == "If")
-    assert layer.captured == 2
+    assert layer.num_captured == 2
     (node,) = (node for node in build_network(sequence, weights=[]).graph.node if node.op_type == "If")
     captured = {value_name(i) for i in layer.inputs[1:]}
     for branch in node.attribute:
@@ -51,7 +51,7 @@ def test_a_body_reads_what_its_network_calls_the_captured_values(
 
 
 def test_weights_inside_a_body_are_filled_in(
-    parse: Callable[..., ModelProto], lower: Lower, run_bricks: Callable[..., None]
+    parse: Callable[..., ModelProto], lower: Lower, run_isolated: Callable[..., None]
 ) -> None:
     """Weights in a loop's subgraph are synthetic, and the loop runs in isolation."""
     model = parse(
@@ -62,4 +62,4 @@ def test_weights_inside_a_body_are_filled_in(
     weights = onnx.numpy_helper.from_array(onnx.numpy_helper.np.ones((8, 8), "float32"), "w")
     model.graph.node[0].attribute[0].g.initializer.append(weights)
     for level in ("none", "extended", "all"):
-        run_bricks(lower(model, level), 1, 2)
+        run_isolated(lower(model, level), 1, 2)

@@ -71,7 +71,7 @@ def fed(sequence: LayerSequence) -> dict[int, np.ndarray]:
     return {i: synthetic_value(sequence, i) for i in (*input_indices(sequence), *weight_indices(sequence))}
 
 
-def test_what_is_made_for_real_bricks(light_name: str, lowered_light: Lower) -> None:
+def test_values_for_the_layers_of_real_models(light_name: str, lowered_light: Lower) -> None:
     """Values for real sequences have the right types and shapes and are finite and normal."""
     for sequence in decompose(light_name, lowered_light(light_name), 2).unique.values():
         if sum(value.type.nbytes for value in sequence.values) < 10_000_000:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import costmodel.systems.host
 from costmodel.errors import CostModelError
 from costmodel.systems.host import Host, microarchitecture, probe_environment, probe_host
 from tests.hosts import HOSTS, lay_out, write_files
@@ -19,7 +18,7 @@ AVX512 = ("avx", "avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "f16c", 
 VNNI = (*AVX512[:2], "avx512_vnni", *AVX512[2:])
 
 # Expected facts of the hosts in tests/hosts; all others have the default of `Host`.
-SEEN = MappingProxyType(
+EXPECTED = MappingProxyType(
     {
         "intel-cascade-lake": Host(
             vendor="GenuineIntel", model_name="Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz", family=6, model=85,
@@ -82,16 +81,16 @@ def xeon(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_host_is_seen_as_it_is(name: str, tmp_path: Path) -> None:
+def test_a_host_is_probed_completely(name: str, tmp_path: Path) -> None:
     """Every recorded fact is read, and all others stay unknown."""
     host = probe_host(lay_out(name, tmp_path))
-    assert host == SEEN[name]
+    assert host == EXPECTED[name]
     assert (host.vector_bits, host.effective_cpus) == USABLE[name]
 
 
 def test_another_host_can_answer_for_this_one(other_host: str, tmp_path: Path) -> None:
     """COSTMODEL_HOST_ROOT is the default root."""
-    assert probe_host() == SEEN[other_host]
+    assert probe_host() == EXPECTED[other_host]
     assert probe_environment() == probe_environment(tmp_path / "host")
 
 
@@ -143,7 +142,7 @@ def test_files_full_of_nonsense_are_as_good_as_absent(xeon: Path) -> None:
     assert set(probe_environment(xeon).values()) == {None}
 
 
-def test_affinity_is_told_apart_from_the_whole_host(xeon: Path) -> None:
+def test_affinity_is_distinguished_from_the_whole_host(xeon: Path) -> None:
     """A process with restricted affinity finds its own and the host's number of CPUs."""
     write_files(xeon, {"proc/self/status": "Cpus_allowed_list:\t1,3"})
     host = probe_host(xeon)
@@ -223,7 +222,7 @@ def test_bare_metal_of_arm_has_no_hypervisor(tmp_path: Path) -> None:
     assert probe_host(tmp_path).hypervisor == ""
 
 
-def test_circumstances_are_read_from_the_same_tree(xeon: Path) -> None:
+def test_the_environment_is_read_from_the_same_tree(xeon: Path) -> None:
     """The environment has the steal time since boot, guest time counted once, and the fastest CPU's clock."""
     cpuinfo = xeon / "proc/cpuinfo"
     cpuinfo.write_text(cpuinfo.read_text().replace("3099.998", "1200.000", 3))
@@ -284,9 +283,8 @@ def test_facts_of_another_version_are_read() -> None:
 
 def test_a_host_without_proc_is_described_by_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Linux, psutil and platform give the essential facts."""
-    monkeypatch.setattr(costmodel.systems.host, "_LIVE", tmp_path)
     monkeypatch.delattr(os, "sched_getaffinity")
-    host = probe_host(tmp_path)
+    host = probe_host(tmp_path, live=True)
     assert host.logical_cpus == host.logical_cpus_total == os.cpu_count()
     assert 1 <= host.physical_cores <= host.logical_cpus
     assert host.memory_bytes > 0

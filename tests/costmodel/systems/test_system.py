@@ -171,7 +171,6 @@ def test_the_catalogue_begins_with_the_paper() -> None:
         "c4.xlarge": (4, 2.9, 7.5, 0.199),
         "c4.2xlarge": (8, 2.9, 15, 0.398),
     }
-    assert {e.provider for e in known.values()} == {"aws"}
 
 
 @pytest.mark.parametrize("name", sorted(catalogue()))

@@ -12,6 +12,7 @@ from costmodel.serving.engine.call import Call
 from costmodel.serving.engine.pool import EnginePool
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
+from tests.processes import await_end
 from tests.synthetic import SYSTEM, copied
 
 
@@ -54,14 +55,13 @@ def test_an_engine_answers(engines: EnginePool) -> None:
 def test_an_engine_that_was_killed_is_replaced(engines: EnginePool) -> None:
     """A call to a dead engine is repeated by another one, and the dead engine's reader process ends too."""
     expected = engines.perform(_ask()).body
-    (engine,) = engines._alive
-    (reader,) = _children(engine.pid)
-    os.kill(engine.pid, signal.SIGKILL)
+    (engine,) = engines.pids
+    (reader,) = _children(engine)
+    os.kill(engine, signal.SIGKILL)
     assert engines.perform(_ask()).body == expected
     assert engines.deaths == 1
-    engine._process.wait()
-    while Path(f"/proc/{reader}").exists() and "zombie" not in Path(f"/proc/{reader}/status").read_text():
-        pass
+    assert engine not in engines.pids
+    await_end(reader)
 
 
 def test_a_call_that_takes_too_much_memory_is_refused(settings: EngineSettings) -> None:

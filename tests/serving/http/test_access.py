@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Never
 
 import pytest
 from onnx import ModelProto
@@ -14,11 +15,14 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from costmodel.errors import CostModelError
+from costmodel.serving.engine.operations import Operations
+from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http.app import create_app
 from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.tokens import Tokens, add_token
-from tests.served import FILE, HERE, Serve
+from costmodel.serving.service import Service
+from tests.served import FILE, HERE, InProcess, Serve
 
 
 def test_with_tokens_only_their_owners_are_answered(serve: Serve, tmp_path: Path) -> None:
@@ -212,9 +216,9 @@ def test_a_file_of_tokens_that_is_none_stops_the_service(tmp_path: Path, content
 def test_a_file_is_admitted_by_its_declared_length(serve: Serve) -> None:
     """A file's declared length decides before a byte is read; one of undeclared length is refused."""
     client = serve(max_body_mib=1)
-    told = client.post("/v1/predict", content=b"x" * ((1 << 20) + 1), headers=FILE)
-    assert told.status_code == 413
-    assert told.json()["detail"].startswith("a file may have 1 MiB: send the model without its weights")
+    refused = client.post("/v1/predict", content=b"x" * ((1 << 20) + 1), headers=FILE)
+    assert refused.status_code == 413
+    assert refused.json()["detail"].startswith("a file may have 1 MiB: send the model without its weights")
 
     def portions() -> Iterator[bytes]:
         yield b"x"
@@ -258,16 +262,24 @@ def test_each_request_is_one_line_of_json(client: TestClient, caplog: pytest.Log
     assert "hidden" not in json.dumps(line)
 
 
-def test_a_failure_of_ours_says_nothing_of_our_inside(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_internal_error_reveals_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """An internal error returns only the request id; the details are in the log."""
-    client = serve()
 
-    def fail(*_: object) -> None:
-        raise RuntimeError("secret of the machine room")
+    class Defective(Service):
+        """A service with a defect."""
 
-    monkeypatch.setattr(client.app.state.costmodel.engines.operations.service, "estimate", fail)  # type: ignore[attr-defined]
+        def estimate(self, *_: object) -> Never:
+            raise RuntimeError("secret of the machine room")
+
+    class Failing(InProcess):
+        """An engine with that service."""
+
+        def __init__(self, size: int, settings: EngineSettings) -> None:
+            super().__init__(size, settings)
+            self.operations.close()
+            self.operations = Operations(settings, Defective.open)
+
+    client = serve(make_engines=Failing)
     response = client.post("/v1/predict", json={"graph": EXAMPLE_GRAPH})
     assert response.status_code == 500
     assert response.json()["detail"] == "see the log of the service"

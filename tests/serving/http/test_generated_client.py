@@ -32,7 +32,7 @@ class _Generated:
         self.models = importlib.import_module(f"{_PACKAGE}.models")
         self.types = importlib.import_module(f"{_PACKAGE}.types")
         self.client = package.AuthenticatedClient(base_url=url, token=token, raise_on_unexpected_status=True)
-        self.stranger = package.Client(base_url=url, raise_on_unexpected_status=True)
+        self.anonymous = package.Client(base_url=url, raise_on_unexpected_status=True)
 
     def ask(self, operation: str, *given: Any, **options: Any) -> Any:
         """Returns the parsed answer of an operation, such as "predictions.predict"."""
@@ -63,7 +63,7 @@ def generated(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         assert list(generate(config=config)) == []
         patch.syspath_prepend(folder)
         found = _Generated(importlib.import_module(_PACKAGE), url, token)
-        with found.client, found.stranger:
+        with found.client, found.anonymous:
             yield found
     for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
         del sys.modules[name]
@@ -144,7 +144,7 @@ def test_models_are_sent_ranked_listed_and_deleted(generated: _Generated, convol
     assert (first.parsed.latency_us, again.status_code) == (answer.latency_us, 304)
     rank = models.RankRequest(models=[models.RankModel(model=digest, batch=1)], slo_us=1e9)
     ranked = generated.ask("predictions.rank", body=rank)
-    assert isinstance(ranked.best, models.RankedAnswer)
+    assert isinstance(ranked.best, models.Ranked)
     assert ranked.best.meets
     assert generated.detailed("models.delete_model", digest).status_code == 204
     assert generated.detailed("models.get_model_head", digest).status_code == 404
@@ -169,11 +169,11 @@ def test_what_is_known_is_listed(generated: _Generated) -> None:
     """Systems, regressors and health are listed."""
     models = generated.models
     (system,) = generated.ask("systems.list_systems").systems
-    assert isinstance(system.drift, models.DriftAnswer)
+    assert isinstance(system.drift, models.Drift)
     assert generated.ask("systems.get_system", system.name).to_dict() == system.to_dict()
     regressors = generated.ask("systems.list_regressors", system=system.name).regressors
     assert [one.version for one in regressors if one.champion] == [system.champion.version]
-    health = generated.ask("health.get_readiness", client=generated.stranger)
+    health = generated.ask("health.get_readiness", client=generated.anonymous)
     assert (health.status, health.systems) == (models.HealthStatus.OK, 1)
 
 
@@ -183,7 +183,7 @@ def test_errors_are_parsed(generated: _Generated) -> None:
     unknown = generated.detailed("systems.get_system", "never")
     for problem, status, kind in (
         (unknown.parsed, 404, "unknown-system"),
-        (generated.ask("systems.list_systems", client=generated.stranger), 401, "unauthorized"),
+        (generated.ask("systems.list_systems", client=generated.anonymous), 401, "unauthorized"),
         (generated.ask("health.get_metrics"), 403, "forbidden"),
         (generated.ask("predictions.predict", body=models.PredictRequest(model="sha256:0")), 422, "invalid-request"),
         (

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from costmodel.serving.wire.problems import Problem
 from costmodel.store.store import Store
 from costmodel.training.artefact import champion_of, load_bundle, promote, save_bundle
 from tests.fakes import elementwise
-from tests.served import FILE, Serve
+from tests.served import FILE, InProcess, Serve
 from tests.synthetic import SYSTEM, copied, made_up_measurement
 
 
@@ -45,7 +44,7 @@ def test_requests_beyond_the_queue_are_turned_away_at_once() -> None:
     asyncio.run(ask())
 
 
-def test_nobody_waits_longer_than_the_queue_allows() -> None:
+def test_no_request_waits_longer_than_the_queue_allows() -> None:
     """A request that waits too long gets 503, and one that was cancelled holds no slot."""
 
     async def ask() -> None:
@@ -224,23 +223,22 @@ def test_new_measurements_are_taken_over(serve: Serve, trained: Home, tmp_path: 
     assert after["latency_us"] == pytest.approx(123.0)
 
 
-def test_a_busy_service_says_when_to_come_back(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, convolution: ModelProto
-) -> None:
+def test_a_busy_service_says_when_to_come_back(serve: Serve, convolution: ModelProto) -> None:
     """A busy service refuses new files with Retry-After and still gives cached answers."""
-    client = serve(queue=0, engines=1)
-    state = client.app.state.costmodel  # type: ignore[attr-defined]
+    began, release = threading.Event(), threading.Event()
+
+    class Slow(InProcess):
+        """An engine that waits before it reads a file."""
+
+        def perform(self, call: Call) -> Reply:
+            if call.operation == "predict_file":
+                began.set()
+                release.wait()
+            return super().perform(call)
+
+    client = serve(queue=0, engines=1, make_engines=Slow)
     asked = {"graph": EXAMPLE_GRAPH}
     known = client.post("/v1/predict", json=asked).json()
-    began, release = threading.Event(), threading.Event()
-    original: Callable[..., Reply] = state.engines.perform
-
-    def slow(call: Call) -> Reply:
-        began.set()
-        release.wait()
-        return original(call)
-
-    monkeypatch.setattr(state.engines, "perform", slow)
     with ThreadPoolExecutor(2) as threads:
         content = convolution.SerializeToString()
         running = threads.submit(client.post, "/v1/predict?batch=2", content=content, headers=FILE)

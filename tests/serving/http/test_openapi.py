@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from httpx import Response
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from starlette.testclient import TestClient
 
@@ -53,9 +55,32 @@ def test_every_example_is_answered(client: TestClient, document: Mapping[str, An
             if "application/json" in content:
                 response = client.post(path, json=content["application/json"]["example"])
                 assert response.is_success, (path, response.text)
-                assert str(response.status_code) in operation["responses"]
+                _check(document, operation, response)
                 asked += 1
     assert asked == 4
+
+
+def test_every_list_is_as_documented(client: TestClient, document: Mapping[str, Any]) -> None:
+    """What GET requests return matches the documented schemas."""
+    for path, operations in document["paths"].items():
+        if "get" in operations and "{" not in path and path != "/metrics":
+            _check(document, operations["get"], client.get(path))
+
+
+def _check(document: Mapping[str, Any], operation: Mapping[str, Any], response: Response) -> None:
+    """Checks that a response is one of those that its operation documents."""
+    documented = operation["responses"][str(response.status_code)]["content"]["application/json"]["schema"]
+    schema = {**documented, "components": document["components"]}
+    Draft202012Validator(schema).validate(response.json())
+
+
+def test_every_member_of_an_estimate_is_described(document: Mapping[str, Any]) -> None:
+    """Members of answers are described by the docstrings of their types, which descriptions of schemas leave out."""
+    schemas = document["components"]["schemas"]
+    for name in ("PredictAnswer", "LayerDocument", "RegressorAnswer", "ObservationAnswer", "SystemAnswer", "Ranked"):
+        assert all("description" in member for member in schemas[name]["properties"].values()), name
+    assert "null without observations" in schemas["Drift"]["properties"]["ratio"]["description"]
+    assert not any("Attributes:" in schema.get("description", "") for schema in schemas.values())
 
 
 def test_every_operation_says_how_it_fails(document: Mapping[str, Any]) -> None:

@@ -79,11 +79,11 @@ def test_observations_are_kept_beside_their_prediction(serve: Serve, convolution
     for _ in range(10):
         stored = client.post("/v1/observations", json=asked)
         assert stored.status_code == 201, stored.text
-    told = stored.json()
-    assert told["ratio"] == pytest.approx(2)
-    assert told["predicted_us"] == pytest.approx(sent["quantiles_us"]["p50"])
-    assert not told["covered"]
-    assert datetime.fromisoformat(told["observed_at"]).tzinfo is not None
+    answer = stored.json()
+    assert answer["ratio"] == pytest.approx(2)
+    assert answer["predicted_us"] == pytest.approx(sent["quantiles_us"]["p50"])
+    assert not answer["covered"]
+    assert datetime.fromisoformat(answer["observed_at"]).tzinfo is not None
     client.app.state.costmodel.refresh()  # type: ignore[attr-defined]
     drift = client.get(f"/v1/systems/{SYSTEM.name}").json()["drift"]
     assert (drift["observations"], drift["models"], drift["owners"], drift["drifted"]) == (10, 1, 1, True)
@@ -97,9 +97,9 @@ def test_a_new_measurement_changes_no_observation(serve: Serve) -> None:
     """The prediction stored with an observation does not change with new measurements."""
     client = serve()
     asked = {"graph": EXAMPLE_GRAPH, "latency_us": 1000.0, "observed_at": "2026-01-01T00:00:00Z"}
-    told = client.post("/v1/observations", json=asked).json()
-    assert told["observed_at"] == "2026-01-01T00:00:00Z"
-    assert told["version"] != "none"
+    answer = client.post("/v1/observations", json=asked).json()
+    assert answer["observed_at"] == "2026-01-01T00:00:00Z"
+    assert answer["version"] != "none"
     assert client.post("/v1/observations", json=asked | {"observed_at": None}).status_code == 201
     for moment in ("2026-02-30T00:00:00Z", "9999-01-01T00:00:00Z", "2026-01-01", "\u0000", 5):
         assert client.post("/v1/observations", json=asked | {"observed_at": moment}).status_code == 422

@@ -130,7 +130,7 @@ def test_what_is_refused_has_a_span_too(traced: _Traced) -> None:
     assert set(traced.spans()) == {"GET"}
 
 
-def test_nothing_is_told_of_what_is_asked(traced: _Traced, convolution: ModelProto) -> None:
+def test_spans_hold_no_content_of_requests(traced: _Traced, convolution: ModelProto) -> None:
     """Spans contain no body, query or credentials, whatever their form; health checks are not traced."""
     for path in ("/healthz", "/readyz", "/metrics"):
         traced.client.get(path)
@@ -138,11 +138,11 @@ def test_nothing_is_told_of_what_is_asked(traced: _Traced, convolution: ModelPro
     traced.client.post("/v1/predict?name=hush&batch=1", content=convolution.SerializeToString(), headers=FILE)
     traced.client.post("/v1/predict", json={"model": "sha256:" + "0" * 64, "name": "hush"})
     traced.client.get("/v1/systems?after=%FF%FEhush", headers={"user-agent": "\\x"})
-    told = "".join(span.to_json() for span in traced.recorded())
-    assert told
-    assert "hush" not in told
-    assert traced.token not in told
-    assert "Bearer" not in told
+    spans = "".join(span.to_json() for span in traced.recorded())
+    assert spans
+    assert "hush" not in spans
+    assert traced.token not in spans
+    assert "Bearer" not in spans
 
 
 @contextmanager
@@ -183,8 +183,8 @@ def test_spans_go_where_the_environment_says(trained: Home, tmp_path: Path, monk
             while not received and time.monotonic() < until:
                 time.sleep(0.02)
         (resource,) = received[0].resource_spans
-        told = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
-        assert told["service.name"] == "prices"
+        attributes = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
+        assert attributes["service.name"] == "prices"
         assert [span.name for scope in resource.scope_spans for span in scope.spans] == ["GET /v1/systems"]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel.serving.isolation import worker
+from costmodel.serving.isolation import reader
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -102,6 +102,6 @@ def answer_task(task: Mapping[str, Any], *_: object) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    worker.answer_task = answer_task
-    worker.main()
+    reader.answer_task = answer_task
+    reader.main()
     sys.exit()

@@ -65,7 +65,7 @@ class Reader:
 @contextmanager
 def started(folder: Path, limits: Limits, *, hostile: bool = False, confined: bool = True) -> Iterator[Reader]:
     """Yields a running reader."""
-    program = [str(HOSTILE)] if hostile else ["-m", "costmodel.serving.isolation.worker"]
+    program = [str(HOSTILE)] if hostile else ["-m", "costmodel.serving.isolation.reader"]
     reader = Reader(folder, limits, program, confined=confined)
     try:
         yield reader

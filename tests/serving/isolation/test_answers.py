@@ -97,7 +97,7 @@ def test_attributes_that_are_not_finite(reader: Reader, parse: Parse, value: flo
     assert sequence.layers[0].attributes == {"alpha": {"f": expected}}
 
 
-def test_names_that_nobody_can_read(reader: Reader, parse: Parse) -> None:
+def test_unreadable_names(reader: Reader, parse: Parse) -> None:
     """Long names, control characters and bidirectional marks become short, printable and still distinct."""
     model = parse("(float[2,3] x) => (float[2,3] y) { a = Relu(x) b = Tanh(a) c = Neg(b) y = Sigmoid(c) }")
     names = ["n" * 1_000_000, "n" * 1_000_000 + "m", "nul\0, escape\x1b[31m", "right\u202eto left"]

@@ -215,7 +215,7 @@ class TestElsewhere:
     ) -> None:
         """Without one of the two protections the other one is in force."""
         without = f"import sys; sys.modules[{package!r}] = None"
-        program = f"{without}\nfrom costmodel.serving.isolation import worker\nworker.main()"
+        program = f"{without}\nfrom costmodel.serving.isolation import reader\nreader.main()"
         script = tmp_path / "reader.py"
         script.write_text(program)
         reader = Reader(tmp_path / "reader", LIMITS, [str(script)])

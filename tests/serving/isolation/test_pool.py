@@ -2,14 +2,15 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -17,18 +18,19 @@ from costmodel.errors import BusyError, LoweringError, ModelError, ModelReadErro
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose
 from costmodel.runtimes.ort.adapter import OnnxRuntime
-from costmodel.serving.isolation.child import Child
 from costmodel.serving.isolation.limits import Limits
-from costmodel.serving.isolation.pool import Pool, Task
+from costmodel.serving.isolation.pool import ReaderPool, Task
+from tests.processes import await_end
 
 Parse = Callable[..., ModelProto]
+SWAPPING = Path(__file__).with_name("swapping.py")
 LIMITS = Limits(memory_bytes=1 << 30, cpu_s=10, wall_s=20.0, layers=2000)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
+def pool() -> Iterator[ReaderPool]:
     """A pool of one worker that all tests share."""
-    with Pool(1, LIMITS) as pool:
+    with ReaderPool(1, LIMITS) as pool:
         yield pool
 
 
@@ -44,14 +46,14 @@ def written(tmp_path: Path) -> Callable[[ModelProto | bytes], Path]:
     return written
 
 
-def _healthy(pool: Pool, written: Callable[[ModelProto], Path], parse: Parse) -> None:
+def _healthy(pool: ReaderPool, written: Callable[[ModelProto], Path], parse: Parse) -> None:
     """Asserts that the pool answers the next task."""
     cut, _ = pool.lower(Task("next", written(parse("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }"))))
     assert [segment.sequence.kind for segment in cut.segments] == ["Relu"]
 
 
 def test_a_model_is_cut_as_it_is_in_process(
-    pool: Pool, runtime: OnnxRuntime, light_models: dict[str, Path], tmp_path: Path
+    pool: ReaderPool, runtime: OnnxRuntime, light_models: dict[str, Path], tmp_path: Path
 ) -> None:
     """A worker returns the same sequences, names and predecessors as decomposition in the process."""
     for granularity in (1, 3):
@@ -63,7 +65,7 @@ def test_a_model_is_cut_as_it_is_in_process(
     assert pool.lower(Task("squeezenet", graph=graph, granularity=3))[0] == found
 
 
-def test_a_model_is_kept_without_its_weights(pool: Pool, light_models: dict[str, Path], tmp_path: Path) -> None:
+def test_a_model_is_kept_without_its_weights(pool: ReaderPool, light_models: dict[str, Path], tmp_path: Path) -> None:
     """The kept copy is small and gives the same sequences."""
     kept = tmp_path / "kept.onnx"
     kept.write_bytes(pool.read_without_weights(light_models["vgg19"])[0])
@@ -72,7 +74,7 @@ def test_a_model_is_kept_without_its_weights(pool: Pool, light_models: dict[str,
 
 
 def test_errors_are_those_of_the_process(
-    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse
+    pool: ReaderPool, written: Callable[[ModelProto | bytes], Path], parse: Parse
 ) -> None:
     """Errors have the class and the message that they have without a worker."""
     with pytest.raises(ModelReadError, match="is not an ONNX file or is truncated"):
@@ -111,7 +113,7 @@ def _expanding(elements: int) -> ModelProto:
 
 @pytest.mark.parametrize("elements", [1 << 31, 1 << 40, 1 << 62])
 def test_a_bomb_costs_itself_an_error(
-    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse, elements: int
+    pool: ReaderPool, written: Callable[[ModelProto | bytes], Path], parse: Parse, elements: int
 ) -> None:
     """A model of a hundred bytes that expands to terabytes fails at the memory limit without harm to others."""
     model = _expanding(elements)
@@ -121,7 +123,9 @@ def test_a_bomb_costs_itself_an_error(
     _healthy(pool, written, parse)
 
 
-def test_more_layers_than_are_accepted(pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse) -> None:
+def test_more_layers_than_are_accepted(
+    pool: ReaderPool, written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
     """A model with a million layers is refused before lowering."""
     nodes = _field(1, _field(1, b"x") + _field(2, b"y") + _field(4, b"Relu")) * 1_000_000
     content = b"\x08\x09" + _field(7, nodes) + _field(8, b"\x10\x11")
@@ -131,7 +135,9 @@ def test_more_layers_than_are_accepted(pool: Pool, written: Callable[[ModelProto
 
 
 @pytest.mark.parametrize("depth", [20, 90, 5000])
-def test_deep_nesting(pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse, depth: int) -> None:
+def test_deep_nesting(
+    pool: ReaderPool, written: Callable[[ModelProto | bytes], Path], parse: Parse, depth: int
+) -> None:
     """Deeply nested subgraphs are refused at any depth."""
     graph = b""
     for _ in range(depth):
@@ -142,106 +148,109 @@ def test_deep_nesting(pool: Pool, written: Callable[[ModelProto | bytes], Path],
     _healthy(pool, written, parse)
 
 
-def test_a_loop_that_does_not_end_is_stopped(written: Callable[[ModelProto | bytes], Path], parse: Parse) -> None:
-    """An endless task is stopped by the time limit, and the worker is replaced."""
-    endless = parse(
-        """(float[1] x) => (float y) {
-            most = Constant<value = int64 {9223372036854775807}>()
-            true = Constant<value = bool {1}>()
+@pytest.fixture
+def endless(written: Callable[[ModelProto | bytes], Path], parse: Parse) -> Path:
+    """A model whose lowering does not end."""
+    return written(
+        parse(
+            """(float[1] x, bool c) => (float y) {
             zero = Constant<value = float {0.0}>()
-            n = Loop(most, true, zero) <body = body (int64 i, bool c, float s) => (bool d, float t) {
-                d = Identity(c) one = Constant<value = float {1.0}>() t = Add(s, one) }>
+            n = Loop(, c, zero) <body = body (int64 i, bool b, float s) => (bool d, float t) {
+                d = Identity(b) one = Constant<value = float {1.0}>() t = Add(s, one) }>
             shape = Cast<to = 7>(n) axes = Constant<value_ints = [0]>() dims = Unsqueeze(shape, axes)
             large = Expand(x, dims) y = ReduceSum<keepdims = 0>(large) }"""
+        )
     )
-    with Pool(1, Limits(wall_s=3.0, cpu_s=30)) as pool:
-        with pytest.raises(ModelError, match="endless"):
-            pool.lower(Task("endless", written(endless)))
+
+
+def test_a_loop_that_does_not_end_is_stopped(
+    endless: Path, written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """An endless task is stopped by the time limit, and the worker is replaced."""
+    with ReaderPool(1, Limits(wall_s=3.0, cpu_s=30)) as pool:
+        with pytest.raises(ModelError, match=r"next was not read: there was no answer in time; the limit is 3 s"):
+            pool.lower(Task("next", endless))
         _healthy(pool, written, parse)
 
 
-def test_a_worker_that_is_killed_costs_nobody_an_answer(
-    pool: Pool, written: Callable[[ModelProto | bytes], Path], parse: Parse
+def test_the_task_of_a_killed_worker_is_repeated(
+    pool: ReaderPool, written: Callable[[ModelProto | bytes], Path], parse: Parse
 ) -> None:
     """Another worker repeats the task of a killed one."""
     _healthy(pool, written, parse)
-    (worker,) = pool._alive
-    os.kill(worker.pid, signal.SIGKILL)
-    worker._process.wait()
+    (worker,) = pool.pids
+    os.kill(worker, signal.SIGKILL)
+    await_end(worker)
     _healthy(pool, written, parse)
-    assert worker not in pool._alive
+    assert worker not in pool.pids
 
 
 def test_a_file_that_brings_down_two_workers_is_to_blame(
-    written: Callable[[ModelProto | bytes], Path], parse: Parse, monkeypatch: pytest.MonkeyPatch
+    endless: Path, written: Callable[[ModelProto | bytes], Path], parse: Parse
 ) -> None:
-    """A file that kills two workers gets an error, and the next file is answered."""
-    with Pool(1, LIMITS) as pool:
-        _healthy(pool, written, parse)
-        asked = []
-        original = Child.ask
-
-        def deadly(worker: Child, *given: Any, **named: Any) -> tuple[dict[str, Any], bytes]:
-            asked.append(worker)
-            os.kill(worker.pid, signal.SIGKILL)
-            worker._process.wait()
-            return original(worker, *given, **named)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Child, "ask", deadly)
-            with pytest.raises(ModelError, match="next crashes the reader process"):
-                _healthy(pool, written, parse)
-        assert len(set(asked)) == 2
+    """A file whose two workers die gets an error, and the next file is answered."""
+    with ReaderPool(1, LIMITS) as pool, ThreadPoolExecutor(1) as threads:
+        pool.start()
+        running = threads.submit(pool.lower, Task("next", endless))
+        killed: set[int] = set()
+        while not running.done():
+            for worker in set(pool.pids) - killed:
+                os.kill(worker, signal.SIGKILL)
+                killed.add(worker)
+            time.sleep(0.01)
+        with pytest.raises(ModelError, match="next crashes the reader process"):
+            running.result()
+        assert len(killed) == 2
         _healthy(pool, written, parse)
 
 
-def test_who_waits_too_long_for_a_worker_is_told_so(
-    written: Callable[[ModelProto | bytes], Path], parse: Parse
+def test_a_client_that_waits_too_long_for_a_worker_gets_an_error(
+    endless: Path, written: Callable[[ModelProto | bytes], Path], parse: Parse, tmp_path: Path
 ) -> None:
-    """A client that waits too long gets an error, and the running task continues."""
-    with Pool(1, replace(LIMITS, wait_s=0.05)) as pool:
-        held = pool._free.get()
+    """A client that waits too long gets an error, and the running task continues until its own limit."""
+    other = tmp_path / "endless.onnx"
+    endless.rename(other)
+    limits = replace(LIMITS, wall_s=3.0, wait_s=0.05)
+    with ReaderPool(1, limits, tmp_path) as pool, ThreadPoolExecutor(1) as threads:
+        pool.start()
+        running = threads.submit(pool.lower, Task("endless", other))
+        while other.stat().st_nlink == 1 and not running.done():  # until the file is linked for the worker
+            time.sleep(0.01)
         with pytest.raises(BusyError, match="ask again"):
             _healthy(pool, written, parse)
-        pool._free.put(held)
+        with pytest.raises(ModelError, match="endless was not read"):
+            running.result()
         _healthy(pool, written, parse)
 
 
+@pytest.mark.parametrize("kind", ["symlink", "hard link", "pipe", "folder", "too large"])
 def test_a_file_that_a_reader_leaves_may_be_anything(
-    written: Callable[[ModelProto | bytes], Path], parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: Callable[[ModelProto | bytes], Path], parse: Parse, tmp_path: Path, kind: str
 ) -> None:
     """A symlink, a pipe or a too large file in place of the kept copy is ignored."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"of somebody else")
     model = written(parse("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }"))
-    original = Child.ask
+    with (
+        ReaderPool(1, LIMITS, program=[str(SWAPPING), kind, str(secret)]) as pool,
+        pytest.raises(ModelError, match="malformed"),
+    ):
+        pool.read_without_weights(model)
 
-    def leaves(make: Callable[[Path], None]) -> Callable[..., tuple[dict[str, Any], bytes]]:
-        def ask(worker: Child, task: dict[str, str], **named: Any) -> tuple[dict[str, Any], bytes]:
-            answer = original(worker, task, **named)
-            kept = Path(task["keep"])
-            kept.unlink()
-            make(kept)
-            return answer
 
-        return ask
-
-    with Pool(1, LIMITS) as pool:
-        for make in (
-            lambda kept: kept.symlink_to(secret), lambda kept: kept.hardlink_to(secret), os.mkfifo, Path.mkdir,
-            lambda kept: os.truncate(os.open(kept, os.O_CREAT | os.O_WRONLY), LIMITS.stripped_bytes + 1),
-        ):  # fmt: skip
-            with monkeypatch.context() as patch:
-                patch.setattr(Child, "ask", leaves(make))
-                with pytest.raises(ModelError, match="malformed"):
-                    pool.read_without_weights(model)
+def test_a_file_that_a_reader_leaves_is_the_kept_copy(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """The same reader without the swap leaves a copy that is accepted."""
+    model = written(parse("(float[2,3] x) => (float[2,3] y) { y = Relu(x) }"))
+    with ReaderPool(1, LIMITS, program=[str(SWAPPING), "nothing", ""]) as pool:
         assert b"Relu" in pool.read_without_weights(model)[0]
 
 
 def test_several_ask_at_once(light_models: dict[str, Path]) -> None:
     """With more clients than workers, each gets its own answer."""
     names = ["squeezenet", "shufflenet", "resnet50"] * 3
-    with Pool(2, LIMITS) as pool, ThreadPoolExecutor(9) as threads:
+    with ReaderPool(2, LIMITS) as pool, ThreadPoolExecutor(9) as threads:
         cuts = list(threads.map(lambda name: pool.lower(Task(name, light_models[name]))[0], names))
     assert [cut.model for cut in cuts] == names
     assert len({len(cut.segments) for cut in cuts}) == 3
@@ -250,20 +259,20 @@ def test_several_ask_at_once(light_models: dict[str, Path]) -> None:
 def test_workers_see_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers do not inherit the environment of the service."""
     monkeypatch.setenv("COSTMODEL_STORE", "postgresql://user:secret@host/db")
-    with Pool(1, LIMITS) as pool:
+    with ReaderPool(1, LIMITS) as pool:
         pool.start()
-        (worker,) = pool._alive
-        environment = Path(f"/proc/{worker._process.pid}/environ").read_bytes()
+        (worker,) = pool.pids
+        environment = Path(f"/proc/{worker}/environ").read_bytes()
     assert b"secret" not in environment
     assert b"TMPDIR" in environment
 
 
-def test_nothing_is_left_behind(light_models: dict[str, Path]) -> None:
+def test_nothing_is_left_behind(light_models: dict[str, Path], tmp_path: Path) -> None:
     """Neither processes nor files remain after closing."""
-    with Pool(1, LIMITS) as pool:
+    with ReaderPool(1, LIMITS, tmp_path) as pool:
         pool.lower(Task("squeezenet", light_models["squeezenet"]))
-        (worker,) = pool._alive
-        folder = pool._folder
-        assert folder.exists()
-    assert worker._process.poll() is not None
-    assert not folder.exists()
+        (worker,) = pool.pids
+        assert tmp_path in Path(os.readlink(f"/proc/{worker}/cwd")).parents
+    assert pool.pids == []
+    assert not psutil.pid_exists(worker)
+    assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,7 @@ from costmodel.serving.observations.drift import Observation
 from costmodel.serving.observations.observations import MOST_LISTED, Observations
 from costmodel.store import tables
 from costmodel.store.database import Database
-from tests.fakes import OBSERVED as SEEN
+from tests.fakes import OBSERVED
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def bare(one: Observation) -> Observation:
 
 def test_what_is_put_is_found(observations: Observations) -> None:
     """Observations are returned newest first, with id and time of storage."""
-    second = replace(SEEN, latency_us=95.0, runs=7)
-    stored = observations.put([SEEN, second, replace(SEEN, system="other")])
-    assert [bare(one) for one in stored] == [SEEN, second, replace(SEEN, system="other")]
+    second = replace(OBSERVED, latency_us=95.0, runs=7)
+    stored = observations.put([OBSERVED, second, replace(OBSERVED, system="other")])
+    assert [bare(one) for one in stored] == [OBSERVED, second, replace(OBSERVED, system="other")]
     assert observations.recent("made.up") == stored[1::-1]
     assert observations.systems() == ["made.up", "other"]
     assert (observations.count("made.up"), observations.count(), observations.count(owner="nobody")) == (2, 3, 0)
@@ -56,18 +56,18 @@ def test_what_is_put_is_found(observations: Observations) -> None:
 
 def test_an_observation_without_a_time_has_that_of_the_store(observations: Observations) -> None:
     """An observation without a time gets that of its storage."""
-    (stored,) = observations.put([replace(SEEN, observed_at=None)])
+    (stored,) = observations.put([replace(OBSERVED, observed_at=None)])
     assert stored.observed_at == stored.stored_at
 
 
 def test_all_are_stored_or_none(observations: Observations) -> None:
     """One refused observation, by validation or by the database, rejects the whole request."""
-    (stored,) = observations.put([replace(SEEN, idempotency_key="a")])
+    (stored,) = observations.put([replace(OBSERVED, idempotency_key="a")])
     with pytest.raises(ObservationError):
-        observations.put([SEEN, replace(SEEN, latency_us=math.nan)])
+        observations.put([OBSERVED, replace(OBSERVED, latency_us=math.nan)])
     with pytest.raises(IdempotencyKeyError):
-        observations.put([SEEN, replace(SEEN, idempotency_key="a", latency_us=1.0)])
-    assert observations.own("local") == [stored]
+        observations.put([OBSERVED, replace(OBSERVED, idempotency_key="a", latency_us=1.0)])
+    assert observations.of_owner("local") == [stored]
 
 
 class TestIdempotency:
@@ -75,7 +75,7 @@ class TestIdempotency:
 
     def test_a_repeated_key_adds_nothing(self, observations: Observations) -> None:
         """A repeated key returns the stored observation, even if the prediction has changed since."""
-        one = replace(SEEN, idempotency_key="a")
+        one = replace(OBSERVED, idempotency_key="a")
         (first,) = observations.put([one])
         (again,) = observations.put([replace(one, predicted_us=90.0, interval_us=(80.0, 99.0), version="v2")])
         assert again == first
@@ -83,15 +83,15 @@ class TestIdempotency:
 
     def test_a_key_twice_in_one_request_is_one(self, observations: Observations) -> None:
         """A key that occurs twice in a request is stored once, and answers keep the order of the request."""
-        one, other = replace(SEEN, idempotency_key="b"), replace(SEEN, idempotency_key="a", runs=3)
-        stored = observations.put([one, other, one, SEEN])
-        assert [bare(found) for found in stored] == [one, other, one, SEEN]
+        one, other = replace(OBSERVED, idempotency_key="b"), replace(OBSERVED, idempotency_key="a", runs=3)
+        stored = observations.put([one, other, one, OBSERVED])
+        assert [bare(found) for found in stored] == [one, other, one, OBSERVED]
         assert stored[0] == stored[2]
         assert observations.count() == 3
 
     def test_a_time_that_was_never_given_is_the_same_again(self, observations: Observations) -> None:
         """Repeats without a time are equal although the clock differs; one with a time is different content."""
-        one = replace(SEEN, idempotency_key="a", observed_at=None)
+        one = replace(OBSERVED, idempotency_key="a", observed_at=None)
         assert observations.put([one]) == observations.put([one])
         with pytest.raises(IdempotencyKeyError):
             observations.put([replace(one, observed_at="2026-01-01T00:00:00Z")])
@@ -102,7 +102,7 @@ class TestIdempotency:
     )
     def test_another_content_under_a_key_is_an_error(self, observations: Observations, other: dict[str, Any]) -> None:
         """Different content under a used key is an error that names the key and what to do."""
-        one = replace(SEEN, idempotency_key="a")
+        one = replace(OBSERVED, idempotency_key="a")
         observations.put([one])
         with pytest.raises(IdempotencyKeyError, match=r"'a' was used before.*key of its own"):
             observations.put([replace(one, **other)])
@@ -110,13 +110,13 @@ class TestIdempotency:
 
     def test_owners_have_keys_of_their_own(self, observations: Observations) -> None:
         """Keys of different owners are independent."""
-        one = replace(SEEN, idempotency_key="a")
+        one = replace(OBSERVED, idempotency_key="a")
         stored = observations.put([one, replace(one, owner="other", latency_us=1.0)])
         assert len({found.id for found in stored}) == 2
 
     def test_writers_that_race_store_one(self, store_url: str) -> None:
         """Concurrent writers of one key store one observation and all get it back."""
-        one = [replace(SEEN, idempotency_key=f"k{number}") for number in range(5)]
+        one = [replace(OBSERVED, idempotency_key=f"k{number}") for number in range(5)]
         found: list[list[int]] = []
         barrier = threading.Barrier(4)
 
@@ -142,49 +142,49 @@ class TestOnesOwn:
 
     def test_they_are_listed_in_pages(self, observations: Observations) -> None:
         """Pages list each observation once, newest first, optionally of one system."""
-        observations.put([replace(SEEN, owner=f"o{n % 2}", system=f"s{n % 3}", runs=n + 1) for n in range(12)])
+        observations.put([replace(OBSERVED, owner=f"o{n % 2}", system=f"s{n % 3}", runs=n + 1) for n in range(12)])
         pages, before = [], None
-        while page := observations.own("o1", limit=4, before_id=before):
+        while page := observations.of_owner("o1", limit=4, before_id=before):
             pages.append([one.runs for one in page])
             before = page[-1].id
         assert pages == [[12, 10, 8, 6], [4, 2]]
-        assert [one.runs for one in observations.own("o1", system="s0")] == [10, 4]
+        assert [one.runs for one in observations.of_owner("o1", system="s0")] == [10, 4]
         assert [observations.count(owner=owner) for owner in ("o0", "o1")] == [6, 6]
 
     def test_they_are_deleted(self, observations: Observations) -> None:
         """An owner can delete one observation by id, all, or all of a system."""
-        stored = observations.put([replace(SEEN, owner=o, system=s) for o in ("a", "b") for s in ("x", "y", "z")])
+        stored = observations.put([replace(OBSERVED, owner=o, system=s) for o in ("a", "b") for s in ("x", "y", "z")])
         assert not observations.delete("b", stored[0].id)
         assert observations.delete("a", stored[0].id)
         assert not observations.delete("a", stored[0].id)
         assert observations.delete_all("a", "y") == 1
         assert observations.delete_all("b") == 3
-        assert [one.system for one in observations.own("a")] == ["z"]
+        assert [one.system for one in observations.of_owner("a")] == ["z"]
 
     def test_an_id_is_never_used_again(self, observations: Observations) -> None:
         """Ids are not reused, so that a repeated deletion deletes nothing else."""
-        (first,) = observations.put([SEEN])
+        (first,) = observations.put([OBSERVED])
         assert observations.delete("local", first.id)
-        (second,) = observations.put([SEEN])
+        (second,) = observations.put([OBSERVED])
         assert second.id != first.id
         assert not observations.delete("local", first.id)
 
-    def test_many_are_deleted_in_portions(self, observations: Observations, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_many_are_deleted_in_portions(self, store_url: str) -> None:
         """Deletion in batches deletes all observations."""
-        monkeypatch.setattr("costmodel.serving.observations.observations._ROWS_PER_DELETE", 3)
-        observations.put([replace(SEEN, runs=n) for n in range(1, 8)])
-        assert observations.delete_all("local") == 7
-        assert observations.count() == 0
+        with closing(Observations(store_url, rows_per_delete=3)) as observations:
+            observations.put([replace(OBSERVED, runs=n) for n in range(1, 8)])
+            assert observations.delete_all("local") == 7
+            assert observations.count() == 0
 
     def test_what_is_old_is_purged(self, observations: Observations, store_url: str) -> None:
         """Purging goes by the time of storage, not by the reported time."""
-        old, _ = observations.put([replace(SEEN, observed_at="2026-01-01T00:00:00Z"), SEEN])
+        old, _ = observations.put([replace(OBSERVED, observed_at="2026-01-01T00:00:00Z"), OBSERVED])
         then = (datetime.now(UTC) - timedelta(days=40)).isoformat(timespec="milliseconds")
         with closing(Database(store_url)) as database, database.writing() as connection:
             connection.execute(update(tables.observations).filter_by(id=old.id).values(stored_at=then))
         assert observations.purge(timedelta(days=41)) == 0
         assert observations.purge(timedelta(days=39)) == 1
-        assert [one.id for one in observations.own("local")] == [old.id + 1]
+        assert [one.id for one in observations.of_owner("local")] == [old.id + 1]
 
 
 LARGE = 2**63
@@ -207,7 +207,7 @@ REFUSED: list[dict[str, Any]] = [
 def test_what_is_out_of_range_is_refused(embedded: Observations, values: dict[str, Any]) -> None:
     """A value out of range is refused with its name before it reaches the database."""
     with pytest.raises(ObservationError, match=next(iter(values))):
-        embedded.put([replace(SEEN, **values)])
+        embedded.put([replace(OBSERVED, **values)])
     assert embedded.count() == 0
 
 
@@ -233,7 +233,7 @@ def test_what_is_not_refused_is_stored(
 ) -> None:
     """Every value that passes validation is stored exactly, in both databases."""
     one = replace(
-        SEEN, system=system, latency_us=latency_us, predicted_us=predicted_us, interval_us=(0.0, predicted_us),
+        OBSERVED, system=system, latency_us=latency_us, predicted_us=predicted_us, interval_us=(0.0, predicted_us),
         runs=runs,
         owner=owner, idempotency_key=key, observed_at=at.isoformat(),
     )  # fmt: skip
@@ -243,7 +243,7 @@ def test_what_is_not_refused_is_stored(
         assert any("\ud800" <= c <= "\udfff" or c == "\0" for c in system + owner + (key or "")), error  # noqa: PT017
         return
     assert bare(stored) == one
-    assert bare(observations.own(owner, limit=1)[0]) == one
+    assert bare(observations.of_owner(owner, limit=1)[0]) == one
     assert observations.delete(owner, stored.id)
 
 
@@ -251,7 +251,7 @@ def test_what_is_not_refused_is_stored(
 def test_an_id_that_no_database_has_is_refused(embedded: Observations, number: int) -> None:
     """An id beyond the database's range is refused, as start of a page and for deletion."""
     with pytest.raises(ObservationError, match="id"):
-        embedded.own("local", before_id=number)
+        embedded.of_owner("local", before_id=number)
     with pytest.raises(ObservationError, match="id"):
         embedded.delete("local", number)
 
@@ -260,30 +260,30 @@ def test_an_id_that_no_database_has_is_refused(embedded: Observations, number: i
 def test_a_page_has_a_size(embedded: Observations, limit: int) -> None:
     """A page has at least one observation and at most the limit."""
     with pytest.raises(ObservationError, match="page"):
-        embedded.own("local", limit=limit)
+        embedded.of_owner("local", limit=limit)
 
 
-def test_a_flood_pushes_out_nobody(observations: Observations, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_displaces_no_other_owner(store_url: str) -> None:
     """Only the newest observations of each owner and model count, and a flood is read in part only."""
-    monkeypatch.setattr("costmodel.serving.observations.observations._MOST_READ_PER_OWNER", 30)
-    honest = [replace(SEEN, owner=f"o{n % 3}", digest=f"d{n % 2}") for n in range(60)]
-    flood = [replace(SEEN, owner="flood", latency_us=1e9, digest=f"d{n % 50}") for n in range(500)]
-    observations.put([*honest, *flood])
-    recent = observations.recent("made.up")
-    counted = [one.owner for one in recent]
-    assert {owner: counted.count(owner) for owner in counted} == {"flood": 30, "o0": 20, "o1": 20, "o2": 20}
-    assert [one.id for one in recent] == sorted((one.id for one in recent), reverse=True)
-    found = observations.drift("made.up")
-    assert (found.owners, found.drifted, found.ratio) == (4, False, pytest.approx(1.1))
+    with closing(Observations(store_url, most_read_per_owner=30)) as observations:
+        honest = [replace(OBSERVED, owner=f"o{n % 3}", digest=f"d{n % 2}") for n in range(60)]
+        flood = [replace(OBSERVED, owner="flood", latency_us=1e9, digest=f"d{n % 50}") for n in range(500)]
+        observations.put([*honest, *flood])
+        recent = observations.recent("made.up")
+        counted = [one.owner for one in recent]
+        assert {owner: counted.count(owner) for owner in counted} == {"flood": 30, "o0": 20, "o1": 20, "o2": 20}
+        assert [one.id for one in recent] == sorted((one.id for one in recent), reverse=True)
+        found = observations.drift("made.up")
+        assert (found.owners, found.drifted, found.ratio) == (4, False, pytest.approx(1.1))
 
 
-def test_more_systems_than_owners_count(observations: Observations, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_systems_than_owners_count(store_url: str) -> None:
     """The limit on owners does not limit systems; the first owners by name count."""
-    monkeypatch.setattr("costmodel.serving.observations.observations._MOST_OWNERS", 2)
-    observations.put([replace(SEEN, system=f"s{n}") for n in range(5)])
-    observations.put([replace(SEEN, owner=f"o{n}") for n in range(5)])
-    assert observations.systems() == ["made.up", *(f"s{n}" for n in range(5))]
-    assert {one.owner for one in observations.recent("made.up")} == {"o0", "o1"}
+    with closing(Observations(store_url, most_owners=2)) as observations:
+        observations.put([replace(OBSERVED, system=f"s{n}") for n in range(5)])
+        observations.put([replace(OBSERVED, owner=f"o{n}") for n in range(5)])
+        assert observations.systems() == ["made.up", *(f"s{n}" for n in range(5))]
+        assert {one.owner for one in observations.recent("made.up")} == {"o0", "o1"}
 
 
 def test_a_store_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:

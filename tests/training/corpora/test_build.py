@@ -35,7 +35,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
         Recipe(name, "toy", name.title(), partial(_write, made, name), needs, layers)
         for name, needs, layers in (("copy", "third", 3), ("second", "", 0), ("third", "", 3))
     )
-    monkeypatch.setitem(registry.MADE, "toy", "toy_recipes")
+    monkeypatch.setitem(registry.RECIPE_MODULES, "toy", "toy_recipes")
     monkeypatch.setitem(sys.modules, "toy_recipes", SimpleNamespace(RECIPES=recipes))
     return made
 
@@ -157,8 +157,8 @@ def test_the_manifest_is_for_others_to_read(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("made")
 def test_mistakes_are_sentences(tmp_path: Path) -> None:
     """An unknown corpus, an unknown model and a folder that cannot be written are each one sentence."""
-    with pytest.raises(ModelReadError, match="'bricks' is no corpus that can be built"):
-        build_corpus("bricks", tmp_path)
+    with pytest.raises(ModelReadError, match="'unknown' is no corpus that can be built"):
+        build_corpus("unknown", tmp_path)
     with pytest.raises(ModelReadError, match="no model of toy is called like 'x'"):
         build_corpus("toy", tmp_path, only="x")
     (tmp_path / "file").touch()

@@ -10,8 +10,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
 
 from costmodel.ir.graph import LayerGraph
 from costmodel.partition.decomposition import decompose
+from costmodel.training.corpora.operator_instances.draw import Draw, TooExpensiveError
 from costmodel.training.corpora.operators import RECIPES, SWEEPS
-from costmodel.training.corpora.sweep.draw import Draw, TooDearError
 from costmodel.training.corpus import CORPORA
 
 KERNELS = {f"{k.domain}.{k.op_name}" if k.domain else k.op_name for k in get_all_opkernel_def()}
@@ -42,7 +42,7 @@ def test_every_operator_is_swept() -> None:
     assert swept & EXCEPTIONS.keys() == set()
 
 
-def test_they_are_nobodys_models() -> None:
+def test_they_have_no_family() -> None:
     """Each model has a unique name that is a valid file name, and no family."""
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES) == len(SWEEPS)
     assert all(recipe.name.replace("_", "a").isalnum() and recipe.name.islower() for recipe in RECIPES)
@@ -87,5 +87,5 @@ def test_draws_stay_within_their_bounds() -> None:
     widths = Counter(draw.rounded(3, 2048) % 8 == 0 for _ in range(1000))
     assert widths[True] > widths[False] > 0
     assert draw.c == draw.c
-    with pytest.raises(TooDearError):
+    with pytest.raises(TooExpensiveError):
         draw.flops(1e5, 1e5)

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from costmodel.training.corpora.modern_network import NetworkInput
-from costmodel.training.corpora.nets.pieces import Gated, Permuted, Rearranged, initialise_any, mlp
-from costmodel.training.corpora.registry import MADE, recipes_of
+from costmodel.training.corpora.nets.layers import Gated, Permuted, Rearranged, initialise_any, mlp
+from costmodel.training.corpora.registry import RECIPE_MODULES, recipes_of
 from costmodel.training.corpora.wide import OWN, RECIPES, make_own
 from costmodel.training.corpus import CORPORA
 
@@ -53,7 +53,7 @@ def test_names_are_unique_and_plain() -> None:
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
     assert len({recipe.title for recipe in RECIPES}) == len(RECIPES)
-    others = {recipe.name for corpus in MADE if corpus != "wide" for recipe in recipes_of(corpus)}
+    others = {recipe.name for corpus in RECIPE_MODULES if corpus != "wide" for recipe in recipes_of(corpus)}
     assert not set(names) & (others | {name for listed in CORPORA.values() for name in listed})
 
 
@@ -142,7 +142,7 @@ def test_weights_keep_the_size_of_activations_in_any_dimension() -> None:
         assert 1.0 < layer(torch.randn(shape)).std() < 2.0  # the root of 2, which a following ReLU removes
 
 
-def test_pieces() -> None:
+def test_building_blocks() -> None:
     """The building blocks `Permuted`, `Gated`, `Rearranged` and `mlp` compute what they say."""
     x = torch.arange(6.0).view(1, 2, 3)
     assert torch.equal(Permuted(torch.nn.Identity())(x), x)

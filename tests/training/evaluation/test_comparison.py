@@ -136,19 +136,19 @@ def test_runs_differ_in_what_they_hold_out(dataset: Dataset) -> None:
 
 def test_both_are_judged_on_the_same(dataset: Dataset) -> None:
     """Both predictors get the same rows and seed in each of the three fits of a run."""
-    seen: dict[str, list[tuple[int, int]]] = {name: [] for name in NAMES}
+    fits: dict[str, list[tuple[int, int]]] = {name: [] for name in NAMES}
 
     def noting(name: str) -> Callable[[int], Regressor]:
         class Noting(_Off):
             def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-                seen[name].append((self.seed, len(latencies_us)))
+                fits[name].append((self.seed, len(latencies_us)))
                 return super().fit(encoded, latencies_us)
 
         return lambda seed: Noting(seed, 0.1)
 
     compare(dataset, *NAMES, runs=4, predictors={name: noting(name) for name in NAMES})
-    assert seen["one"] == seen["other"]
-    assert [seed for seed, _ in seen["one"]] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert fits["one"] == fits["other"]
+    assert [seed for seed, _ in fits["one"]] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
 def test_unknown_names_are_a_sentence(dataset: Dataset) -> None:
@@ -170,9 +170,11 @@ def test_without_whole_models_layers_are_compared(dataset: Dataset) -> None:
     assert len(found.scores) == 2
 
 
-def test_progress_is_told(exact: Dataset) -> None:
+def test_progress_is_reported(exact: Dataset) -> None:
     """Progress is reported before each answer and at the end."""
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     predictors = dict.fromkeys(NAMES, _off(0.1))
-    compare(exact, *NAMES, runs=2, predictors=predictors, progress=lambda done, total, _: told.append((done, total)))
-    assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    compare(
+        exact, *NAMES, runs=2, predictors=predictors, progress=lambda done, total, _: reported.append((done, total))
+    )
+    assert reported == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]

@@ -12,6 +12,7 @@ from costmodel.estimate.cost import TYPICAL_CONSTRUCTION
 from costmodel.features.tabular import Encoded
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.evaluation import Evaluation, evaluate
+from costmodel.training.evaluation.results import FamilyFacts
 from costmodel.training.regressors.baselines import RooflineRegressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.registry import BASELINES, REGRESSORS
@@ -47,7 +48,7 @@ def _without_wholes(dataset: Dataset) -> Dataset:
 
 def test_the_report_has_the_keys_that_programs_lean_on(evaluation: Evaluation) -> None:
     """The report has the documented keys at every level, is JSON without NaN, and states fractions, not percent."""
-    report = json.loads(json.dumps(evaluation.report, allow_nan=False))
+    report = json.loads(json.dumps(evaluation.report.to_dict(), allow_nan=False))
     assert set(report) >= TOP
     assert (report["system"], report["split"], report["seeds"]) == ("made.up", "leave-one-family-out", [0, 1])
     assert report["noise_floor_mape"] == pytest.approx(0.02)
@@ -63,31 +64,33 @@ def test_the_report_has_the_keys_that_programs_lean_on(evaluation: Evaluation) -
 
 def test_baselines_are_listed_like_the_others(evaluation: Evaluation) -> None:
     """FLOPs, roofline, operator count, nearest neighbour and forests are reported on the same rows."""
-    assert set(evaluation.report["predictors"]) == set(QUICK_ONES)
+    assert set(evaluation.report.predictors) == set(QUICK_ONES)
     assert set(BASELINES) > {"flops", "roofline", "operator_count", "nearest"}
-    assert set(evaluation.calibrations) == set(evaluation.report["predictors"])
+    assert set(evaluation.calibrations) == set(evaluation.report.predictors)
 
 
 def test_the_champion_is_no_baseline(evaluation: Evaluation) -> None:
     """The report names the best predictor of all, but a baseline never becomes champion."""
-    errors = {name: result["model"]["mape"] for name, result in evaluation.report["predictors"].items()}
-    unseen = {name: result["model_unseen"]["mape"] for name, result in evaluation.report["predictors"].items()}
+    errors = {name: result.model.mape for name, result in evaluation.report.predictors.items()}
+    unseen = {name: result.model_unseen.mape for name, result in evaluation.report.predictors.items()}
     assert evaluation.best == min(unseen, key=unseen.__getitem__)
-    assert evaluation.report["champion"] == "lightgbm"
+    assert evaluation.report.champion == "lightgbm"
     assert errors["lightgbm"] < errors["flops"] < errors["operator_count"]
     assert all(errors[name] <= unseen[name] for name in ("flops", "operator_count"))  # measured layers help
 
 
-def test_every_model_is_judged_by_what_has_not_seen_its_family(evaluation: Evaluation) -> None:
+def test_every_model_is_judged_by_predictors_trained_without_its_family(evaluation: Evaluation) -> None:
     """Each held-out model has both latencies in the report, and each family its shared rows."""
-    for result in evaluation.report["predictors"].values():
-        assert {m["model"] for m in result["models"]} == set(MEASURED)
-        for part, key in (("model", "predicted_us"), ("model_unseen", "unseen_us")):
-            errors = [abs(m[key] / m["latency_us"] - 1) for m in result["models"]]
-            assert result[part]["mape"] == pytest.approx(np.mean(errors), rel=0.1)
-    facts = evaluation.report["families"]
+    for result in evaluation.report.predictors.values():
+        assert {m.model for m in result.models} == set(MEASURED)
+        for part, errors in (
+            (result.model, [abs(m.predicted_us / m.latency_us - 1) for m in result.models]),
+            (result.model_unseen, [abs(m.unseen_us / m.latency_us - 1) for m in result.models]),
+        ):
+            assert part.mape == pytest.approx(np.mean(errors), rel=0.1)
+    facts = evaluation.report.families
     assert set(facts) == set(FAMILIES)
-    assert all(0 < fact["shared_with_other_families"] < 0.5 for fact in facts.values())
+    assert all(0 < fact.shared_with_other_families < 0.5 for fact in facts.values())
 
 
 def test_the_same_seeds_give_the_same_report(dataset: Dataset, evaluation: Evaluation) -> None:
@@ -126,16 +129,16 @@ def test_a_regressor_never_sees_what_it_is_judged_on(dataset: Dataset) -> None:
         assert not theirs & layers
 
 
-def test_errors_are_told_by_operator_size_and_distance(evaluation: Evaluation, dataset: Dataset) -> None:
+def test_errors_are_listed_by_operator_size_and_distance(evaluation: Evaluation, dataset: Dataset) -> None:
     """Every judged layer is in one class of each kind; the operator with the most latency is first."""
-    result = evaluation.report["predictors"]["lightgbm"]
+    result = evaluation.report.predictors["lightgbm"]
     judged = ~dataset.sampled & ~dataset.whole
-    assert sum(size["layers"] for size in result["sizes"]) == judged.sum()
-    assert sum(apart["layers"] for apart in result["distances"]["ranges"]) == judged.sum()
-    operators = result["operators"]
+    assert sum(size.errors.layers for size in result.sizes) == judged.sum()
+    assert sum(apart.errors.layers for apart in result.distances.ranges) == judged.sum()
+    operators = result.operators
     assert set(operators) == {k for k, j in zip(dataset.kinds, judged, strict=True) if j}
     assert next(iter(operators)) == "Conv"
-    assert sum(operator["latency_us"] for operator in operators.values()) == pytest.approx(
+    assert sum(operator.latency_us for operator in operators.values()) == pytest.approx(
         dataset.latencies_us[judged].sum()
     )
 
@@ -143,18 +146,19 @@ def test_errors_are_told_by_operator_size_and_distance(evaluation: Evaluation, d
 def test_families_can_be_left_out_in_groups(dataset: Dataset) -> None:
     """Holding out groups of families is faster, and the report says so."""
     report = evaluate(dataset, seeds=(0,), folds=2, predictors=CHEAP).report
-    assert report["split"] == "leave-families-out, 2 folds"
-    assert {m["model"] for m in report["predictors"]["roofline"]["models"]} == set(MEASURED)
+    assert report.split == "leave-families-out, 2 folds"
+    assert {m.model for m in report.predictors["roofline"].models} == set(MEASURED)
 
 
 def test_a_perfect_regressor_has_no_error(exact: Dataset) -> None:
     """An exact regressor has MAPE 0, all estimates within 5%, the right order and intervals of width 0."""
     evaluation = evaluate(exact, seeds=(0,), predictors=CHEAP)
-    result = evaluation.report["predictors"]["roofline"]
-    perfect = {"mape": 0, "within_5pct": 1, "within_10pct": 1, "kendall_tau": 1}
-    layer = {"mape": 0, "weighted_mape": 0, "within_10pct": 1, "kendall_tau": 1}
-    assert {key: result["layer"][key] for key in layer} == pytest.approx(layer, abs=1e-6)
-    assert {key: result["model"][key] for key in perfect} == pytest.approx(perfect, abs=1e-6)
+    result = evaluation.report.predictors["roofline"]
+    layer, model = result.layer, result.model
+    layer_metrics = (layer.mape, layer.weighted_mape, layer.within_10pct, layer.kendall_tau)
+    model_metrics = (model.mape, model.within_5pct, model.within_10pct, model.kendall_tau)
+    assert layer_metrics == pytest.approx((0, 0, 1, 1), abs=1e-6)
+    assert model_metrics == pytest.approx((0, 1, 1, 1), abs=1e-6)
     assert max(evaluation.calibrations["roofline"].by_distance) == pytest.approx(0, abs=1e-6)
 
 
@@ -171,7 +175,7 @@ def test_intervals_cover_where_errors_are_alike(exact: Dataset, noise: float) ->
     )
     noisy = replace(exact, latencies_us=latencies, models=models)
     evaluation = evaluate(noisy, seeds=(0,), predictors=CHEAP, level=0.9)
-    assert evaluation.report["predictors"]["roofline"]["model"]["interval_coverage"] >= 5 / 6
+    assert evaluation.report.predictors["roofline"].model.interval_coverage >= 5 / 6
     assert 0.02 < evaluation.calibrations["roofline"].uncertainty.construction < 0.06
 
 
@@ -179,8 +183,8 @@ def test_without_whole_models_layers_decide(exact: Dataset) -> None:
     """Without whole models, model metrics are null, and the champion is the best over layers."""
     predictors: Mapping[str, Any] = {"flops": REGRESSORS["flops"], **CHEAP}
     evaluation = evaluate(_without_wholes(exact), seeds=(0,), predictors=predictors)
-    assert set(evaluation.report["predictors"]["roofline"]["model"].values()) == {None}
-    assert evaluation.report["champion"] == "roofline"
+    assert set(evaluation.report.predictors["roofline"].model.to_dict().values()) == {None}
+    assert evaluation.report.champion == "roofline"
     assert evaluation.calibrations["roofline"].uncertainty.construction == TYPICAL_CONSTRUCTION
 
 
@@ -191,14 +195,14 @@ def test_a_family_that_has_samples_only_is_tolerated(dataset: Dataset) -> None:
         for families, sampled in zip(dataset.families, dataset.sampled, strict=True)
     )
     report = evaluate(replace(dataset, families=only_samples), seeds=(0,), predictors=CHEAP).report
-    assert report["families"]["ghost"] == {"models": 0, "sequences": 0, "shared_with_other_families": 0.0}
+    assert report.families["ghost"] == FamilyFacts(models=0, sequences=0, shared_with_other_families=0.0)
 
 
-def test_progress_is_told(exact: Dataset) -> None:
+def test_progress_is_reported(exact: Dataset) -> None:
     """Progress is reported before each predictor and at the end."""
-    told: list[tuple[int, int, str]] = []
-    evaluate(exact, seeds=(0,), predictors=CHEAP, progress=lambda *what: told.append(what))
-    assert told == [(0, 1, "roofline"), (1, 1, "")]
+    reported: list[tuple[int, int, str]] = []
+    evaluate(exact, seeds=(0,), predictors=CHEAP, progress=lambda *what: reported.append(what))
+    assert reported == [(0, 1, "roofline"), (1, 1, "")]
 
 
 def test_more_certainty_is_wider(dataset: Dataset) -> None:

@@ -90,9 +90,9 @@ def test_families_that_are_alike_are_covered_at_every_level(shared: float) -> No
     """Coverage is as promised for any correlation between layer errors, which is estimated, not assumed."""
     worlds = [coverage_by_level(world(seed, shared=shared)) for seed in range(3)]
     for place, level in enumerate(LEVELS):
-        for of in ("model", "model_unseen", "layer"):
-            inside = np.mean([points[place][of] for points in worlds])
-            assert inside == pytest.approx(level, abs=0.06)
+        at_level = [points[place] for points in worlds]
+        inside = np.mean([(point.model, point.model_unseen, point.layer) for point in at_level], axis=0)
+        assert inside == pytest.approx(level, abs=0.06)
 
 
 def test_correlation_is_found_in_the_errors_of_models() -> None:
@@ -105,7 +105,7 @@ def test_models_are_as_wide_as_composition_says() -> None:
     """The evaluation uses the same interval formula as predictions."""
     judged = world(0, shared=0.3)
     calibration = judged.calibrate(0.9)
-    widths = judged._half_widths(calibration, known=False)
+    widths = judged.half_widths(calibration, known=False)
     for model in range(5):
         run, far = judged.run, judged.distances.models[model]
         kinds = [run.dataset.kinds[row] for row in run.dataset.models[model].rows.tolist()]
@@ -118,9 +118,12 @@ def test_what_is_far_is_wider_and_what_is_measured_narrower() -> None:
     judged = world(0, shared=0.3)
     calibration = judged.calibrate(0.9)
     assert 0.1 < calibration.extrapolated_from <= FAR
-    assert judged.coverage(0.9)["model_width"] < judged.coverage(0.9)["model_unseen_width"]
+    covered = judged.coverage(0.9)
+    assert covered.model_width is not None
+    assert covered.model_unseen_width is not None
+    assert covered.model_width < covered.model_unseen_width
     far = np.array([of.max() == FAR for of in judged.distances.models])
-    widths = judged._half_widths(calibration, known=False)
+    widths = judged.half_widths(calibration, known=False)
     assert widths[~far].max() < widths[far].min()
 
 

@@ -3,10 +3,8 @@
 import csv
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,8 +13,9 @@ import pytest
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.evaluation import evaluate
 from costmodel.training.evaluation.intervals import LEVELS, HeldOutWithDistances, coverage_by_level
-from costmodel.training.evaluation.learning_curve import SHARES, learning_curve
-from costmodel.training.evaluation.report import family_errors, full_report, write_report
+from costmodel.training.evaluation.learning_curve import REDUCTIONS, SHARES, learning_curve
+from costmodel.training.evaluation.report import FullReport, family_errors, full_report, write_report
+from costmodel.training.evaluation.results import FamilyErrors, ModelResult
 from costmodel.training.regressors.baselines import RooflineRegressor
 from tests.synthetic import FAMILIES, MEASURED
 
@@ -24,7 +23,7 @@ CHEAP = {"roofline": lambda seed: RooflineRegressor()}
 FIGURES = {"coverage", "distances", "families", "learning_curve", "operators", "predictions", "sizes"}
 
 
-def _report(dataset: Dataset) -> dict[str, Any]:
+def _report(dataset: Dataset) -> FullReport:
     evaluation = evaluate(dataset, seeds=(0, 1), predictors=CHEAP)
     return full_report(evaluation, predictors=CHEAP)
 
@@ -39,22 +38,22 @@ def _words(path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def report(dataset: Dataset) -> dict[str, Any]:
+def report(dataset: Dataset) -> FullReport:
     """A report of the roofline, which is fast to evaluate."""
     return _report(dataset)
 
 
 @pytest.fixture(scope="module")
-def folder(report: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(report: FullReport, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the report."""
     folder = tmp_path_factory.mktemp("evaluation") / "out"
     write_report(folder, report)
     return folder
 
 
-def test_the_document_is_there_and_every_figure_has_a_table(folder: Path, report: Mapping[str, Any]) -> None:
+def test_the_document_is_there_and_every_figure_has_a_table(folder: Path, report: FullReport) -> None:
     """The folder has the JSON document, and a table for every figure."""
-    assert json.loads((folder / "evaluation.json").read_text()) == json.loads(json.dumps(report))
+    assert json.loads((folder / "evaluation.json").read_text()) == json.loads(json.dumps(report.to_dict()))
     assert {path.stem for path in folder.glob("*.svg")} == FIGURES
     assert {path.stem for path in folder.glob("*.csv")} == {*FIGURES - {"predictions"}, "models", "predictors"}
     assert all(_rows(path) for path in folder.glob("*.csv"))
@@ -66,7 +65,7 @@ def test_figures_say_whose_they_are(folder: Path) -> None:
         assert any("roofline on made.up" in text for text in _words(path)), path
 
 
-def test_the_same_report_is_the_same_folder(folder: Path, report: Mapping[str, Any], tmp_path: Path) -> None:
+def test_the_same_report_is_the_same_folder(folder: Path, report: FullReport, tmp_path: Path) -> None:
     """Equal reports give byte-identical folders, so that a diff shows real changes only."""
     write_report(tmp_path, report)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
@@ -87,25 +86,26 @@ def test_families_stand_with_what_even_measured_layers_miss(folder: Path) -> Non
 def test_family_errors_are_means_over_their_models() -> None:
     """The error of a family is the mean absolute error of its models."""
     models = [
-        {"family": "a", "latency_us": 100.0, "unseen_us": 120.0, "predicted_us": 90.0, "sum_us": 100.0},
-        {"family": "a", "latency_us": 100.0, "unseen_us": 90.0, "predicted_us": 100.0, "sum_us": 102.0},
-        {"family": "b", "latency_us": 10.0, "unseen_us": 15.0, "predicted_us": 10.0, "sum_us": 10.0},
+        ModelResult("a1", "a", latency_us=100, unseen_us=120, predicted_us=90, sum_us=100, known_share=0),
+        ModelResult("a2", "a", latency_us=100, unseen_us=90, predicted_us=100, sum_us=102, known_share=0),
+        ModelResult("b1", "b", latency_us=10, unseen_us=15, predicted_us=10, sum_us=10, known_share=0),
     ]
     b, a = family_errors(models)
-    assert b == pytest.approx({"family": "b", "models": 1, "unseen": 0.5, "predicted": 0, "sum": 0})
-    assert a == pytest.approx({"family": "a", "models": 2, "unseen": 0.15, "predicted": 0.05, "sum": 0.01})
+    assert b == FamilyErrors("b", models=1, unseen=0.5, predicted=0, sum=0)
+    assert (a.family, a.models) == ("a", 2)
+    assert (a.unseen, a.predicted, a.sum) == pytest.approx((0.15, 0.05, 0.01))
 
 
-def test_the_farthest_off_are_named(folder: Path, report: Mapping[str, Any]) -> None:
+def test_the_farthest_off_are_named(folder: Path, report: FullReport) -> None:
     """The worst models are labelled in the figure, except where labels would overlap; the very worst always is."""
-    models = report["predictors"]["roofline"]["models"]
-    worst = max(models, key=lambda model: abs(np.log(model["unseen_us"] / model["latency_us"])))
+    models = report.evaluation.predictors["roofline"].models
+    worst = max(models, key=lambda model: abs(np.log(model.unseen_us / model.latency_us)))
     named = set(_words(folder / "predictions.svg")) & set(MEASURED)
-    assert worst["model"] in named
+    assert worst.model in named
     assert len(named) > 1
 
 
-def test_layers_are_told_by_operator_and_size(folder: Path) -> None:
+def test_layers_are_listed_by_operator_and_size(folder: Path) -> None:
     """Empty classes of operator and size are not drawn."""
     assert "Conv" in _words(folder / "operators.svg")
     drawn = {text for text in _words(folder / "sizes.svg") if re.match("under|over|.* to ", text)}
@@ -117,30 +117,36 @@ def test_wider_intervals_hold_more(dataset: Dataset) -> None:
     """Coverage does not decrease with the level."""
     evaluation = evaluate(dataset, seeds=(0,), predictors=CHEAP)
     points = coverage_by_level(HeldOutWithDistances(evaluation.held_out["roofline"], evaluation.distances))
-    assert [point["level"] for point in points] == list(LEVELS)
-    for key in ("model", "model_unseen", "layer"):
-        shares = [point[key] for point in points]
-        assert shares == sorted(shares)
+    assert [point.level for point in points] == list(LEVELS)
+    for shares in zip(*((point.model, point.model_unseen, point.layer) for point in points), strict=True):
+        assert list(shares) == sorted(shares)
         assert 0 <= shares[0] <= shares[-1] <= 1
 
 
 def test_a_learning_curve_holds_out_the_same_for_every_share(dataset: Dataset) -> None:
     """Curves by families and by rows hold out the same families, and meet at the full data."""
-    told: list[int] = []
+    reported: list[int] = []
     points = learning_curve(
-        dataset, CHEAP["roofline"], seeds=(0, 1), folds=2, progress=lambda done, total, what: told.append(done)
+        dataset, CHEAP["roofline"], seeds=(0, 1), folds=2, progress=lambda done, total, what: reported.append(done)
     )
     assert len(points) == 2 * len(SHARES) * 2
-    assert told == list(range(len(points) + 1))
-    by_way = {way: [p for p in points if p["of"] == way and p["seed"] == 0] for way in ("families", "rows")}
-    for own in by_way.values():
-        assert [p["share"] for p in own] == list(SHARES)
-        assert all(np.diff([p["rows"] for p in own]) >= 0)
-    everything = [{k: v for k, v in own[-1].items() if k != "of"} for own in by_way.values()]
-    assert everything[0] == everything[1]
-    assert by_way["families"][0]["families"] == 1
-    assert by_way["rows"][1]["families"] > 1
-    assert all(p["model_unseen"] > 0 for p in points)
+    assert reported == list(range(len(points) + 1))
+    families, rows = ([point for point in points if (point.of, point.seed) == (of, 0)] for of in REDUCTIONS)
+    for own in (families, rows):
+        assert [point.share for point in own] == list(SHARES)
+        assert all(np.diff([point.rows for point in own]) >= 0)
+    assert replace(families[-1], of="rows") == rows[-1]
+    assert families[0].families == 1
+    assert rows[1].families > 1
+    assert all(point.model_unseen is not None and point.model_unseen > 0 for point in points)
+
+
+def test_a_learning_curve_never_trains_on_nothing(dataset: Dataset) -> None:
+    """Where the families are so small that a tenth of them has no layer, more of them are trained on."""
+    families = tuple(frozenset({f"family {row // 3}"}) for row in range(len(dataset)))
+    small = replace(dataset, families=families, sampled=np.zeros(len(dataset), dtype=bool), models=())
+    points = learning_curve(small, CHEAP["roofline"], seeds=(0,), folds=2, shares=(0.001,))
+    assert all(20 <= point.rows < 24 and point.layer is not None for point in points)
 
 
 def test_without_whole_models_layers_are_drawn(dataset: Dataset, tmp_path: Path) -> None:

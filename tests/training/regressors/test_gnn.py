@@ -117,10 +117,10 @@ def test_it_learns_what_the_sum_of_layers_misses(dataset: Dataset) -> None:
 
 
 def test_only_whole_models_are_enough_to_rank_them(dataset: Dataset) -> None:
-    """Trained on whole models only, with ranking loss and two members, it finds the fastest and the slowest."""
+    """Trained on whole models only, two members find the fastest and the slowest."""
     whole = np.flatnonzero(dataset.whole)
     encoded, latencies = dataset.encoded.take(whole), dataset.latencies_us[whole]
-    regressor = GraphRegressor(0, ranking=0.5, members=2).fit(encoded, latencies)
+    regressor = GraphRegressor(0, members=2).fit(encoded, latencies)
     costs = encoded.totals(regressor.predict_us(encoded))
     assert np.array_equal(np.argsort(costs)[[0, -1]], np.argsort(latencies)[[0, -1]])
 
@@ -144,8 +144,8 @@ def test_both_are_trained_and_the_better_one_answers(store: Store, tmp_path: Pat
     report = train_system(store, SYSTEM.name, tmp_path, tracking=None, seeds=(0,), learners=learners)
     trained = (report.champion, *report.others)
     assert {one.name for one in trained} == {"lightgbm", "gnn"}
-    errors = {one.name: report.evaluation["predictors"][one.name]["model_unseen"]["mape"] for one in trained}
-    assert report.champion.name == report.evaluation["champion"] == min(errors, key=errors.__getitem__)
+    errors = {one.name: report.evaluation.predictors[one.name].model_unseen.mape for one in trained}
+    assert report.champion.name == report.evaluation.champion == min(errors, key=errors.__getitem__)
     assert champion_of(tmp_path, SYSTEM.name) == report.champion.path
     bundles = [load_bundle(one.path) for one in trained]
     assert {(bundle.name, bundle.version) for bundle in bundles} == {(one.name, one.version) for one in trained}

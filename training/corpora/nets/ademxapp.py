@@ -15,12 +15,16 @@ _POOLED = 2  # number of stages that begin with a pool; the next three use a str
 
 
 def ademxapp_a(classes: int) -> nn.Module:
-    """Model A, a classifier of images of 224 x 224."""
+    """Returns model A of Ademxapp, which classifies images of 224 x 224."""
     return nn.Sequential(*_body(dilated=False), classifier(4096, classes))
 
 
 def ademxapp_a1(classes: int) -> nn.Module:
-    """Model A1, which classifies each pixel of 504 x 504: model A, dilated instead of strided after 1/8 of the size."""
+    """Returns model A1 of Ademxapp, which classifies each pixel of images of 504 x 504.
+
+    It is model A with dilated instead of strided convolutions once the feature map has 1/8 of the image's height and
+    width.
+    """
     return nn.Sequential(
         *_body(dilated=True),
         conv_relu(4096, 512, dilation=12),

@@ -1,4 +1,4 @@
-"""Building blocks that many architectures share."""
+"""Building blocks that many image networks share."""
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +8,7 @@ __all__ = [
     "LocalResponseNorm",
     "PreActivated",
     "Residual",
+    "SqueezeExcite",
     "Sum",
     "classifier",
     "conv",
@@ -28,7 +29,7 @@ class Concat(nn.Module):
         self.branches = nn.ModuleList(branches)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the concatenated outputs of all branches."""
+        """Returns the outputs of all branches for `x`, concatenated along the channels."""
         return torch.cat([branch(x) for branch in self.branches], 1)
 
 
@@ -40,15 +41,16 @@ class Sum(nn.Module):
         self.first, self.second = first, second
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the sum of the outputs of both branches."""
+        """Returns the sum of the outputs of the two branches for `x`."""
         added: Tensor = self.first(x) + self.second(x)
         return added
 
 
 class Residual(nn.Module):
-    """A residual block: after(shortcut(x) + gate(branch(x))).
+    """A residual block, which computes after(shortcut(x) + gate(branch(x))).
 
-    The last layer of the branch gets small random weights, so that activations do not grow with depth.
+    The functions that fill a network with random weights give small ones to the last layer of the branch, so that
+    activations do not grow with depth.
 
     Args:
         branch: Module whose output is added to the shortcut.
@@ -72,18 +74,19 @@ class Residual(nn.Module):
         self.after = after or nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns after(shortcut(x) + gate(branch(x)))."""
+        """Returns after(shortcut(x) + gate(branch(x))), where these four modules are the arguments of the class."""
         made: Tensor = self.after(self.shortcut(x) + self.gate(self.branch(x)))
         return made
 
 
 class PreActivated(nn.Module):
-    """A pre-activation residual block (He et al. 2016): branch and projection read the activated input.
+    """A pre-activation residual block (He et al. 2016): normalisation and ReLU precede the branch and the projection.
 
     Args:
         channels: Number of channels of the input.
-        branch: Module whose output is added to the shortcut.
-        projection: Projection of the input to the shape of the branch's output; None if the shapes are equal.
+        branch: Module whose output is added to the input or its projection.
+        projection: Projection of the normalised and activated input to the shape of the branch's output; None if the
+            input has this shape already.
     """
 
     def __init__(self, channels: int, branch: nn.Module, projection: nn.Module | None = None) -> None:
@@ -93,11 +96,33 @@ class PreActivated(nn.Module):
         self.projection = projection
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the sum of the branch and of `x` or its projection."""
+        """Returns branch(a) + projection(a), where a is ReLU(norm(`x`)); without a projection, branch(a) + x."""
         activated = self.activate(x)
         shortcut = x if self.projection is None else self.projection(activated)
         added: Tensor = shortcut + self.branch(activated)
         return added
+
+
+class SqueezeExcite(nn.Module):
+    """Squeeze-and-excitation (Hu et al. 2017): scales each channel by a weight computed from the whole feature map.
+
+    Args:
+        channels: Number of channels of the feature map.
+        thin: Number of channels between the two layers that compute the weights.
+        gate: Activation that makes weights from 0 to 1, such as a sigmoid or a hard sigmoid.
+    """
+
+    def __init__(self, channels: int, thin: int, gate: nn.Module) -> None:
+        super().__init__()
+        self.weigh = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), conv(channels, thin, 1, bias=True), nn.ReLU(),
+            conv(thin, channels, 1, bias=True), gate,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns `x`, of shape [batch, channels, height, width], with each channel scaled by its weight."""
+        weighed: Tensor = x * self.weigh(x)
+        return weighed
 
 
 class LocalResponseNorm(nn.Module):
@@ -107,7 +132,7 @@ class LocalResponseNorm(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`."""
+        """Returns a tensor of the shape of `x`: the normalised values in the exported model, zeros in torch."""
         return torch.onnx.ops.symbolic(
             "LRN",
             [x],
@@ -129,7 +154,7 @@ def conv(
     padding: int | tuple[int, int] | None = None,
     bias: bool = False,
 ) -> nn.Conv2d:
-    """Returns a convolution that keeps height and width, unless `stride` or `padding` change them."""
+    """Returns a 2-D convolution that keeps height and width, unless `stride` or `padding` changes them."""
     if padding is None:
         high, wide = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         padding = (dilation * (high - 1) // 2, dilation * (wide - 1) // 2)
@@ -145,7 +170,7 @@ def conv_relu(
     dilation: int = 1,
     padding: int | None = None,
 ) -> nn.Sequential:
-    """Returns a convolution with bias and a ReLU, without normalisation."""
+    """Returns a convolution with bias, followed by a ReLU, without normalisation."""
     return nn.Sequential(conv(ins, outs, kernel, stride, dilation=dilation, padding=padding, bias=True), nn.ReLU())
 
 
@@ -153,7 +178,7 @@ def conv_bn(
     ins: int, outs: int, kernel: int | tuple[int, int] = 3, stride: int = 1, *, groups: int = 1, dilation: int = 1,
     padding: int | tuple[int, int] | None = None, bias: bool = False,
 ) -> nn.Sequential:  # fmt: skip
-    """Returns a convolution and a batch normalisation, without activation."""
+    """Returns a convolution followed by a batch normalisation, without activation."""
     convolution = conv(ins, outs, kernel, stride, groups=groups, dilation=dilation, padding=padding, bias=bias)
     return nn.Sequential(convolution, nn.BatchNorm2d(outs))
 
@@ -162,16 +187,16 @@ def conv_bn_relu(
     ins: int, outs: int, kernel: int | tuple[int, int] = 3, stride: int = 1, *, groups: int = 1, dilation: int = 1,
     padding: int | tuple[int, int] | None = None, bias: bool = False,
 ) -> nn.Sequential:  # fmt: skip
-    """Returns a convolution, a batch normalisation and a ReLU."""
+    """Returns a convolution followed by a batch normalisation and a ReLU."""
     pair = conv_bn(ins, outs, kernel, stride, groups=groups, dilation=dilation, padding=padding, bias=bias)
     return nn.Sequential(*pair, nn.ReLU())
 
 
 def classifier(channels: int, classes: int) -> nn.Sequential:
-    """Returns a classification head: global average pool, one fully connected layer, softmax."""
+    """Returns a classification head: global average pool, fully connected layer and softmax."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes), nn.Softmax(1))
 
 
 def upsample(factor: int = 2, mode: str = "nearest") -> nn.Upsample:
-    """Returns a layer that enlarges height and width by `factor`."""
+    """Returns a layer that enlarges the height and width of a feature map by `factor`."""
     return nn.Upsample(scale_factor=factor, mode=mode)

@@ -1,4 +1,4 @@
-"""Capsules with dynamic routing (Sabour, Frosst and Hinton 2017)."""
+"""A capsule network with dynamic routing (Sabour, Frosst and Hinton 2017)."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,10 @@ _ROUTINGS = 3
 
 
 class CapsNet(nn.Module):
-    """A capsule network that classifies digits of 28 x 28 by the lengths of ten vectors; without training decoder."""
+    """A capsule network that classifies images of digits; it gives each digit a vector, whose length is the score.
+
+    The decoder, which only training uses, is left out.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,7 +23,7 @@ class CapsNet(nn.Module):
         self.weight = nn.Parameter(torch.empty(1, 10, 6 * 6 * 32, 16, 8))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [1, 10]."""
+        """Maps an image of shape [1, 1, 28, 28] to the scores of the ten digits, of shape [1, 10]."""
         capsules = _squash(self.primary(self.stem(x)).view(1, 32, 8, 36).transpose(2, 3).reshape(1, 1152, 8))
         votes = (self.weight @ capsules[:, None, :, :, None]).squeeze(-1)  # [1, digits, capsules, 16]
         agreement = torch.zeros(1, 10, 1152)

@@ -1,4 +1,4 @@
-"""Convolutional classifiers that no other corpus has, from LeNet to RepVGG."""
+"""Image networks that only the wide corpus has: convolutional classifiers from LeNet to RepVGG, and HRNet."""
 
 import torch
 from torch import Tensor, nn
@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from costmodel.training.corpora.nets.blocks import (
     Concat,
     Residual,
+    SqueezeExcite,
     classifier,
     conv,
     conv_bn,
@@ -17,7 +18,7 @@ __all__ = ["HrNet", "densenet", "ghostnet", "lenet", "repvgg", "shufflenet_v2", 
 
 
 def lenet(classes: int) -> nn.Module:
-    """LeNet-5 (LeCun et al. 1998), with its tanh and average pools, 32 x 32."""
+    """Returns LeNet-5 (LeCun et al. 1998), with its tanh and average pools, for grey images of 32 x 32."""
     return nn.Sequential(
         nn.Conv2d(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2),
         nn.Conv2d(16, 120, 5), nn.Tanh(), nn.Flatten(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, classes),
@@ -25,13 +26,13 @@ def lenet(classes: int) -> nn.Module:
 
 
 def densenet(blocks: tuple[int, ...], growth: int, classes: int, *, small: bool = False) -> nn.Module:
-    """DenseNet-BC (Huang et al. 2016).
+    """Returns DenseNet-BC (Huang et al. 2016), an image classifier.
 
     Args:
         blocks: Number of layers of each dense block: (6, 12, 24, 16) is DenseNet-121.
         growth: Channels that each layer adds.
         classes: Number of classes.
-        small: Whether the stem keeps the size, as for images of 32 x 32.
+        small: Whether the stem keeps the height and width, as for images of 32 x 32.
     """
     ins = 2 * growth
     stem = [conv(3, ins)] if small else [conv_bn_relu(3, ins, 7, 2), nn.MaxPool2d(3, 2, 1)]
@@ -50,7 +51,7 @@ def densenet(blocks: tuple[int, ...], growth: int, classes: int, *, small: bool 
 
 
 class _Shuffled(nn.Module):
-    """A ShuffleNet V2 unit (Ma et al. 2018): a branch for half of the channels, then both halves are shuffled."""
+    """A ShuffleNet V2 block (Ma et al. 2018): convolves half of the channels, then shuffles the two halves together."""
 
     def __init__(self, ins: int, outs: int, stride: int) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class _Shuffled(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a feature map with `outs` channels."""
+        """Maps feature maps of shape [batch, ins, height, width] to [batch, outs, height / stride, width / stride]."""
         kept, seen = x.chunk(2, 1) if self.stride == 1 else (x, x)
         joined = torch.cat([self.shortcut(kept), self.branch(seen)], 1)
         batch, channels, high, wide = joined.shape
@@ -74,7 +75,10 @@ class _Shuffled(nn.Module):
 
 
 def shufflenet_v2(channels: tuple[int, int, int], classes: int) -> nn.Module:
-    """ShuffleNet V2 (Ma et al. 2018), 224 x 224; (48, 96, 192) is its 0.5x, (116, 232, 464) its 1.0x."""
+    """Returns ShuffleNet V2 (Ma et al. 2018), for images of 224 x 224.
+
+    Its 0.5x variant has the channels (48, 96, 192), its 1.0x variant (116, 232, 464).
+    """
     layers: list[nn.Module] = [conv_bn_relu(3, 24, 3, 2), nn.MaxPool2d(3, 2, 1)]
     ins = 24
     for outs, blocks in zip(channels, (4, 8, 4), strict=True):
@@ -85,7 +89,7 @@ def shufflenet_v2(channels: tuple[int, int, int], classes: int) -> nn.Module:
 
 
 def _ghost(ins: int, outs: int, *, relu: bool = True) -> nn.Module:
-    """Ghost module: a convolution makes half of the channels, a cheap depthwise one makes the other half from them."""
+    """Returns a Ghost module: a convolution makes half of the channels, a cheap depthwise one derives the others."""
     half = outs // 2
     cheap, last = conv_bn(half, half, groups=half), nn.ReLU() if relu else nn.Identity()
     return nn.Sequential(
@@ -102,25 +106,8 @@ _GHOSTNET = (
 )  # fmt: skip
 
 
-class _Squeezed(nn.Module):
-    """Squeeze-and-excitation with a hard sigmoid."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        thin = channels // 4
-        self.weigh = nn.Sequential(
-            nn.AdaptiveAvgPool2d(1), conv(channels, thin, 1, bias=True), nn.ReLU(),
-            conv(thin, channels, 1, bias=True), nn.Hardsigmoid(),
-        )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`."""
-        weighed: Tensor = x * self.weigh(x)
-        return weighed
-
-
 def ghostnet(classes: int) -> nn.Module:
-    """GhostNet 1.0 (Han et al. 2019), 224 x 224."""
+    """Returns GhostNet 1.0 (Han et al. 2019), for images of 224 x 224."""
     layers: list[nn.Module] = [conv_bn_relu(3, 16, 3, 2)]
     ins = 16
     for kernel, inner, outs, squeezed, stride in _GHOSTNET:
@@ -128,7 +115,7 @@ def ghostnet(classes: int) -> nn.Module:
         if stride > 1:
             parts.append(conv_bn(inner, inner, kernel, stride, groups=inner))
         if squeezed:
-            parts.append(_Squeezed(inner))
+            parts.append(SqueezeExcite(inner, inner // 4, nn.Hardsigmoid()))
         branch = nn.Sequential(*parts, _ghost(inner, outs, relu=False))
         shortcut = None
         if stride > 1 or ins != outs:
@@ -146,7 +133,10 @@ def _separable(ins: int, outs: int) -> nn.Module:
 
 
 def xception(middle: int, classes: int) -> nn.Module:
-    """Xception (Chollet 2016) with `middle` blocks in its middle flow; the original has 8."""
+    """Returns Xception (Chollet 2016), an image classifier.
+
+    It has `middle` blocks in its middle flow; the original has 8.
+    """
     layers: list[nn.Module] = [conv_bn_relu(3, 32, 3, 2), conv_bn_relu(32, 64)]
     ins = 64
     for outs in (128, 256, 728, *[728] * middle, 1024):
@@ -162,7 +152,10 @@ def xception(middle: int, classes: int) -> nn.Module:
 
 
 def repvgg(channels: tuple[int, ...], classes: int) -> nn.Module:
-    """RepVGG (Ding et al. 2021) as deployed, its branches merged; (48, 48, 96, 192, 1280) is RepVGG-A0, 224 x 224."""
+    """Returns RepVGG (Ding et al. 2021) as it is deployed, with merged branches, for images of 224 x 224.
+
+    The channels (48, 48, 96, 192, 1280) make it RepVGG-A0.
+    """
     layers: list[nn.Module] = []
     ins = 3
     for outs, blocks in zip(channels, (1, 2, 4, 14, 1), strict=True):
@@ -173,7 +166,10 @@ def repvgg(channels: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class _Exchange(nn.Module):
-    """Branches at several resolutions; each output is the sum of all branches at its resolution (Wang et al. 2019)."""
+    """A stage of HRNet (Wang et al. 2019): branches at several resolutions, then an exchange between the resolutions.
+
+    Each output is the sum of all branches, resized to the output's resolution.
+    """
 
     def __init__(self, widths: list[int], new: int | None) -> None:
         super().__init__()
@@ -187,7 +183,7 @@ class _Exchange(nn.Module):
         )
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """Returns a feature map for each resolution: one more than given where a new resolution begins."""
+        """Maps a list of feature maps, one per resolution, to new ones, and one more if the stage adds a resolution."""
         seen = [branch(x) for branch, x in zip(self.branches, maps, strict=True)]
         made = []
         for ways in self.ways:
@@ -205,7 +201,7 @@ def _two(width: int) -> nn.Module:
 
 
 def _way(source: int, target: int, sources: list[int], targets: list[int]) -> nn.Module:
-    """Returns a path between two resolutions: a resize to a higher one, strided convolutions to a lower one."""
+    """Returns layers from one resolution to another: a resize to a higher one, strided convolutions to a lower one."""
     ins, outs = sources[source], targets[target]
     if source == target:
         return nn.Identity()
@@ -216,7 +212,7 @@ def _way(source: int, target: int, sources: list[int], targets: list[int]) -> nn
 
 
 class HrNet(nn.Module):
-    """HRNet for segmentation: four resolutions throughout, their maps joined at the highest."""
+    """HRNet for segmentation: keeps feature maps at up to four resolutions, and joins them at the highest."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
@@ -227,7 +223,7 @@ class HrNet(nn.Module):
         self.head = nn.Sequential(conv_bn_relu(sum(widths), sum(widths), 1), conv(sum(widths), classes, 1, bias=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns class scores of each pixel at a quarter of the input's height and width."""
+        """Maps images, [batch, 3, height, width], to class scores, [batch, classes, height / 4, width / 4]."""
         maps = [self.stem(x)]
         for stage in self.stages:
             maps = stage(maps)

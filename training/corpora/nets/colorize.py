@@ -1,4 +1,4 @@
-"""Colourisation of grey images: Zhang et al. 2016 and Iizuka et al. 2016 (ColorNet), both 224 x 224."""
+"""Colourisation of grey images of 224 x 224, by the networks of Zhang et al. 2016 and Iizuka et al. 2016 (ColorNet)."""
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,10 @@ _COLORFUL = (
 
 
 def colorful() -> nn.Module:
-    """Zhang's network: a distribution over 313 colours for each pixel and its mean, upsampled to the image size."""
+    """Returns the network of Zhang et al. 2016, which predicts a distribution over 313 colours for each pixel.
+
+    The mean of the distribution is upsampled to the image size.
+    """
     layers: list[nn.Module] = []
     ins = 1
     for channels, stride, dilation, count in _COLORFUL:
@@ -35,7 +38,7 @@ def colorful() -> nn.Module:
 
 
 class ColorNet(nn.Module):
-    """Iizuka's network: global features of the image are fused into the features of each pixel."""
+    """The network of Iizuka et al. 2016: global features of the image are fused into the features of each pixel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +57,7 @@ class ColorNet(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [1, 2, 224, 224]: the two colour channels."""
+        """Maps grey images of shape [batch, 1, 224, 224] to their two colour channels, [batch, 2, 224, 224]."""
         low = self.low(x)
         middle = self.middle(low)
         whole = self.whole(low)[:, :, None, None].expand_as(middle)

@@ -1,4 +1,7 @@
-"""The DARTS search space (Liu et al. 2019), the same as NASNet's: cells of four nodes; image sides divisible by 32."""
+"""The DARTS search space (Liu et al. 2019), the same as NASNet's: networks made of cells of four nodes.
+
+The sides of the images must be divisible by 32.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +14,22 @@ _Nodes = tuple[tuple[tuple[str, int], ...], ...]
 
 
 def darts_space(cells: int, channels: int, normal: _Nodes, reduction: _Nodes) -> nn.Module:
-    """Build a network of the space with the ImageNet stem and 1000 classes.
+    """Builds a network of the DARTS search space, with the stem for ImageNet and 1000 classes.
 
     Args:
-        cells: Number of cells; those at one third and at two thirds halve the image and double the channels.
+        cells: Number of cells; those at one third and at two thirds of the depth halve the height and width of the
+            feature map and double the channels.
         channels: Channels of each node in the first cells.
-        normal: The two operations that each node of a normal cell adds up, each with the index of the node that it
-            reads; 0 and 1 are the outputs of the two previous cells.
-        reduction: The same for the cells that halve the image.
+        normal: For each node of a normal cell, the two operations that it adds up, each with the index of the node that
+            the operation reads; 0 is the output of the cell before the previous one, 1 that of the previous cell, 2 the
+            first node.
+        reduction: The same for the cells that halve the height and width.
     """
     return _Darts(cells, channels, normal, reduction)
 
 
 class _Darts(nn.Module):
-    """A chain of cells, each of which reads the outputs of the two cells before it."""
+    """A chain of DARTS cells, each of which reads the outputs of the two cells before it."""
 
     def __init__(self, cells: int, channels: int, normal: _Nodes, reduction: _Nodes) -> None:
         super().__init__()
@@ -41,7 +46,7 @@ class _Darts(nn.Module):
         self.head = classifier(ins[1], 1000)[:-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [1, classes]."""
+        """Maps images of shape [batch, 3, height, width] to class scores of shape [batch, 1000]."""
         before = self.stem(x)
         last = self.second_stem(before)
         for cell in self.cells:
@@ -51,14 +56,15 @@ class _Darts(nn.Module):
 
 
 class _Cell(nn.Module):
-    """A DARTS cell: each node adds up two operations, and the nodes are concatenated along the channels.
+    """A DARTS cell: each node adds up two operations, and the outputs of the nodes are concatenated along the channels.
 
     Args:
-        nodes: Operations of each node.
-        ins: Channels of both inputs.
+        nodes: The two operations of each node, each with the index of the node that the operation reads.
+        ins: Channels of the first input, the output of the cell before the previous one, and of the second, the output
+            of the previous cell.
         channels: Channels of each node.
-        halved: Whether the first input is twice the size of the second.
-        halves: Whether the cell halves the image.
+        halved: Whether the first input has twice the height and width of the second.
+        halves: Whether the cell halves the height and width.
     """
 
     def __init__(self, nodes: _Nodes, ins: tuple[int, int], channels: int, *, halved: bool, halves: bool) -> None:
@@ -72,7 +78,7 @@ class _Cell(nn.Module):
         )
 
     def forward(self, before: Tensor, last: Tensor) -> Tensor:
-        """Returns the nodes, concatenated along the channels."""
+        """Returns the outputs of the nodes, concatenated along the channels, for the outputs of the last two cells."""
         states = [given(x) for given, x in zip(self.inputs, (before, last), strict=True)]
         operations = iter(self.operations)
         for first, second in self.nodes:
@@ -104,14 +110,17 @@ def _relu_conv_bn(ins: int, outs: int) -> nn.Module:
 
 
 def _halve(ins: int, outs: int) -> nn.Module:
-    """Factorised reduction: halves the size by two strided 1 x 1 convolutions, one shifted diagonally by a pixel."""
+    """Returns a factorised reduction, which halves height and width by two parallel 1 x 1 convolutions of stride 2.
+
+    The second one is shifted diagonally by a pixel, so that it reads pixels that the first one skips.
+    """
     even, odd = conv(ins, outs // 2, 1, 2), conv(ins, outs // 2, 1, 2)
     return nn.Sequential(nn.ReLU(), Concat(even, nn.Sequential(_Shift(), odd)), nn.BatchNorm2d(outs))
 
 
 class _Shift(nn.Module):
-    """Removes the first row and the first column."""
+    """A module that removes the first row and the first column of pixels."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [batch, channels, height - 1, width - 1]."""
+        """Maps [batch, channels, height, width] to [batch, channels, height - 1, width - 1]."""
         return x[:, :, 1:, 1:]

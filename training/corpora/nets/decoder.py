@@ -1,10 +1,10 @@
-"""One decoding step of a language model: a token, with the keys and values of the previous tokens as inputs."""
+"""One decoding step of a language model, whose inputs are a token and the keys and values of the previous tokens."""
 
 import torch
 from torch import Tensor, nn
 
 from costmodel.training.corpora.nets.blocks import Residual
-from costmodel.training.corpora.nets.pieces import feed_forward
+from costmodel.training.corpora.nets.layers import feed_forward
 
 __all__ = ["GptStep", "LlamaStep"]
 
@@ -40,7 +40,10 @@ class _GptLayer(nn.Module):
 
 
 class _Step(nn.Module):
-    """A decoding step through all layers: returns the scores of the next token and the extended keys and values."""
+    """Base class of decoding steps, which run all layers of a language model for one token.
+
+    A step returns the scores of the next token, and the keys and values extended by those of this token.
+    """
 
     def __init__(self, vocabulary: int, width: int, layers: list[nn.Module], norm: nn.Module) -> None:
         super().__init__()
@@ -57,24 +60,24 @@ class _Step(nn.Module):
 
 
 class GptStep(_Step):
-    """A decoding step like GPT-2's (Radford et al. 2019): learnt positions, LayerNorm, tied output embedding."""
+    """A decoding step of a model like GPT-2 (Radford et al. 2019): learnt positions, LayerNorm, tied embeddings."""
 
     def __init__(self, vocabulary: int, width: int, depth: int, length: int) -> None:
         super().__init__(vocabulary, width, [_GptLayer(width) for _ in range(depth)], nn.LayerNorm(width))
         self.places = nn.Parameter(torch.zeros(1, length + 1, width))
 
     def forward(self, token: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps a token and the past keys and values to scores and the extended past.
+        """Maps a token and the past keys and values to scores of the next token and the extended keys and values.
 
         Shapes:
-            token: [batch, 1]; past: [layers, 2, batch, heads, length, 64].
-            result: [batch, 1, vocabulary] and a past of length + 1.
+            token: [batch, 1]; past: [layers, 2, batch, heads, past tokens, 64].
+            result: scores [batch, 1, vocabulary]; keys and values [layers, 2, batch, heads, past tokens + 1, 64].
         """
         return self._through(self.embed(token) + self.places[:, past.shape[4] :], past)
 
 
 class _RootNorm(nn.Module):
-    """RMSNorm: division by the root of the mean square (Zhang and Sennrich 2019)."""
+    """RMSNorm (Zhang and Sennrich 2019): divides a vector by the root of its mean square, then scales each element."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -111,7 +114,11 @@ class _LlamaLayer(nn.Module):
         self.register_buffer("sine", angle.sin(), persistent=False)
 
     def _turned(self, x: Tensor, heads: int) -> Tensor:
-        """Applies the rotary embedding (Su et al. 2021) of the token's position, which the past length determines."""
+        """Applies the rotary embedding (Su et al. 2021) of the token's position, which is the number of past tokens.
+
+        Shapes:
+            x: [batch, 1, heads * 64]; result: [batch, heads, 1, 64].
+        """
         x = x.view(x.shape[0], 1, heads, _HEAD).transpose(1, 2)
         first, second = x.chunk(2, -1)
         return x * self.get_buffer("cosine") + torch.cat([-second, first], -1) * self.get_buffer("sine")
@@ -126,12 +133,17 @@ class _LlamaLayer(nn.Module):
 
 
 class LlamaStep(_Step):
-    """A decoding step like Llama's (Touvron et al. 2023): rotary embeddings, grouped heads, gated layers."""
+    """A decoding step of a model like Llama (Touvron et al. 2023): rotary embeddings, grouped queries, SwiGLU."""
 
     def __init__(self, vocabulary: int, width: int, inner: int, shared: int, depth: int, length: int) -> None:
         layers: list[nn.Module] = [_LlamaLayer(width, inner, shared, length) for _ in range(depth)]
         super().__init__(vocabulary, width, layers, _RootNorm(width))
 
     def forward(self, token: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps [batch, 1] and [layers, 2, batch, key heads, length, 64] to scores and past tensors of length + 1."""
+        """Maps a token and the past keys and values to scores of the next token and the extended keys and values.
+
+        Shapes:
+            token: [batch, 1]; past: [layers, 2, batch, key heads, past tokens, 64].
+            result: scores [batch, 1, vocabulary]; keys and values [layers, 2, batch, key heads, past tokens + 1, 64].
+        """
         return self._through(self.embed(token), past)

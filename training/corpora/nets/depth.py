@@ -1,6 +1,6 @@
-"""Depth estimation by an hourglass of Inception modules.
+"""Depth estimation by an hourglass of Inception modules (Chen et al. 2016).
 
-Chen et al. 2016, "Single-image depth perception in the wild".
+The paper is "Single-image depth perception in the wild".
 """
 
 from torch import nn
@@ -11,7 +11,10 @@ __all__ = ["depth_in_the_wild"]
 
 
 def depth_in_the_wild() -> nn.Module:
-    """Build the network for images of 320 x 240; module letters are those of the paper's table 1."""
+    """Builds the depth network of Chen et al. 2016 for images of 320 x 240.
+
+    The functions `_a` to `_f` build its modules, which have these letters in table 1 of that paper.
+    """
     return nn.Sequential(conv_bn_relu(3, 128, 7, bias=True), _half_size(), conv(64, 1, bias=True))
 
 
@@ -59,7 +62,7 @@ def _f() -> nn.Module:
 
 
 def _inception(ins: int, outs: int, inner: int, kernels: tuple[int, ...]) -> nn.Module:
-    """Returns a 1 x 1 convolution parallel to one convolution for each kernel size, each with `outs` channels."""
+    """Returns parallel branches of `outs` channels each: a 1 x 1 convolution, and one branch for each kernel size."""
     return Concat(
         conv_bn_relu(ins, outs, 1, bias=True),
         *(

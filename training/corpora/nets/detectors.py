@@ -25,7 +25,7 @@ def _leaky(ins: int, outs: int, kernel: int = 3) -> nn.Module:
 
 
 class YoloTiny(nn.Module):
-    """YOLOv3-tiny (Redmon and Farhadi 2018): box scores from two feature maps."""
+    """YOLOv3-tiny (Redmon and Farhadi 2018), an object detector: boxes and their scores from two feature maps."""
 
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
@@ -43,7 +43,11 @@ class YoloTiny(nn.Module):
         self.small = nn.Sequential(_leaky(384, 256), conv(256, 3 * self.columns, 1, bias=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [batch, boxes, 5 + classes]."""
+        """Maps images to boxes with their objectness and class scores.
+
+        Shapes:
+            x: [batch, 3, height, width]; result: [batch, boxes, 5 + classes].
+        """
         fine = self.fine(x)
         coarse = self.coarse(fine)
         maps = self.large(coarse), self.small(torch.cat([self.up(coarse), fine], 1))
@@ -66,7 +70,7 @@ class _C2f(nn.Module):
         self.join = _silu((2 + count) * half, outs, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the height and width of `x`."""
+        """Maps feature maps of shape [batch, ins, height, width] to [batch, outs, height, width]."""
         parts = list(self.split(x).chunk(2, 1))
         for step in self.chain:
             parts.append(step(parts[-1]))
@@ -75,7 +79,7 @@ class _C2f(nn.Module):
 
 
 class _PooledPyramid(nn.Module):
-    """Fast spatial pyramid pooling (SPPF): three successive max pools, concatenated."""
+    """Fast spatial pyramid pooling (SPPF): concatenates a feature map and the results of three successive max pools."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -83,7 +87,7 @@ class _PooledPyramid(nn.Module):
         self.join = _silu(2 * width, width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`."""
+        """Returns feature maps of the shape of `x`, [batch, channels, height, width]."""
         parts = [self.narrow(x)]
         for _ in range(3):
             parts.append(self.pool(parts[-1]))
@@ -92,7 +96,10 @@ class _PooledPyramid(nn.Module):
 
 
 class Yolo8(nn.Module):
-    """A detector like YOLOv8 (Jocher et al. 2023), boxes decoded from distance distributions; nano has width 16."""
+    """A detector like YOLOv8 (Jocher et al. 2023), with boxes decoded from distributions over distances.
+
+    The nano variant has a `width` of 16.
+    """
 
     def __init__(self, size: int, width: int = 16, classes: int = 80) -> None:
         super().__init__()
@@ -117,7 +124,11 @@ class Yolo8(nn.Module):
         self.register_buffer("distances", torch.arange(16.0).view(1, 1, 16, 1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [batch, 4 + classes, places]."""
+        """Maps images to a box and class scores for each cell of three grids.
+
+        Shapes:
+            x: [batch, 3, size, size]; result: [batch, 4 + classes, cells of all grids].
+        """
         shallow = self.shallow(x)
         middle = self.middle(shallow)
         deep = self.deep(middle)
@@ -170,7 +181,11 @@ class RetinaNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns class scores, [batch, boxes, classes], and box offsets, [batch, boxes, 4]."""
+        """Maps images to class scores and box offsets.
+
+        Shapes:
+            x: [batch, 3, height, width]; result: scores [batch, boxes, classes], offsets [batch, boxes, 4].
+        """
         fine = self.fine(x)
         middle = self.middle(fine)
         coarse = self.coarse(middle)
@@ -184,7 +199,10 @@ class RetinaNet(nn.Module):
 
 
 def centernet(classes: int) -> nn.Module:
-    """CenterNet (Zhou et al. 2019) on ResNet-18: three transposed convolutions; heat map, size and offset heads."""
+    """Returns CenterNet (Zhou et al. 2019) on ResNet-18, which finds objects by a heat map, their sizes and offsets.
+
+    Three transposed convolutions enlarge the feature map before the three heads.
+    """
     up: list[nn.Module] = []
     ins = 512
     for outs in (256, 128, 64):
@@ -196,19 +214,22 @@ def centernet(classes: int) -> nn.Module:
 
 
 class _Wider(nn.Module):
-    """Appends channels of zeros."""
+    """A module that appends channels of zeros to a feature map."""
 
     def __init__(self, more: int) -> None:
         super().__init__()
         self.more = more
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the height and width of `x`."""
+        """Maps [batch, channels, height, width] to [batch, channels + more, height, width]."""
         return nn.functional.pad(x, (0, 0, 0, 0, 0, self.more))
 
 
 def _blaze(ins: int, outs: int, stride: int = 1) -> nn.Module:
-    """BlazeFace block: a depthwise and a pointwise convolution, the shortcut pooled and padded with zero channels."""
+    """Returns a BlazeFace block: a depthwise and a pointwise convolution with a shortcut.
+
+    The shortcut is pooled and padded with channels of zeros where the shape changes.
+    """
     branch = nn.Sequential(conv(ins, ins, 5, stride, groups=ins, bias=True), conv(ins, outs, 1, bias=True))
     pooled = [nn.MaxPool2d(2)] if stride > 1 else []
     wider = [_Wider(outs - ins)] if outs > ins else []
@@ -216,7 +237,7 @@ def _blaze(ins: int, outs: int, stride: int = 1) -> nn.Module:
 
 
 class BlazeFace(nn.Module):
-    """BlazeFace for the front camera (Bazarevsky et al. 2019), images of 128 x 128."""
+    """BlazeFace (Bazarevsky et al. 2019), which finds faces in front-camera images of 128 x 128."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,7 +250,7 @@ class BlazeFace(nn.Module):
         self.points = nn.ModuleList((conv(88, 32, 1, bias=True), conv(96, 96, 1, bias=True)))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns scores, [batch, 896, 1], and boxes with key points, [batch, 896, 16]."""
+        """Maps images, [batch, 3, 128, 128], to scores, [batch, 896, 1], and boxes and key points, [batch, 896, 16]."""
         fine = self.fine(x)
         maps = (fine, self.coarse(fine))
         scores = [_rows(head(m), 1) for head, m in zip(self.scores, maps, strict=True)]
@@ -238,7 +259,10 @@ class BlazeFace(nn.Module):
 
 
 def mobilefacenet(embedding: int) -> nn.Module:
-    """MobileFaceNet (Chen et al. 2018), 112 x 112: MobileNet V2 with PReLU, pooled by a depthwise convolution."""
+    """Returns MobileFaceNet (Chen et al. 2018), which maps faces of 112 x 112 to vectors of `embedding` numbers.
+
+    It is a MobileNet V2 with PReLU, pooled by a depthwise convolution.
+    """
 
     def prelu(ins: int, outs: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Module:
         return nn.Sequential(*conv_bn(ins, outs, kernel, stride, groups=groups), nn.PReLU(outs))
@@ -262,7 +286,7 @@ def mobilefacenet(embedding: int) -> nn.Module:
 
 
 class OpenPose(nn.Module):
-    """Lightweight OpenPose (Osokin 2018): heat maps and part affinity fields, with one refinement stage."""
+    """Lightweight OpenPose (Osokin 2018): heat maps of key points and part affinity fields, refined in one stage."""
 
     def __init__(self, width: int, points: int = 19, fields: int = 38) -> None:
         super().__init__()
@@ -281,7 +305,11 @@ class OpenPose(nn.Module):
         return nn.Sequential(*trunk, conv_relu(inner, 4 * inner, 1), conv(4 * inner, outs, 1, bias=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns heat maps and affinity fields at an eighth of the input's height and width."""
+        """Maps images to heat maps and affinity fields at an eighth of the images' height and width.
+
+        Shapes:
+            x: [batch, 3, height, width]; result: [batch, points + fields, height / 8, width / 8].
+        """
         features = self.features(x)
         refined: Tensor = self.second(torch.cat([features, self.first(features)], 1))
         return refined

@@ -12,9 +12,9 @@ _MARGIN = 33  # pixels that the unpadded convolutions of the context module remo
 
 
 def dilated(classes: int) -> nn.Module:
-    """Build the network for images of 640 x 480 with a margin, 1100 x 900; it returns 728 x 528.
+    """Builds the network, which takes images of 640 x 480 padded to 1100 x 900, and classifies 728 x 528 pixels.
 
-    The front end uses no padding.
+    These are fewer pixels than it takes, because the front end (the layers before the context module) uses no padding.
     """
     layers: list[nn.Module] = []
     ins = 3

@@ -1,4 +1,7 @@
-"""Search spaces of text encoders: DynaBERT (Hou et al. 2020) and HAT (Wang et al. 2020), with widths for each layer."""
+"""A search space of text encoders in which each layer has widths of its own.
+
+It follows DynaBERT (Hou et al. 2020) and HAT (Wang et al. 2020).
+"""
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +15,13 @@ _EPSILON = 1e-12
 
 
 def elastic_bert(vocabulary: int, length: int, width: int, layers: tuple[tuple[int, int], ...]) -> nn.Module:
-    """Build a network of the space with two classes.
+    """Builds a network of the text encoder search space, which classifies texts into two classes.
 
     Args:
         vocabulary: Number of tokens in the vocabulary.
         length: Length of the text in tokens.
         width: Width of the embedding.
-        layers: Heads and FFN ratio of each layer.
+        layers: For each layer, the number of attention heads and the ratio of the feed-forward width to `width`.
     """
     blocks: list[nn.Module] = []
     for heads, ratio in layers:
@@ -41,7 +44,7 @@ class _Embedding(nn.Module):
         self.positions = nn.Parameter(torch.zeros(1, length, width))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Returns a tensor of shape [batch, tokens, width]."""
+        """Maps token ids of shape [batch, tokens] to embeddings of shape [batch, tokens, width]."""
         embedded: Tensor = self.tokens(ids) + self.positions
         return embedded
 
@@ -55,15 +58,15 @@ class _Attention(nn.Module):
         self.join = nn.Linear(heads * HEAD, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`, [batch, tokens, width]."""
+        """Maps token vectors of shape [batch, tokens, width] to token vectors of the same shape."""
         query, key, value = (project(x).unflatten(-1, (-1, HEAD)).transpose(1, 2) for project in self.split)
         joined: Tensor = self.join(attend(query, key, value))
         return joined
 
 
 class _First(nn.Module):
-    """Selects the first token, which represents the whole text."""
+    """A module that selects the first token, which represents the whole text."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [batch, width]."""
+        """Maps token vectors of shape [batch, tokens, width] to that of the first token, [batch, width]."""
         return x[:, 0]

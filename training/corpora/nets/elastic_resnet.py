@@ -11,12 +11,12 @@ _CHANNELS = (256, 512, 1024, 2048)
 
 
 def elastic_resnet(stem: float, deep_stem: bool, stages: tuple[tuple[float, tuple[float, ...]], ...]) -> nn.Module:
-    """Build a network of the space with 1000 classes.
+    """Builds a network of the ResNet-50 search space, with 1000 classes.
 
     Args:
         stem: Width multiplier of the stem.
         deep_stem: Whether the stem contains a residual block.
-        stages: Width multiplier of each stage, and the expansion ratio of each of its blocks.
+        stages: For each stage, its width multiplier and the expansion ratio of each of its blocks.
     """
     thin, ins = divisible(32 * stem), divisible(64 * stem)
     layers: list[nn.Module] = [

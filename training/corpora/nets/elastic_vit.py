@@ -1,6 +1,6 @@
-"""The search space of AutoFormer (Chen et al. 2021): vision transformers with widths for each layer.
+"""The search space of AutoFormer (Chen et al. 2021): vision transformers in which each layer has widths of its own.
 
-Unlike AutoFormer's, the positions are absolute rather than relative, as in any other vision transformer.
+Its position embeddings are absolute, as in other vision transformers; those of AutoFormer are relative.
 """
 
 import torch
@@ -15,12 +15,12 @@ _PATCH = 16
 
 
 def elastic_vit(size: int, width: int, layers: tuple[tuple[int, float], ...]) -> nn.Module:
-    """Build a network of the space with 1000 classes.
+    """Builds a network of the vision transformer search space, with 1000 classes.
 
     Args:
         size: Side of the image in pixels; a multiple of 16.
         width: Width of the embedding.
-        layers: Heads and MLP ratio of each layer.
+        layers: For each layer, the number of attention heads and the ratio of the MLP's width to `width`.
     """
     blocks: list[nn.Module] = []
     for heads, ratio in layers:
@@ -32,7 +32,7 @@ def elastic_vit(size: int, width: int, layers: tuple[tuple[int, float], ...]) ->
 
 
 class _Patches(nn.Module):
-    """Splits an image into patch tokens, with a class token in front."""
+    """A patch embedding: makes tokens from the patches of an image, with a class token in front."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Patches(nn.Module):
         self.positions = nn.Parameter(torch.zeros(1, 1 + (size // _PATCH) ** 2, width))
 
     def forward(self, image: Tensor) -> Tensor:
-        """Returns a tensor of shape [1, tokens, width]."""
+        """Maps an image of shape [1, 3, size, size] to tokens of shape [1, patches + 1, width]."""
         patches = self.project(image).flatten(2).transpose(1, 2)
         return torch.cat([self.token, patches], 1) + self.positions
 
@@ -55,15 +55,15 @@ class _Attention(nn.Module):
         self.join = nn.Linear(heads * HEAD, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`, [batch, tokens, width]."""
+        """Maps token vectors of shape [batch, tokens, width] to token vectors of the same shape."""
         query, key, value = self.split(x).unflatten(-1, (3, -1, HEAD)).permute(2, 0, 3, 1, 4).unbind()
         joined: Tensor = self.join(attend(query, key, value))
         return joined
 
 
 class _Mean(nn.Module):
-    """The mean of all tokens but the first."""
+    """A module that takes the mean of all tokens but the first."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [batch, width]."""
+        """Maps token vectors of shape [batch, tokens, width] to their mean without the first token, [batch, width]."""
         return x[:, 1:].mean(1)

@@ -3,13 +3,16 @@
 from torch import nn
 
 from costmodel.training.corpora.nets.blocks import Residual, conv, conv_bn, conv_bn_relu, conv_relu, upsample
-from costmodel.training.corpora.nets.pieces import Attention, Permuted, Rearranged
+from costmodel.training.corpora.nets.layers import Attention, Permuted, Rearranged
 
 __all__ = ["autoencoder", "dcgan", "dncnn", "edsr", "espcn", "fsrcnn", "srgan", "vae_decoder"]
 
 
 def edsr(blocks: int, width: int, factor: int) -> nn.Module:
-    """EDSR (Lim et al. 2017): residual blocks without normalisation; its baseline has 16 blocks of 64 channels."""
+    """Returns EDSR (Lim et al. 2017), which enlarges images by `factor` with residual blocks without normalisation.
+
+    The baseline of the paper has 16 blocks of 64 channels.
+    """
     body = [Residual(nn.Sequential(conv_relu(width, width), conv(width, width, bias=True))) for _ in range(blocks)]
     return nn.Sequential(
         conv(3, width, bias=True), Residual(nn.Sequential(*body, conv(width, width, bias=True))),
@@ -18,7 +21,7 @@ def edsr(blocks: int, width: int, factor: int) -> nn.Module:
 
 
 def fsrcnn(factor: int) -> nn.Module:
-    """FSRCNN (Dong et al. 2016) on the luminance: d = 56, s = 12, m = 4."""
+    """Returns FSRCNN (Dong et al. 2016; d = 56, s = 12, m = 4), which enlarges the luminance of images by `factor`."""
     mapping = [layer for _ in range(4) for layer in (conv(12, 12, bias=True), nn.PReLU(12))]
     return nn.Sequential(
         conv(1, 56, 5, bias=True), nn.PReLU(56), conv(56, 12, 1, bias=True), nn.PReLU(12), *mapping,
@@ -28,7 +31,7 @@ def fsrcnn(factor: int) -> nn.Module:
 
 
 def espcn(factor: int) -> nn.Module:
-    """ESPCN (Shi et al. 2016) on the luminance, with sub-pixel convolution (pixel shuffle)."""
+    """Returns ESPCN (Shi et al. 2016), which enlarges the luminance by sub-pixel convolution (pixel shuffle)."""
     return nn.Sequential(
         conv(1, 64, 5, bias=True), nn.Tanh(), conv(64, 32, bias=True), nn.Tanh(), conv(32, factor**2, bias=True),
         nn.PixelShuffle(factor),
@@ -36,7 +39,7 @@ def espcn(factor: int) -> nn.Module:
 
 
 def srgan(blocks: int) -> nn.Module:
-    """The generator of SRGAN (Ledig et al. 2016), which enlarges four times."""
+    """Returns the generator of SRGAN (Ledig et al. 2016), which multiplies the height and width of images by 4."""
     body = [Residual(nn.Sequential(*conv_bn(64, 64), nn.PReLU(), *conv_bn(64, 64))) for _ in range(blocks)]
     larger = [layer for _ in range(2) for layer in (conv(64, 256, bias=True), nn.PixelShuffle(2), nn.PReLU())]
     return nn.Sequential(
@@ -46,13 +49,13 @@ def srgan(blocks: int) -> nn.Module:
 
 
 def dncnn(depth: int) -> nn.Module:
-    """DnCNN (Zhang et al. 2016): predicts the noise of a grey image and subtracts it."""
+    """Returns DnCNN (Zhang et al. 2016), which predicts the noise of a grey image and subtracts it."""
     inner = [conv_bn_relu(64, 64) for _ in range(depth - 2)]
     return Residual(nn.Sequential(conv_relu(1, 64), *inner, conv(64, 1)))
 
 
 def dcgan(width: int) -> nn.Module:
-    """The generator of DCGAN (Radford et al. 2015), images of 64 x 64."""
+    """Returns the generator of DCGAN (Radford et al. 2015), which makes images of 64 x 64 from 100 random numbers."""
     layers: list[nn.Module] = [
         nn.ConvTranspose2d(100, 8 * width, 4, 1, 0, bias=False), nn.BatchNorm2d(8 * width), nn.ReLU()
     ]  # fmt: skip
@@ -70,11 +73,13 @@ def _normed(ins: int, outs: int) -> nn.Module:
 
 
 def vae_decoder(width: int, side: int) -> nn.Module:
-    """The decoder of a latent diffusion model (Rombach et al. 2021), narrower: attention in the middle, three resizes.
+    """Returns a narrow variant of the decoder of latent diffusion (Rombach et al. 2021), from latent maps to images.
+
+    It has attention in the middle and then doubles the height and width three times.
 
     Args:
         width: Channels at the full size; 128 in the original.
-        side: Side of the latent map, an eighth of the image's.
+        side: Height and width of the latent map, an eighth of those of the image.
     """
     middle = 4 * width
     attend = Residual(
@@ -91,7 +96,10 @@ def vae_decoder(width: int, side: int) -> nn.Module:
 
 
 def autoencoder(side: int, width: int, code: int) -> nn.Module:
-    """A convolutional autoencoder for anomaly detection: strided convolutions to a code, transposed ones back."""
+    """Returns a convolutional autoencoder for anomaly detection.
+
+    Strided convolutions lead from images of `side` x `side` to a vector of `code` numbers, transposed ones lead back.
+    """
     corner = side // 16
     down: list[nn.Module] = []
     up: list[nn.Module] = []

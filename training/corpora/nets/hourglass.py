@@ -13,7 +13,7 @@ _DEPTH = 4
 
 
 class FaceAlignment(nn.Module):
-    """FAN (Bulat and Tzimiropoulos 2017), 256 x 256: 4 hourglasses; returns the 68 heat maps of the last one."""
+    """FAN (Bulat and Tzimiropoulos 2017) for faces of 256 x 256: 4 hourglasses, the last one giving 68 heat maps."""
 
     def __init__(self, stacks: int = 4, landmarks: int = 68) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class FaceAlignment(nn.Module):
         self.maps_back = nn.ModuleList(conv(landmarks, 256, 1, bias=True) for _ in range(stacks - 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of shape [1, 68, 64, 64]."""
+        """Maps images, [batch, 3, 256, 256], to a heat map of each landmark, [batch, landmarks, 64, 64]."""
         x = self.stem(x)
         for i, (stack, to_maps) in enumerate(zip(self.stacks, self.maps, strict=True)):
             features = stack(x)
@@ -44,7 +44,7 @@ class FaceAlignment(nn.Module):
 
 
 class _Hierarchical(nn.Module):
-    """Bulat's hierarchical residual block: three chained convolutions, concatenated and added to the input."""
+    """Bulat's hierarchical residual block, which adds to its input the joined outputs of three chained convolutions."""
 
     def __init__(self, ins: int, outs: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _Hierarchical(nn.Module):
         self.shortcut = _activated(ins, outs, 1) if ins != outs else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the height and width of `x`."""
+        """Maps feature maps of shape [batch, ins, height, width] to [batch, outs, height, width]."""
         first = self.first(x)
         second = self.second(first)
         added: Tensor = torch.cat([first, second, self.third(second)], 1) + self.shortcut(x)
@@ -63,7 +63,10 @@ class _Hierarchical(nn.Module):
 
 
 def volumetric() -> nn.Module:
-    """Unguided VRN (Jackson et al. 2017): two hourglasses map an image of 192 x 192 to a volume of 192 x 192 x 200."""
+    """Returns unguided VRN (Jackson et al. 2017), which turns an image of 192 x 192 into a volume of 192 x 192 x 200.
+
+    It is made of two hourglasses.
+    """
     return nn.Sequential(
         conv_bn_relu(3, 64, 7, 2, bias=True), _bottleneck(64, 128), nn.MaxPool2d(2), _bottleneck(128, 128),
         _bottleneck(128, 256), _stack(), _stack(),
@@ -77,7 +80,7 @@ def _stack() -> nn.Module:
 
 
 def _hourglass(depth: int, block: Callable[[], nn.Module], pool: nn.Module) -> nn.Module:
-    """Returns an hourglass: halves the size, recurses, doubles the size and adds a skip connection."""
+    """Returns an hourglass of `depth` nested levels: each halves the size, doubles it again and adds a shortcut."""
     inner = _hourglass(depth - 1, block, pool) if depth > 1 else block()
     return Sum(block(), nn.Sequential(pool, block(), inner, block(), upsample()))
 

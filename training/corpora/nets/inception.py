@@ -1,4 +1,7 @@
-"""Inception: V1 (Szegedy et al. 2014), with batch normalisation (Ioffe and Szegedy 2015), V3 (Szegedy et al. 2015)."""
+"""Inception: V1 (Szegedy et al. 2014), BN (Ioffe and Szegedy 2015) and V3 (Szegedy et al. 2015).
+
+Inception-BN is V1 with batch normalisation.
+"""
 
 from torch import nn
 
@@ -8,7 +11,7 @@ __all__ = ["image_identify", "inception_v1", "inception_v3"]
 
 
 def inception_v1(classes: int) -> nn.Module:
-    """GoogLeNet as in Caffe, 224 x 224, without the auxiliary heads for training."""
+    """Returns GoogLeNet as in Caffe, for images of 224 x 224, without the auxiliary heads that only training uses."""
     return nn.Sequential(
         conv_relu(3, 64, 7, 2), _pool(), LocalResponseNorm(),
         conv_relu(64, 64, 1), conv_relu(64, 192), LocalResponseNorm(), _pool(),
@@ -35,7 +38,10 @@ def _v1(ins: int, one: int, three: tuple[int, int], five: tuple[int, int], poole
 
 
 def image_identify(classes: int) -> nn.Module:
-    """MXNet's Inception-BN, 224 x 224, which matches the layers and parameters of Wolfram's ImageIdentify."""
+    """Returns MXNet's Inception-BN for images of 224 x 224.
+
+    It has as many layers and parameters as Wolfram's ImageIdentify, which it represents.
+    """
     return nn.Sequential(
         conv_bn_relu(3, 64, 7, 2), _pool(), conv_bn_relu(64, 64, 1), conv_bn_relu(64, 192), _pool(),
         _bn(192, 64, (64, 64), (64, 96), 32), _bn(256, 64, (64, 96), (64, 96), 64),
@@ -74,7 +80,7 @@ def _bn_smaller(ins: int, three: tuple[int, int], double: tuple[int, int]) -> nn
 
 
 def inception_v3(classes: int) -> nn.Module:
-    """Inception V3, 299 x 299, without the auxiliary head for training."""
+    """Returns Inception V3 for images of 299 x 299, without the auxiliary head that only training uses."""
     return nn.Sequential(
         conv_bn_relu(3, 32, 3, 2, padding=0), conv_bn_relu(32, 32, padding=0), conv_bn_relu(32, 64), nn.MaxPool2d(3, 2),
         conv_bn_relu(64, 80, 1), conv_bn_relu(80, 192, padding=0), nn.MaxPool2d(3, 2),

@@ -4,26 +4,26 @@ import torch
 from torch import Tensor, nn
 
 from costmodel.training.corpora.nets.blocks import Residual, classifier
-from costmodel.training.corpora.nets.pieces import Permuted, Tokens, feed_forward, mlp
+from costmodel.training.corpora.nets.layers import Permuted, Tokens, feed_forward, mlp
 
 __all__ = ["convmixer", "gmlp", "mlp_mixer", "resmlp"]
 
 
 class _Mean(nn.Module):
-    """Classifies the mean of the tokens."""
+    """A classification head: a fully connected layer on the mean of all tokens."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
         self.classify = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the class scores."""
+        """Maps token vectors of shape [batch, tokens, width] to class scores of shape [batch, classes]."""
         scores: Tensor = self.classify(x.mean(1))
         return scores
 
 
 def mlp_mixer(size: int, patch: int, width: int, depth: int, classes: int) -> nn.Module:
-    """MLP-Mixer (Tolstikhin et al. 2021)."""
+    """Returns MLP-Mixer (Tolstikhin et al. 2021) for images of `size` x `size` in patches of `patch` x `patch`."""
     count = (size // patch) ** 2
     layers: list[nn.Module] = []
     for _ in range(depth):
@@ -33,7 +33,7 @@ def mlp_mixer(size: int, patch: int, width: int, depth: int, classes: int) -> nn
 
 
 class _Affine(nn.Module):
-    """A scale and a shift for each channel, used instead of a normalisation."""
+    """A learnt scale and shift for each channel, which ResMLP has instead of normalisations."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class _Affine(nn.Module):
         self.shift_bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`."""
+        """Returns `x`, of shape [batch, tokens, channels], with its channels scaled and shifted."""
         return x * self.scale + self.shift_bias
 
 
 def resmlp(size: int, patch: int, width: int, depth: int, classes: int) -> nn.Module:
-    """ResMLP (Touvron et al. 2021)."""
+    """Returns ResMLP (Touvron et al. 2021) for images of `size` x `size` in patches of `patch` x `patch`."""
     count = (size // patch) ** 2
     layers: list[nn.Module] = []
     for _ in range(depth):
@@ -58,21 +58,24 @@ def resmlp(size: int, patch: int, width: int, depth: int, classes: int) -> nn.Mo
 
 
 class _SpatialGate(nn.Module):
-    """The spatial gating unit (Liu et al. 2021): half of the channels times the other half mixed over the tokens."""
+    """The spatial gating unit (Liu et al. 2021): multiplies half of the channels by the other half.
+
+    That other half is first mixed across the tokens by a linear layer.
+    """
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__()
         self.mix = nn.Sequential(nn.LayerNorm(width), Permuted(nn.Linear(count, count)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor with half of the channels of `x`."""
+        """Maps token vectors of shape [batch, tokens, 2 * width] to [batch, tokens, width]."""
         kept, mixed = x.chunk(2, -1)
         gated: Tensor = kept * self.mix(mixed)
         return gated
 
 
 def gmlp(size: int, patch: int, width: int, depth: int, classes: int) -> nn.Module:
-    """The gMLP for images (Liu et al. 2021)."""
+    """Returns gMLP (Liu et al. 2021) for images of `size` x `size` in patches of `patch` x `patch`."""
     count = (size // patch) ** 2
     layers = [
         Residual(
@@ -87,7 +90,7 @@ def gmlp(size: int, patch: int, width: int, depth: int, classes: int) -> nn.Modu
 
 
 def convmixer(width: int, depth: int, kernel: int, patch: int, classes: int) -> nn.Module:
-    """ConvMixer (Trockman and Kolter 2022)."""
+    """Returns ConvMixer (Trockman and Kolter 2022) for images in patches of `patch` x `patch`."""
     layers: list[nn.Module] = [nn.Conv2d(3, width, patch, patch), nn.GELU(), nn.BatchNorm2d(width)]
     for _ in range(depth):
         around = nn.Conv2d(width, width, kernel, padding=kernel // 2, groups=width)

@@ -1,4 +1,4 @@
-"""Mobile classifiers: SqueezeNet 1.1 (Iandola et al. 2016) and MobileNet V2 (Sandler et al. 2018)."""
+"""Mobile image classifiers: SqueezeNet 1.1 (Iandola et al. 2016) and MobileNet V2 (Sandler et al. 2018)."""
 
 from torch import nn
 
@@ -13,7 +13,7 @@ _MOBILENET_V2 = (
 
 
 def squeezenet(classes: int) -> nn.Module:
-    """SqueezeNet 1.1, 227 x 227."""
+    """Returns SqueezeNet 1.1 for images of 227 x 227."""
     return nn.Sequential(
         conv_relu(3, 64, 3, 2, padding=0), nn.MaxPool2d(3, 2, ceil_mode=True), _fire(64, 16, 64), _fire(128, 16, 64),
         nn.MaxPool2d(3, 2, ceil_mode=True), _fire(128, 32, 128), _fire(256, 32, 128),
@@ -28,7 +28,7 @@ def _fire(ins: int, thin: int, wide: int) -> nn.Module:
 
 
 def mobilenet_v2(classes: int) -> nn.Module:
-    """MobileNet V2 of width 1, 224 x 224."""
+    """Returns MobileNet V2 with width multiplier 1, for images of 224 x 224."""
     layers: list[nn.Module] = [conv_bn(3, 32, 3, 2), nn.ReLU6()]
     ins = 32
     for expansion, outs, blocks, first in _MOBILENET_V2:

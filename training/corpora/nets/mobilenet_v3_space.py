@@ -1,8 +1,14 @@
 """The MobileNetV3 search space of Once-for-All (Cai et al. 2020)."""
 
-from torch import Tensor, nn
+from torch import nn
 
-from costmodel.training.corpora.nets.blocks import Residual, classifier, conv, conv_bn
+from costmodel.training.corpora.nets.blocks import (
+    Residual,
+    SqueezeExcite,
+    classifier,
+    conv,
+    conv_bn,
+)
 
 __all__ = ["divisible", "mobilenet_v3_space"]
 
@@ -14,11 +20,11 @@ _STAGES = (
 
 
 def mobilenet_v3_space(width: float, stages: tuple[tuple[tuple[int, int], ...], ...]) -> nn.Module:
-    """Build a network of the space with 1000 classes.
+    """Builds a network of the MobileNetV3 search space, with 1000 classes.
 
     Args:
         width: Width multiplier of all channels.
-        stages: Kernel and expansion of each block of the five stages.
+        stages: For each of the five stages, the kernel size and expansion ratio of each of its blocks.
     """
     ins, wide, last = (divisible(width * channels) for channels in (16, 960, 1280))
     layers: list[nn.Module] = [
@@ -44,29 +50,12 @@ def _bottleneck(
     return nn.Sequential(
         *([conv_bn(ins, inner, 1), activation()] if expansion > 1 else []),
         conv_bn(inner, inner, kernel, stride, groups=inner), activation(),
-        *([_SqueezeExcite(inner)] if excited else []),
+        *([SqueezeExcite(inner, divisible(inner // 4), nn.Hardsigmoid())] if excited else []),
         conv_bn(inner, outs, 1),
     )  # fmt: skip
 
 
-class _SqueezeExcite(nn.Module):
-    """Squeeze-and-excitation: scales channels by weights computed from the whole image."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        thin = divisible(channels // 4)
-        self.weigh = nn.Sequential(
-            nn.AdaptiveAvgPool2d(1), conv(channels, thin, 1, bias=True), nn.ReLU(),
-            conv(thin, channels, 1, bias=True), nn.Hardsigmoid(),
-        )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`."""
-        weighed: Tensor = x * self.weigh(x)
-        return weighed
-
-
 def divisible(channels: float) -> int:
-    """Returns the nearest multiple of eight that is at most a tenth below `channels`."""
+    """Returns the multiple of 8 nearest to `channels`, or the next higher one if that is below 90 % of `channels`."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8

@@ -1,4 +1,4 @@
-"""NAS-Bench-201 (Dong & Yang 2020): fifteen copies of one small cell, for images of 32 x 32."""
+"""The search space NAS-Bench-201 (Dong & Yang 2020): fifteen copies of one small cell, for images of 32 x 32."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -15,10 +15,10 @@ _OUTPUT = 3
 
 
 def nas_bench_201(edges: Mapping[tuple[int, int], str]) -> nn.Module:
-    """Build the benchmark's network around a cell, for ten classes.
+    """Builds the network of NAS-Bench-201 whose cells have the given edges, for ten classes.
 
     Args:
-        edges: Operation between each connected pair of cell nodes; node 0 is the input, 3 the output.
+        edges: Operation on each edge (from node, to node) of the cell; node 0 is its input, node 3 its output.
     """
     layers: list[nn.Module] = [conv_bn(3, 16)]
     for channels in (16, 32, 64):
@@ -30,7 +30,7 @@ def nas_bench_201(edges: Mapping[tuple[int, int], str]) -> nn.Module:
 
 
 class _Cell(nn.Module):
-    """A cell whose nodes add up the results of the operations on their incoming edges."""
+    """A cell of NAS-Bench-201, whose nodes add up the results of the operations on their incoming edges."""
 
     def __init__(self, edges: Mapping[tuple[int, int], str], channels: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _Cell(nn.Module):
         self.operations = nn.ModuleList(_operation(name, channels) for name in edges.values())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`."""
+        """Maps feature maps of shape [batch, channels, height, width] to feature maps of the same shape."""
         nodes = {0: x}
         for node in sorted({into for _, into in self.edges}):
             given = [

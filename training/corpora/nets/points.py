@@ -6,13 +6,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from costmodel.training.corpora.nets.pieces import mlp
+from costmodel.training.corpora.nets.layers import mlp
 
 __all__ = ["Gcn", "Nerf", "PointNet"]
 
 
 class _Turn(nn.Module):
-    """PointNet's T-Net: predicts a square matrix from the points and multiplies the points by it."""
+    """PointNet's T-Net: predicts a square matrix from the points and multiplies the points by the matrix."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class _Turn(nn.Module):
         self.tell = mlp(1024, 512, 256, width * width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`, [batch, width, points]."""
+        """Returns the transformed points, of the shape of `x`, [batch, width, points]."""
         turn: Tensor = self.tell(self.look(x).amax(2)).view(-1, self.width, self.width) * 0.1
         return turn @ x + x
 
@@ -42,7 +42,7 @@ class PointNet(nn.Module):
         self.classify = mlp(1024, 512, 256, classes)
 
     def forward(self, points: Tensor) -> Tensor:
-        """Maps [batch, 3, points] to logarithms of the class probabilities."""
+        """Maps point clouds, [batch, 3, points], to logarithms of class probabilities, [batch, classes]."""
         return torch.log_softmax(self.classify(self.look(points).amax(2)), 1)
 
 
@@ -54,7 +54,11 @@ class Gcn(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(ins, outs) for ins, outs in pairwise(widths))
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """Maps [nodes, width] and [2, edges] to [nodes, last width]."""
+        """Maps node features to new ones, computed from those of the node itself and of its neighbours.
+
+        Shapes:
+            nodes: [nodes, first width]; edges: [2, edges], source and target; result: [nodes, last width].
+        """
         source, target = edges[0], edges[1]
         degree = torch.ones(nodes.shape[0]).index_add(0, target, torch.ones(edges.shape[1]))
         weight = (degree[source] * degree[target]).rsqrt().unsqueeze(1)
@@ -65,7 +69,7 @@ class Gcn(nn.Module):
 
 
 class Nerf(nn.Module):
-    """NeRF (Mildenhall et al. 2020): colour and density of points along rays, from sines of their positions."""
+    """NeRF (Mildenhall et al. 2020): colour and density at points on rays, from sines of positions and directions."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -77,7 +81,7 @@ class Nerf(nn.Module):
         )
 
     def forward(self, place: Tensor, direction: Tensor) -> Tensor:
-        """Maps positions and directions, each [points, 3], to [points, 4]."""
+        """Maps positions and viewing directions, each [points, 3], to red, green, blue and density, [points, 4]."""
         where, towards = self._sines(place, 10), self._sines(direction, 4)
         made = self.second(torch.cat([self.first(where), where], 1))
         colour = self.colour(torch.cat([made[:, 1:], towards], 1))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from costmodel.training.corpora.nets.pieces import encoder_layer, mlp
+from costmodel.training.corpora.nets.layers import encoder_layer, mlp
 
 __all__ = ["DeepFM", "Dlrm", "Ncf", "SasRec", "WideAndDeep"]
 
@@ -16,12 +16,12 @@ class _Fields(nn.Module):
         self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(fields))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Maps [batch, fields] to [batch, fields, width]."""
+        """Maps the category of each field, [batch, fields], to embeddings, [batch, fields, width]."""
         return torch.stack([table(ids[:, i]) for i, table in enumerate(self.tables)], 1)
 
 
 class Dlrm(nn.Module):
-    """DLRM (Naumov et al. 2019): inner products of all pairs of field embeddings, and dense features."""
+    """DLRM (Naumov et al. 2019): a click model of dense features and inner products of all pairs of embeddings."""
 
     def __init__(self, dense: int, fields: int, rows: int, width: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Dlrm(nn.Module):
         self.top = mlp(width + pairs.shape[1], 1024, 512, 256, 1)
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
-        """Maps [batch, dense] and [batch, fields] to click probabilities, [batch, 1]."""
+        """Maps dense features, [batch, dense], and categories, [batch, fields], to click probabilities, [batch, 1]."""
         low = self.bottom(dense).relu()
         rows = torch.cat([low.unsqueeze(1), self.fields(ids)], 1)
         products = (rows @ rows.transpose(1, 2)).flatten(1)[:, self.get_buffer("pairs")]
@@ -40,7 +40,7 @@ class Dlrm(nn.Module):
 
 
 class WideAndDeep(nn.Module):
-    """Wide & Deep (Cheng et al. 2016): a linear model and a neural network side by side."""
+    """Wide & Deep (Cheng et al. 2016): a linear model and a neural network, whose outputs are added."""
 
     def __init__(self, dense: int, fields: int, rows: int, width: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class WideAndDeep(nn.Module):
         self.deep = mlp(dense + fields * width, 1024, 512, 256, 1)
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
-        """Maps [batch, dense] and [batch, fields] to [batch, 1]."""
+        """Maps dense features, [batch, dense], and categories, [batch, fields], to click probabilities, [batch, 1]."""
         wide = self.wide(dense) + self.weights(ids).sum(1)
         return torch.sigmoid(wide + self.deep(torch.cat([dense, self.fields(ids).flatten(1)], 1)))
 
@@ -67,7 +67,7 @@ class DeepFM(nn.Module):
         )  # fmt: skip
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Maps [batch, fields] to [batch, 1]."""
+        """Maps the category of each field, [batch, fields], to click probabilities, [batch, 1]."""
         ids = ids + self.get_buffer("offsets")
         embedded = self.table(ids)
         machine = (embedded.sum(1).square() - embedded.square().sum(1)).sum(1, keepdim=True) / 2
@@ -84,14 +84,14 @@ class Ncf(nn.Module):
         self.last = nn.Linear(width + width // 4, 1)
 
     def forward(self, user: Tensor, item: Tensor) -> Tensor:
-        """Maps user and item ids, [batch] each, to [batch, 1]."""
+        """Maps user and item ids, [batch] each, to match probabilities, [batch, 1]."""
         (user_near, user_deep), (item_near, item_deep) = self.user(user).chunk(2, 1), self.item(item).chunk(2, 1)
         deep = self.deep(torch.cat([user_deep, item_deep], 1)).relu()
         return torch.sigmoid(self.last(torch.cat([user_near * item_near, deep], 1)))
 
 
 class SasRec(nn.Module):
-    """SASRec (Kang and McAuley 2018): ranks next items by causal attention over the previous ones; returns 10."""
+    """SASRec (Kang and McAuley 2018): finds the 10 best next items by causal attention over the previous items."""
 
     def __init__(self, items: int, width: int, length: int, depth: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class SasRec(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, history: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps [batch, length] to the scores and ids of 10 items."""
+        """Maps ids of previous items, [batch, length], to scores and ids of the 10 best next ones, [batch, 10] each."""
         x = self.norm(self.layers(self.items(history) + self.places)[:, -1])
         best = torch.topk(x @ self.items.weight.t(), 10)
         return best.values, best.indices

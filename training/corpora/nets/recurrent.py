@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from costmodel.training.corpora.nets.blocks import conv_bn_relu, conv_relu
-from costmodel.training.corpora.nets.pieces import Rearranged, mlp
+from costmodel.training.corpora.nets.layers import Rearranged, mlp
 
 __all__ = [
     "Esim",
@@ -25,11 +25,11 @@ class Recurrent(nn.Module):
 
     Args:
         kind: Class of the layers: nn.LSTM, nn.GRU or nn.RNN.
-        ins: Width of a step's input.
+        ins: Width of the input at each step.
         width: Width of the state of one direction.
         layers: Number of stacked layers.
         both: Whether the layers are bidirectional.
-        last: Whether only the last step is returned.
+        last: Whether only the output of the last step is returned.
     """
 
     def __init__(
@@ -47,32 +47,38 @@ class Recurrent(nn.Module):
         self.last = last
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps [batch, steps, ins] to [batch, steps, width * directions], or without the steps if `last` is set."""
+        """Maps [batch, steps, ins] to [batch, steps, width * directions].
+
+        If `last` is set, the result is that of the last step only, [batch, width * directions].
+        """
         made: Tensor = self.layers(x)[0]
         return made[:, -1] if self.last else made
 
 
 def lstm_language_model(vocabulary: int, width: int, layers: int) -> nn.Module:
-    """An LSTM language model (Zaremba et al. 2014): scores of the next token at each position."""
+    """Returns an LSTM language model (Zaremba et al. 2014), which scores the next token at each position."""
     return nn.Sequential(
         nn.Embedding(vocabulary, width), Recurrent(nn.LSTM, width, width, layers), nn.Linear(width, vocabulary)
     )
 
 
 def lstm_forecaster(series: int, width: int, horizon: int) -> nn.Module:
-    """An LSTM that predicts the next values of a series from its past."""
+    """Returns an LSTM that predicts `horizon` future values from the past values of `series` time series."""
     return nn.Sequential(Recurrent(nn.LSTM, series, width, 2, last=True), *mlp(width, width, horizon))
 
 
 def tagger(vocabulary: int, width: int, tags: int) -> nn.Module:
-    """A bidirectional GRU that predicts a tag for each token."""
+    """Returns a bidirectional GRU that predicts a tag for each token."""
     return nn.Sequential(
         nn.Embedding(vocabulary, width), Recurrent(nn.GRU, width, width, 2, both=True), nn.Linear(2 * width, tags)
     )
 
 
 def crnn(characters: int, width: int) -> nn.Module:
-    """CRNN (Shi et al. 2015): recognises a text line 32 pixels high, one step for every 4 pixels of width."""
+    """Returns CRNN (Shi et al. 2015), which recognises text in images of a line.
+
+    The images are 32 pixels high; for every 4 pixels of width there is one recurrent step.
+    """
     columns = (
         conv_relu(1, 64), nn.MaxPool2d(2), conv_relu(64, 128), nn.MaxPool2d(2), conv_bn_relu(128, 256),
         conv_relu(256, 256), nn.MaxPool2d((2, 1)), conv_bn_relu(256, 512), conv_relu(512, 512), nn.MaxPool2d((2, 1)),
@@ -83,7 +89,10 @@ def crnn(characters: int, width: int) -> nn.Module:
 
 
 def deep_speech(bands: int, width: int, layers: int, characters: int) -> nn.Module:
-    """Like Deep Speech 2 (Amodei et al. 2015): two strided convolutions over [batch, 1, bands, frames], then GRUs."""
+    """Returns a speech recogniser like Deep Speech 2 (Amodei et al. 2015): two strided convolutions, then GRUs.
+
+    Its input is a spectrogram of shape [batch, 1, bands, frames].
+    """
     first = nn.Sequential(nn.Conv2d(1, 32, (41, 11), (2, 2), (20, 5)), nn.BatchNorm2d(32), nn.Hardtanh(0.0, 20.0))
     second = nn.Sequential(nn.Conv2d(32, 32, (21, 11), (2, 1), (10, 5)), nn.BatchNorm2d(32), nn.Hardtanh(0.0, 20.0))
     hear = Recurrent(nn.GRU, 8 * bands, width, layers, both=True)
@@ -105,7 +114,7 @@ class KeywordSpotter(nn.Module):
         self.classify = mlp(2 * width, 64, 32, words)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps a spectrogram, [batch, 1, frames, bands], to keyword scores."""
+        """Maps spectrograms of shape [batch, 1, frames, bands] to keyword scores of shape [batch, words]."""
         heard = self.listen(x)
         weights = torch.softmax(heard @ self.ask(heard[:, -1]).unsqueeze(2), 1)
         scores: Tensor = self.classify((weights.transpose(1, 2) @ heard).squeeze(1))
@@ -113,7 +122,7 @@ class KeywordSpotter(nn.Module):
 
 
 class Esim(nn.Module):
-    """ESIM (Chen et al. 2016): textual entailment between two sentences by LSTMs and attention across them."""
+    """ESIM (Chen et al. 2016): textual entailment between two sentences by LSTMs and attention across the sentences."""
 
     def __init__(self, vocabulary: int, width: int, classes: int) -> None:
         super().__init__()
@@ -125,7 +134,7 @@ class Esim(nn.Module):
         self.classify = mlp(8 * width, width, classes, activation=nn.Tanh)
 
     def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
-        """Maps tokens of both sentences, [batch, length] each, to class scores."""
+        """Maps the token ids of two sentences, [batch, length] each, to class scores, [batch, classes]."""
         first, second = self.read(self.embed(premise)), self.read(self.embed(hypothesis))
         alike = first @ second.transpose(1, 2)
         parts = (self._pooled(first, alike, second), self._pooled(second, alike.transpose(1, 2), first))

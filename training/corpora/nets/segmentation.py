@@ -17,12 +17,12 @@ __all__ = ["deeplab", "fast_scnn", "fcn", "unet", "unet3d"]
 
 
 def unet(width: int, levels: int, classes: int, *, ins: int = 3) -> nn.Module:
-    """U-Net (Ronneberger et al. 2015), with batch normalisation and transposed convolutions.
+    """Returns U-Net (Ronneberger et al. 2015), with batch normalisation and transposed convolutions.
 
     Args:
         width: Channels at the full size; each level has twice those of the level above.
         levels: Number of times that the size is halved.
-        classes: Number of classes of a pixel.
+        classes: Number of classes that each pixel is scored for.
         ins: Channels of the image.
     """
     inner = _twice(width << (levels - 1), width << levels)
@@ -39,7 +39,7 @@ def _twice(ins: int, outs: int) -> nn.Module:
 
 
 def unet3d(width: int, levels: int, classes: int) -> nn.Module:
-    """3D U-Net (Çiçek et al. 2016) with instance normalisation, for volumes of one channel."""
+    """Returns a 3D U-Net (Çiçek et al. 2016) with instance normalisation, for volumes of one channel."""
     inner = _twice3d(width << (levels - 1), width << levels)
     for level in reversed(range(levels)):
         outer = width << level
@@ -57,7 +57,7 @@ def _twice3d(ins: int, outs: int) -> nn.Module:
 
 
 def fcn(width: int, classes: int) -> nn.Module:
-    """FCN-8s (Long et al. 2014) on a narrow VGG: the scores of three depths are added during upsampling."""
+    """Returns FCN-8s (Long et al. 2014) on a narrow VGG: class scores from three depths are added during upsampling."""
 
     def stage(ins: int, outs: int) -> nn.Module:
         return nn.Sequential(conv_relu(ins, outs), conv_relu(outs, outs), nn.MaxPool2d(2))
@@ -85,20 +85,23 @@ def _separable(ins: int, outs: int, stride: int = 1, dilation: int = 1) -> nn.Mo
 
 
 class _Everywhere(nn.Module):
-    """Global average pooling whose result is broadcast to each position of the map."""
+    """Global average pooling, whose result passes through other layers and is broadcast to each position of the map."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the height and width of `x`."""
+        """Maps feature maps of shape [batch, ins, height, width] to [batch, outs, height, width]."""
         mean: Tensor = self.inner(x.mean((2, 3), keepdim=True))
         return mean.expand(-1, -1, *x.shape[2:])
 
 
 def deeplab(width: int, classes: int) -> nn.Module:
-    """DeepLabv3+ (Chen et al. 2018), narrow separable backbone: atrous pyramid at 1/16 of the size, refined at 1/4."""
+    """Returns DeepLabv3+ (Chen et al. 2018) with a narrow backbone of separable convolutions.
+
+    The atrous pyramid works at 1/16 of the image size, and its result is refined at 1/4.
+    """
     deep = nn.Sequential(
         _separable(2 * width, 4 * width, 2), *(_residual(4 * width) for _ in range(2)),
         _separable(4 * width, 8 * width, 2), *(_residual(8 * width, 2) for _ in range(4)),
@@ -120,14 +123,14 @@ def _residual(width: int, dilation: int = 1) -> nn.Module:
 
 
 class _Pooled(nn.Module):
-    """One level of pyramid pooling (Zhao et al. 2016): averages to a coarse grid and resizes back."""
+    """One level of pyramid pooling (Zhao et al. 2016): averages a feature map to a coarse grid and resizes it back."""
 
     def __init__(self, ins: int, outs: int, cell: int) -> None:
         super().__init__()
         self.inner = nn.Sequential(nn.AvgPool2d(cell), conv_bn_relu(ins, outs, 1), upsample(cell, "bilinear"))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the height and width of `x`."""
+        """Maps feature maps of shape [batch, ins, height, width] to [batch, outs, height, width]."""
         made: Tensor = self.inner(x)
         return made
 
@@ -141,7 +144,10 @@ def _bottleneck(ins: int, outs: int, stride: int = 1) -> nn.Module:
 
 
 def fast_scnn(classes: int) -> nn.Module:
-    """Fast-SCNN (Poudel et al. 2019): a fine and a coarse branch from 1/8 of the size; sides divisible by 256."""
+    """Returns Fast-SCNN (Poudel et al. 2019): a fine and a coarse branch, which part at 1/8 of the image size.
+
+    The sides of the images must be divisible by 256.
+    """
     down = nn.Sequential(conv_bn_relu(3, 32, 3, 2), _separable(32, 48, 2), _separable(48, 64, 2))
     coarse = nn.Sequential(
         _bottleneck(64, 64, 2), _bottleneck(64, 64), _bottleneck(64, 64), _bottleneck(64, 96, 2), _bottleneck(96, 96),

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from costmodel.training.corpora.nets.blocks import Residual
-from costmodel.training.corpora.nets.pieces import (
+from costmodel.training.corpora.nets.layers import (
     Attention,
     Gated,
     Permuted,
@@ -22,7 +22,10 @@ def _separable(ins: int, outs: int, kernel: int, dilation: int = 1, stride: int 
 
 
 def quartznet(bands: int, repeats: int, characters: int) -> nn.Module:
-    """QuartzNet (Kriman et al. 2019): blocks of separable 1-D convolutions; 5 repeats per block as in 5x5."""
+    """Returns QuartzNet (Kriman et al. 2019), a speech recogniser made of blocks of separable 1-D convolutions.
+
+    A block repeats its convolution `repeats` times; QuartzNet 5x5 has 5 repeats.
+    """
     layers: list[nn.Module] = [*_separable(bands, 256, 33, stride=2), nn.ReLU()]
     ins = 256
     for outs, kernel in ((256, 33), (256, 39), (512, 51), (512, 63), (512, 75)):
@@ -52,11 +55,13 @@ def _conformer_block(width: int, heads: int, kernel: int) -> nn.Module:
 
 
 class Conformer(nn.Module):
-    """Conformer (Gulati et al. 2020): alternating attention and convolution, at a quarter of the frame rate.
+    """Conformer (Gulati et al. 2020), a speech recogniser that alternates attention and convolution.
+
+    It works at a quarter of the spectrogram's frame rate.
 
     Args:
         bands: Bands of the spectrogram.
-        width: Width of a step; 144 in Conformer-S.
+        width: Width of a step's vector; 144 in Conformer-S.
         heads: Number of attention heads; 4 in Conformer-S.
         depth: Number of blocks; 16 in Conformer-S.
         characters: Number of output characters.
@@ -72,7 +77,7 @@ class Conformer(nn.Module):
         self.classify = nn.Linear(width, characters)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps [batch, 1, frames, bands] to [batch, frames / 4, characters]."""
+        """Maps spectrograms, [batch, 1, frames, bands], to character scores, [batch, frames / 4, characters]."""
         shrunk: Tensor = self.shrink(x)
         scores: Tensor = self.classify(self.blocks(self.enter(shrunk.transpose(1, 2).flatten(2))))
         return scores
@@ -88,14 +93,17 @@ class _CausalGate(nn.Module):
         self.keep, self.skip = nn.Conv1d(width, width, 1), nn.Conv1d(width, skip, 1)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the residual output, of the shape of `x`, and the skip output."""
+        """Returns the residual output, of the shape of `x`, [batch, width, samples], and the skip output.
+
+        The skip output has the shape [batch, skip, samples].
+        """
         filtered, gate = self.look(nn.functional.pad(x, (self.dilation, 0))).chunk(2, 1)
         gated = torch.tanh(filtered) * torch.sigmoid(gate)
         return (x + self.keep(gated)) * 0.5**0.5, self.skip(gated)
 
 
 class WaveNet(nn.Module):
-    """WaveNet (van den Oord et al. 2016) evaluated on a whole quantised waveform at once, as for scoring."""
+    """WaveNet (van den Oord et al. 2016), which scores a whole quantised waveform at once rather than generate it."""
 
     def __init__(self, width: int, skip: int, dilations: tuple[int, ...], classes: int = 256) -> None:
         super().__init__()
@@ -104,7 +112,7 @@ class WaveNet(nn.Module):
         self.classify = nn.Sequential(nn.ReLU(), nn.Conv1d(skip, skip, 1), nn.ReLU(), nn.Conv1d(skip, classes, 1))
 
     def forward(self, wave: Tensor) -> Tensor:
-        """Maps [batch, samples] to [batch, classes, samples]."""
+        """Maps quantised samples, [batch, samples], to scores of all sample values, [batch, classes, samples]."""
         x = self.embed(wave).transpose(1, 2)
         total = None
         for layer in self.layers:
@@ -123,13 +131,13 @@ class _Causal(nn.Module):
         self.convolve = nn.Conv1d(ins, outs, kernel, dilation=dilation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the length of `x`."""
+        """Maps sequences of shape [batch, ins, steps] to [batch, outs, steps]."""
         made: Tensor = self.convolve(nn.functional.pad(x, (self.past, 0)))
         return made
 
 
 def tcn(series: int, width: int, levels: int, outs: int) -> nn.Module:
-    """A temporal convolutional network (Bai et al. 2018): causal convolutions, the dilation doubled at each level."""
+    """Returns a temporal convolutional network (Bai et al. 2018): causal, with dilations that double at each level."""
     layers: list[nn.Module] = []
     ins = series
     for level in range(levels):
@@ -142,7 +150,7 @@ def tcn(series: int, width: int, levels: int, outs: int) -> nn.Module:
 
 
 class FastSpeech(nn.Module):
-    """Like FastSpeech (Ren et al. 2019): phonemes to a spectrogram, the same number of frames for each phoneme."""
+    """A speech synthesiser like FastSpeech (Ren et al. 2019): makes `frames` spectrogram frames for each phoneme."""
 
     def __init__(self, phonemes: int, width: int, depth: int, frames: int, bands: int) -> None:
         super().__init__()
@@ -166,7 +174,7 @@ class FastSpeech(nn.Module):
         )
 
     def forward(self, phonemes: Tensor) -> Tensor:
-        """Maps [batch, phonemes] to [batch, frames, bands]."""
+        """Maps phoneme ids of shape [batch, phonemes] to spectrograms of shape [batch, phonemes * frames, bands]."""
         spoken = self.encode(self.embed(phonemes)).repeat_interleave(self.frames, 1)
         spectrogram: Tensor = self.refine(self.decode(spoken))
         return spectrogram
@@ -197,7 +205,7 @@ class Demucs(nn.Module):
         self.middle = Permuted(Recurrent(nn.LSTM, ins, ins, 2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`, [batch, 1, samples]; samples must be divisible by 4 ** depth."""
+        """Maps noisy speech to denoised speech, both [batch, 1, samples]; samples must be divisible by 4 ** depth."""
         kept = []
         for layer in self.down:
             x = layer(x)

@@ -1,4 +1,4 @@
-"""SSD on VGG-16 (Liu et al. 2016): class scores and boxes, without non-maximum suppression."""
+"""SSD on VGG-16 (Liu et al. 2016): class probabilities and boxes, without non-maximum suppression."""
 
 import math
 from collections.abc import Iterator
@@ -19,11 +19,13 @@ class Layout:
 
     Attributes:
         size: Side of the image in pixels.
-        maps: Side of each feature map.
+        maps: Side of each feature map in cells.
         steps: Pixels of the image per cell of each feature map.
-        scales: Side of the smallest box of each map in pixels, and one more value for the largest box of the last map.
-        shapes: Number of boxes per cell of each map.
-        extras: Inner and outer channels, kernel, stride and padding of the pairs of convolutions after VGG.
+        scales: Side in pixels of the smaller square box of each feature map; the larger one has the geometric mean of
+            this side and the next value. One more value at the end serves the last map.
+        shapes: Number of default boxes per cell of each feature map.
+        extras: For each pair of convolutions after VGG, the channels of the first one, the channels of the second one,
+            and the kernel size, stride and padding of the second one.
     """
 
     size: int
@@ -46,10 +48,10 @@ SSD_512 = Layout(
 
 
 class SSD(nn.Module):
-    """A single-shot detector.
+    """An SSD, a detector that finds boxes in a single pass of the network.
 
     Args:
-        layout: Feature maps and boxes for 300 x 300 or 512 x 512.
+        layout: Feature maps and default boxes, for images of 300 x 300 or 512 x 512.
         classes: Number of classes, the background included.
     """
 
@@ -70,7 +72,11 @@ class SSD(nn.Module):
         self.register_buffer("priors", torch.tensor([list(_priors(layout))]), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns class scores, [1, boxes, classes], and box corners, [1, boxes, 4]."""
+        """Maps an image to class probabilities and the corners of boxes.
+
+        Shapes:
+            x: [1, 3, size, size]; result: probabilities [1, boxes, classes], corners [1, boxes, 4].
+        """
         x = self.shallow(x)
         maps = [self.norm(x)]
         x = self.deep(x)
@@ -90,20 +96,23 @@ class SSD(nn.Module):
 
 
 class _L2Norm(nn.Module):
-    """ParseNet's L2 normalisation: scales the channel vector of each position to a learnt length, initially 20."""
+    """ParseNet's L2 normalisation: gives the channel vector of each position the length 1, then scales each channel.
+
+    The scales are learnt and begin at 20.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.full((channels,), 20.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `x`."""
+        """Returns feature maps of the shape of `x`, [1, channels, height, width], with normalised channel vectors."""
         length: Tensor = x.norm(dim=1, keepdim=True)
         return self.scale[None, :, None, None] * (x / (length + 1e-10))
 
 
 def _vgg() -> tuple[nn.Module, nn.Module]:
-    """Returns VGG-16 up to conv4_3 and the rest of it, with its fully connected layers as convolutions."""
+    """Returns VGG-16 in two parts: up to conv4_3, and the rest, with the fully connected layers as convolutions."""
     layers: list[nn.Module] = []
     ins = 3
     for stage, (channels, count) in enumerate(VGG16):
@@ -123,7 +132,7 @@ def _rows(x: Tensor, columns: int) -> Tensor:
 
 
 def _priors(layout: Layout) -> Iterator[tuple[float, float, float, float]]:
-    """Returns centre, width and height of each default box as fractions of the image."""
+    """Yields the centre's x and y, the width and the height of each default box, as fractions of the image's side."""
     for i, side in enumerate(layout.maps):
         small, large = layout.scales[i] / layout.size, layout.scales[i + 1] / layout.size
         middle = math.sqrt(small * large)

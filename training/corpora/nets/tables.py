@@ -5,13 +5,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from costmodel.training.corpora.nets.pieces import encoder_layer, mlp
+from costmodel.training.corpora.nets.layers import encoder_layer, mlp
 
 __all__ = ["FtTransformer", "NBeats", "TextCnn", "tabular_mlp"]
 
 
 def tabular_mlp(*widths: int) -> nn.Module:
-    """Returns fully connected layers with batch normalisation, for tabular data."""
+    """Returns fully connected layers of the given widths with batch normalisation, for tabular data."""
     layers: list[nn.Module] = []
     for ins, outs in pairwise(widths[:-1]):
         layers += [nn.Linear(ins, outs), nn.BatchNorm1d(outs), nn.SELU()]
@@ -19,7 +19,7 @@ def tabular_mlp(*widths: int) -> nn.Module:
 
 
 class FtTransformer(nn.Module):
-    """FT-Transformer (Gorishniy et al. 2021): each numeric column becomes a token."""
+    """FT-Transformer (Gorishniy et al. 2021), a transformer on tabular data: each numeric column becomes a token."""
 
     def __init__(self, columns: int, width: int, depth: int, outs: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class FtTransformer(nn.Module):
         self.last = nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, outs))
 
     def forward(self, row: Tensor) -> Tensor:
-        """Maps [batch, columns] to [batch, outs]."""
+        """Maps table rows of shape [batch, columns] to outputs of shape [batch, outs]."""
         tokens = row.unsqueeze(2) * self.scale + self.shift
         seen = self.layers(torch.cat([self.all.expand(row.shape[0], -1, -1), tokens], 1))
         made: Tensor = self.last(seen[:, 0])
@@ -38,7 +38,11 @@ class FtTransformer(nn.Module):
 
 
 class NBeats(nn.Module):
-    """N-BEATS (Oreshkin et al. 2019): each block subtracts its backcast from the past and adds to the forecast."""
+    """N-BEATS (Oreshkin et al. 2019), a forecaster of time series.
+
+    Each block estimates the past and the future. Its estimate of the past is subtracted from its input, and the next
+    block gets the rest; the forecast is the sum of the estimates of the future.
+    """
 
     def __init__(self, past: int, horizon: int, width: int, blocks: int) -> None:
         super().__init__()
@@ -46,7 +50,7 @@ class NBeats(nn.Module):
         self.blocks = nn.ModuleList(mlp(past, width, width, width, width, past + horizon) for _ in range(blocks))
 
     def forward(self, series: Tensor) -> Tensor:
-        """Maps [batch, past] to [batch, horizon]."""
+        """Maps past values of shape [batch, past] to future ones of shape [batch, horizon]."""
         left, forecast = series, None
         for block in self.blocks:
             made: Tensor = block(left) * 0.1
@@ -58,7 +62,7 @@ class NBeats(nn.Module):
 
 
 class TextCnn(nn.Module):
-    """The convolutional sentence classifier (Kim 2014): filters of several widths, max-pooled over time."""
+    """The convolutional sentence classifier (Kim 2014): filters of several widths, max-pooled over the tokens."""
 
     def __init__(self, vocabulary: int, width: int, filters: int, classes: int) -> None:
         super().__init__()
@@ -67,7 +71,7 @@ class TextCnn(nn.Module):
         self.classify = nn.Linear(3 * filters, classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Maps [batch, length] to class scores."""
+        """Maps token ids of shape [batch, length] to class scores of shape [batch, classes]."""
         embedded = self.embed(tokens).transpose(1, 2)
         scores: Tensor = self.classify(torch.cat([torch.relu(f(embedded)).amax(2) for f in self.filters], 1))
         return scores

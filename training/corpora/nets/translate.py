@@ -8,11 +8,11 @@ __all__ = ["AdaIN", "cyclegan", "pix2pix", "vdsr"]
 
 
 def cyclegan(*, padded: bool = False) -> nn.Module:
-    """The CycleGAN generator with 9 residual blocks, 256 x 256.
+    """Returns the generator of CycleGAN with 9 residual blocks, for images of 256 x 256.
 
     Args:
-        padded: Whether the two transposed convolutions omit the last row and column and a separate padding layer adds
-            them, which makes two layers more.
+        padded: Whether each of the two transposed convolutions omits the last row and column, which a separate padding
+            layer then adds; this makes two layers more.
     """
     blocks = [Residual(nn.Sequential(*_reflected(256, 256, 3), nn.ReLU(), *_reflected(256, 256, 3))) for _ in range(9)]
     smaller = [
@@ -35,7 +35,7 @@ def _reflected(ins: int, outs: int, kernel: int) -> tuple[nn.Module, nn.Module]:
 
 
 def pix2pix() -> nn.Module:
-    """The pix2pix generator, a U-Net of 8 levels, 256 x 256."""
+    """Returns the generator of pix2pix, a U-Net of 8 levels, for images of 256 x 256."""
     inner: nn.Module = nn.Sequential(
         nn.LeakyReLU(0.2), conv(512, 512, 4, 2, padding=1), nn.ReLU(),
         nn.ConvTranspose2d(512, 512, 4, 2, 1, bias=False), nn.BatchNorm2d(512),
@@ -53,7 +53,7 @@ def pix2pix() -> nn.Module:
 
 
 class AdaIN(nn.Module):
-    """Style transfer by adaptive instance normalisation (Huang and Belongie 2017), 512 x 512.
+    """Style transfer by adaptive instance normalisation (Huang and Belongie 2017), for images of 512 x 512.
 
     The encoder is VGG-19 up to relu4_1, the decoder its mirror image.
     """
@@ -73,7 +73,11 @@ class AdaIN(nn.Module):
         )  # fmt: skip
 
     def forward(self, content: Tensor, style: Tensor) -> Tensor:
-        """Returns a tensor of the shape of `content`."""
+        """Returns the image `content` in the style of `style`.
+
+        Shapes:
+            content, style, result: [batch, 3, height, width].
+        """
         features, styled = self.encode(content), self.encode(style)
         mean, deviation = _moments(features)
         style_mean, style_deviation = _moments(styled)
@@ -86,11 +90,11 @@ def _reflected_relu(ins: int, outs: int) -> nn.Module:
 
 
 def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel."""
+    """Returns the mean and the standard deviation of each channel, each of shape [batch, channels, 1, 1]."""
     mean = features.mean((2, 3), keepdim=True)
     return mean, ((features - mean).square().mean((2, 3), keepdim=True) + 1e-5).sqrt()
 
 
 def vdsr() -> nn.Module:
-    """VDSR (Kim et al. 2016), 256 x 256: super-resolution of the luminance by 20 convolutions."""
+    """Returns VDSR (Kim et al. 2016), super-resolution of the luminance by 20 convolutions, for images of 256 x 256."""
     return Residual(nn.Sequential(conv_relu(1, 64), *(conv_relu(64, 64) for _ in range(18)), conv(64, 1, bias=True)))

@@ -1,4 +1,4 @@
-"""VGG (Simonyan and Zisserman 2014)."""
+"""VGG (Simonyan and Zisserman 2014), an image classifier."""
 
 from torch import nn
 
@@ -11,7 +11,7 @@ VGG19 = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 
 
 def vgg(stages: tuple[tuple[int, int], ...], classes: int) -> nn.Module:
-    """VGG, 224 x 224.
+    """Returns a VGG for images of 224 x 224.
 
     Args:
         stages: Channels and number of convolutions of each stage.

@@ -8,7 +8,10 @@ __all__ = ["c3d", "r3d"]
 
 
 def c3d(width: int, classes: int) -> nn.Module:
-    """C3D: eight 3 x 3 x 3 convolutions for 8 frames of 56 x 56; the original's width is 64."""
+    """Returns a C3D of six 3 x 3 x 3 convolutions for 8 frames of 56 x 56.
+
+    The original has eight convolutions and a width of 64.
+    """
     w = width
     layers: list[nn.Module] = []
     for ins, outs, pool in (
@@ -28,7 +31,7 @@ def _conv_bn(ins: int, outs: int, kernel: int = 3, stride: int = 1) -> nn.Sequen
 
 
 def r3d(width: int, blocks: int, classes: int) -> nn.Module:
-    """R3D, a ResNet of 3 x 3 x 3 convolutions; R3D-18 has width 64 and 2 blocks per stage."""
+    """Returns an R3D, a ResNet of 3 x 3 x 3 convolutions; R3D-18 has width 64 and 2 blocks per stage."""
     stem = nn.Conv3d(3, width, (3, 7, 7), (1, 2, 2), (1, 3, 3), bias=False)
     layers: list[nn.Module] = [stem, nn.BatchNorm3d(width), nn.ReLU()]
     ins = width

@@ -1,4 +1,4 @@
-"""Random weights that keep the size of activations at any depth and are bit-identical on every machine."""
+"""Random weights that keep the size of activations in networks of any depth and are bit-identical on every machine."""
 
 import math
 
@@ -13,12 +13,11 @@ _BRANCH_SCALE = 0.1
 
 
 def initialise(net: nn.Module, seed: int) -> nn.Module:
-    """Fill `net` with random weights and return it.
+    """Fills `net` with random weights and returns it.
 
     Weights follow He's fan-in scaling (He et al. 2015), so that nothing overflows or becomes subnormal: subnormal
-    numbers
-    would be slow, and no trained network has them. They are uniform rather than normal, because a normal number needs a
-    logarithm and a cosine, whose last bit depends on the processor.
+    numbers would be slow, and no trained network has them. They are uniform rather than normal, because a normal number
+    needs a logarithm and a cosine, whose last bit depends on the processor.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

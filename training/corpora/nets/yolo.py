@@ -1,4 +1,4 @@
-"""YOLO V2 (Redmon and Farhadi 2016): class scores and boxes, without non-maximum suppression."""
+"""YOLO V2 (Redmon and Farhadi 2016): class probabilities and boxes, without non-maximum suppression."""
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ _CELLS = 13
 
 
 class YoloV2(nn.Module):
-    """YOLO V2, 416 x 416, for 80 classes by default."""
+    """YOLO V2, an object detector on images of 416 x 416, by default for 80 classes."""
 
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
@@ -38,7 +38,11 @@ class YoloV2(nn.Module):
         self.register_buffer("anchors", torch.tensor(_ANCHORS).reshape(1, -1, 2, 1), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns boxes [1, 845, 4], class probabilities [1, 845, 80] and objectness [1, 845, 1]."""
+        """Maps an image to boxes, class probabilities and objectness.
+
+        Shapes:
+            x: [1, 3, 416, 416]; result: boxes [1, 845, 4], probabilities [1, 845, classes], objectness [1, 845, 1].
+        """
         fine = self.fine(x)
         found = self.detect(torch.cat([self.through(fine), self.coarse(fine)], 1))
         found = found.view(1, len(_ANCHORS), 5 + self.classes, _CELLS * _CELLS)

@@ -1,4 +1,7 @@
-"""Format 2 from before the migrations: systems, sequences, measurements with call overhead, and models."""
+"""Creates the schema of store format 2, which is older than the migrations.
+
+It holds systems, sequences, measurements with their call overhead, models and samples.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +13,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Creates the tables; not run on stores of format 2, which have them already."""
+    """Creates the tables; on stores of format 2, which have them already, this migration is not run."""
     op.create_table("costmodel_meta", sa.Column("key", sa.String(64), primary_key=True), sa.Column("value", sa.Text))
     op.create_table(
         "systems",
@@ -66,6 +69,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drops the tables."""
+    """Drops all tables of the store."""
     for table in ("samples", "pieces", "models", "measurements", "sequences", "systems", "costmodel_meta"):
         op.drop_table(table)

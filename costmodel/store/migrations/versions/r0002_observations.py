@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Creates the table, unless a release from before the migrations created it after a downgrade."""
+    """Creates the table unless it exists: after a downgrade, a release without migrations may have made it."""
     op.create_table(
         "observations",
         sa.Column("id", sa.Integer, primary_key=True),

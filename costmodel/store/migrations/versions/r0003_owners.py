@@ -1,4 +1,4 @@
-"""Adds owner, idempotency key and storage time to observations, and widens their numbers to 64 bits."""
+"""Adds owner, idempotency key and storage time to observations, and widens their ids and numbers of runs to 64 bits."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,10 @@ _MOST_RUNS = 2**31 - 1
 
 
 def upgrade() -> None:
-    """Adds the columns; existing rows, whose owner and storage time are unknown, get "local" and the current time."""
+    """Adds the columns `owner`, `idempotency_key` and `stored_at`, and widens `id` and `runs` to 64 bits.
+
+    In existing rows the owner becomes "local" and the storage time the current time, because both are unknown.
+    """
     op.drop_index("ix_observations_system", "observations")
     op.add_column("observations", sa.Column("owner", sa.String(64)))
     op.add_column("observations", sa.Column("idempotency_key", sa.String(255)))
@@ -26,7 +29,7 @@ def upgrade() -> None:
         table.alter_column("stored_at", existing_type=sa.String(32), nullable=False)
         table.alter_column("runs", existing_type=sa.Integer(), type_=sa.BigInteger())
         table.create_unique_constraint("uq_observations_owner_idempotency_key", ["owner", "idempotency_key"])
-    if op.get_bind().dialect.name == "postgresql":  # SQLite's row numbers have 64 bits as they are
+    if op.get_bind().dialect.name == "postgresql":  # SQLite's row numbers always have 64 bits
         op.alter_column("observations", "id", existing_type=sa.Integer(), type_=sa.BigInteger())
         op.execute("ALTER SEQUENCE observations_id_seq AS bigint")
     op.create_index("ix_observations_system_owner_id", "observations", ["system", "owner", "id"])
@@ -36,7 +39,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drops the columns; a number of runs that exceeds 32 bits becomes the largest that fits."""
+    """Drops the columns that `upgrade` added, and narrows `id` and `runs` to 32 bits.
+
+    A number of runs beyond 32 bits becomes the largest that fits.
+    """
     for index in ("system_owner_id", "owner_id", "stored_at"):
         op.drop_index(f"ix_observations_{index}", "observations")
     op.get_bind().execute(sa.text("UPDATE observations SET runs = :most WHERE runs > :most"), {"most": _MOST_RUNS})

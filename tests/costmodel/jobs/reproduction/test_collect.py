@@ -25,11 +25,11 @@ def test_numbers_come_with_what_they_belong_to(store: Store) -> None:
     """Processor, runtime, settings, statistic and time are part of the results and can be written as JSON."""
     result = collect_corpus(store, "fake-1", LOWERING, "tiny", FAMILIES)
     assert result is not None
-    told = json.loads(json.dumps(result.environment))
-    assert told["processor"] == HOST.model_name
-    assert (told["runtime"], told["threads"], told["level"]) == ("fake 1.0", 1, "all")
-    assert told["statistic"] == "models: quantile 0.5 of all runs; layers: mean of uninterrupted runs"
-    assert told["measured_from"] == told["measured_to"] == "2026-01-01T00:00:00.000+00:00"
+    environment = json.loads(json.dumps(result.environment))
+    assert environment["processor"] == HOST.model_name
+    assert (environment["runtime"], environment["threads"], environment["level"]) == ("fake 1.0", 1, "all")
+    assert environment["statistic"] == "models: quantile 0.5 of all runs; layers: mean of uninterrupted runs"
+    assert environment["measured_from"] == environment["measured_to"] == "2026-01-01T00:00:00.000+00:00"
 
 
 def test_nothing_measured_is_no_result(empty: Store, layer_graphs: Graphs) -> None:
@@ -43,9 +43,9 @@ def test_nothing_measured_is_no_result(empty: Store, layer_graphs: Graphs) -> No
 
 def test_another_lowering_is_another_result(store: Store, layer_graphs: Graphs) -> None:
     """Models at another optimisation level are a separate result."""
-    assert collect_corpus(store, "fake-1", "fake-1.0-none-imagined", "tiny", FAMILIES) is None
-    put(store, "deep", layer_graphs["deep"], lowering="fake-1.0-none-imagined")
-    other = collect_corpus(store, "fake-1", "fake-1.0-none-imagined", "tiny", FAMILIES)
+    assert collect_corpus(store, "fake-1", "fake-1.0-none-simulated", "tiny", FAMILIES) is None
+    put(store, "deep", layer_graphs["deep"], lowering="fake-1.0-none-simulated")
+    other = collect_corpus(store, "fake-1", "fake-1.0-none-simulated", "tiny", FAMILIES)
     assert other is not None
     assert [(c.model, c.granularity) for c in other.found] == [("deep", 1)]
     signatures = {whole_model(layer_graphs["deep"]).signature, *decompose("deep", layer_graphs["deep"]).unique}

@@ -9,7 +9,6 @@ from hypothesis import given
 
 from costmodel.jobs.reproduction import paper
 from costmodel.jobs.reproduction.construction import Construction, constructions, summarise
-from costmodel.measure.measurement import Timing
 from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.store.store import Store
 from costmodel.training.corpora.dlbricks import RECIPES
@@ -34,7 +33,7 @@ def test_a_model_is_the_sum_of_its_layers(store: Store) -> None:
     assert deep.unique_share == 2 / 3
 
 
-def test_the_critical_path_is_that_of_the_dearest_branch(store: Store) -> None:
+def test_the_critical_path_is_that_of_the_slowest_branch(store: Store) -> None:
     """The critical path follows the slowest branch; for a chain it is the sum."""
     both = found(store)
     assert both["wide", 1].sequential_us == 10.0 + 30.0 + 5.0
@@ -71,7 +70,7 @@ def test_what_is_not_measured_whole_and_in_layers_is_left_out(empty: Store, laye
 
 def test_another_corpus_is_not_in_it(store: Store, layer_graphs: Graphs) -> None:
     """Models of other corpora on the same system are left out."""
-    put(store, "stranger", layer_graphs["deep"])
+    put(store, "other", layer_graphs["deep"])
     assert {name for name, _ in found(store)} == {"deep", "wide"}
 
 
@@ -93,7 +92,7 @@ def test_a_summary_says_what_the_paper_says(store: Store) -> None:
 def test_a_summary_follows_its_models(ratios: list[float], factor: float) -> None:
     """The mean lies in the range, the shares are nested, and sums that are all too large remain visible."""
     sequence = elementwise(3)
-    times = {sequence.signature: Timing.of([measured(sequence, [10.0])])}
+    times = {sequence.signature: measured(sequence, [10.0]).timing}
     models = [Construction(f"m{i}", 1, 10.0 / r, 10.0, 10.0, (sequence.signature,)) for i, r in enumerate(ratios)]
     summary = summarise(models, times)
     assert summary.lowest <= summary.geometric_mean * (1 + 1e-9)

@@ -16,7 +16,6 @@ from costmodel.errors import MissingExtraError
 from costmodel.jobs.reproduction import figures, paper
 from costmodel.jobs.reproduction.construction import Construction
 from costmodel.jobs.reproduction.report import CorpusResult, summaries_of, summary_document, write_report
-from costmodel.measure.measurement import Timing
 from tests.fakes import elementwise, measured
 
 FAMILIES = {"resnet_50": "resnet", "resnet_18": "resnet", "vgg": "vgg", "alexnet": "alexnet"}
@@ -43,9 +42,7 @@ def made_up(
         for granularity in granularities
         for name, signatures in layers.items()
     ]  # fmt: skip
-    times = {
-        signature: Timing.of([measured(elementwise(3), [50.0])]) for item in found for signature in item.signatures
-    }
+    times = {signature: measured(elementwise(3), [50.0]).timing for item in found for signature in item.signatures}
     kinds = {signature: KINDS.get(signature, signature) for signature in times}
     return CorpusResult(corpus, system, found, summaries_of(found, times), kinds, FAMILIES, {"threads": 1})
 

@@ -173,7 +173,7 @@ class TestRefusals:
         """Incompatible shapes are refused."""
         self.refusal(lower, parse("(float[2,3] x, float[4,5] w) => (float[2,5] y) { y = MatMul(x, w) }"))
 
-    def test_values_that_nobody_makes(self, parse: Parse, lower: Lower) -> None:
+    def test_values_without_a_producer(self, parse: Parse, lower: Lower) -> None:
         """A layer that reads an undefined value is refused."""
         self.refusal(lower, parse("(float[2] x) => (float[2] y) { y = Add(x, ghost) }"))
 
@@ -221,7 +221,7 @@ class TestData:
         """A data-dependent output of the model is observed and marked."""
         assert lower(parse("(float[3,4] x) => (int64 n) { n = NonZero(x) }")).data_dependent == {"n"}
 
-    def test_a_blocked_layout_behind_them(self, parse: Parse, lower: Lower, run_bricks: Callable[..., None]) -> None:
+    def test_a_blocked_layout_behind_them(self, parse: Parse, lower: Lower, run_isolated: Callable[..., None]) -> None:
         """A blocked convolution on a data-dependent image has a shape without padding."""
         model = parse(
             """(float[8] m, float[1,3,8,8] x) => (float y)
@@ -233,7 +233,7 @@ class TestData:
         check_graph(graph)
         assert {kind.shape[1] for kind in graph.types.values() if kind.blocked} <= {20}
         assert graph.data_dependent
-        run_bricks(graph, 1, 2, 3)
+        run_isolated(graph, 1, 2, 3)
 
 
 class TestBodies:
@@ -255,15 +255,15 @@ class TestBodies:
 
     @pytest.mark.parametrize("level", LEVELS)
     def test_they_run_by_themselves(
-        self, level: str, loop: ModelProto, lower: Lower, run_bricks: Callable[..., None]
+        self, level: str, loop: ModelProto, lower: Lower, run_isolated: Callable[..., None]
     ) -> None:
         """A Loop is one layer, reads the values that it captures, and runs in isolation."""
         graph = lower(loop, level)
         check_graph(graph)
         (layer,) = (layer for layer in graph.layers if layer.op_type == "Loop")
-        assert layer.captured == 1
+        assert layer.num_captured == 1
         assert layer.inputs[-1] == "r"
-        run_bricks(graph, 1, 2, 5)
+        run_isolated(graph, 1, 2, 5)
 
     def test_they_are_the_same_on_every_host(self, loop: ModelProto, lower: Lower) -> None:
         """A subgraph has plain layers and logical shapes, although the runtime blocks its convolution."""
@@ -272,7 +272,7 @@ class TestBodies:
         assert BLOCKED_DOMAIN not in {node.domain for node in body.node}
         assert [list(tensor.dims) for tensor in body.initializer if tensor.dims] == [[20, 20, 1, 1]]
 
-    def test_loops_in_loops(self, parse: Parse, lower: Lower, run_bricks: Callable[..., None]) -> None:
+    def test_loops_in_loops(self, parse: Parse, lower: Lower, run_isolated: Callable[..., None]) -> None:
         """Nested subgraphs capture values of all enclosing graphs."""
         model = parse(
             """(int64 n, float[3] x, float[3] k) => (float[3] y)
@@ -287,14 +287,14 @@ class TestBodies:
             graph = lower(model, level)
             (layer,) = (layer for layer in graph.layers if layer.op_type == "Loop")
             assert set(layer.inputs[3:]) == {"n", "k"}
-            run_bricks(graph)
+            run_isolated(graph)
 
-    def test_an_old_body_keeps_its_opset(self, parse: Parse, lower: Lower, run_bricks: Callable[..., None]) -> None:
+    def test_an_old_body_keeps_its_opset(self, parse: Parse, lower: Lower, run_isolated: Callable[..., None]) -> None:
         """Operators in a subgraph have the model's opset: here Squeeze has an attribute, not an input."""
         text = """(bool c, float[1,3] x) => (float[3] y)
         { y = If (c) <then_branch = g () => (float[3] a) { a = Squeeze<axes = [0]>(x) },
                       else_branch = h () => (float[3] b) { z = Neg(x) b = Squeeze<axes = [0]>(z) }> }"""
-        run_bricks(lower(parse(text, opset=11)))
+        run_isolated(lower(parse(text, opset=11)))
 
 
 TRANSFORMER = """(int64[batch,16] ids, float[batch,16] mask) => (float[batch,16,32] y)
@@ -327,7 +327,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 @pytest.mark.parametrize("level", ["basic", "extended", "all"])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_transformer_is_static(
-    level: str, batch: int, parse: Parse, lower: Lower, run_bricks: Callable[..., None]
+    level: str, batch: int, parse: Parse, lower: Lower, run_isolated: Callable[..., None]
 ) -> None:
     """Shapes computed from input shapes are known after lowering, and every sequence runs."""
     graph = lower(parse(TRANSFORMER, weights=SIZES), level, batch=batch)
@@ -339,16 +339,16 @@ def test_a_transformer_is_static(
     )
     if level != "basic":
         assert {"Gelu", "SkipLayerNormalization"} <= {layer.op_type for layer in graph.layers}
-    run_bricks(graph, 1, 2, 3, 5, 10)
+    run_isolated(graph, 1, 2, 3, 5, 10)
 
 
-def test_a_transformer_without_optimisation_runs_in_pieces(
-    parse: Parse, lower: Lower, run_bricks: Callable[..., None]
+def test_a_transformer_without_optimisation_runs_in_sequences(
+    parse: Parse, lower: Lower, run_isolated: Callable[..., None]
 ) -> None:
     """Without constant folding, shapes are computed by layers, and every sequence runs."""
     graph = lower(parse(TRANSFORMER, weights=SIZES), "none", batch=2)
     check_graph(graph)
-    run_bricks(graph, 1, 2, 3, 5, 10)
+    run_isolated(graph, 1, 2, 3, 5, 10)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_a_transformer_without_optimisation_runs_in_pieces(
     ],
 )
 def test_convolutions_of_odd_channels(
-    channels: int, group: int, weight: tuple[int, ...], parse: Parse, lower: Lower, run_bricks: Callable[..., None]
+    channels: int, group: int, weight: tuple[int, ...], parse: Parse, lower: Lower, run_isolated: Callable[..., None]
 ) -> None:
     """Depthwise and grouped convolutions with partial blocks keep their sizes and run."""
     model = parse(
@@ -375,7 +375,7 @@ def test_convolutions_of_odd_channels(
     assert graph.types[last.inputs[1]].shape == weight
     assert last.attributes.get("group", {"i": 1})["i"] == group
     assert graph.types["y"].shape == (1, weight[0], 6, 6)
-    run_bricks(graph, 1, 2, 3)
+    run_isolated(graph, 1, 2, 3)
 
 
 def test_names_are_made_where_the_model_has_none(parse: Parse, lower: Lower) -> None:
@@ -395,17 +395,17 @@ def test_names_are_made_where_the_model_has_none(parse: Parse, lower: Lower) -> 
     assert whole_model(anonymous).signature == whole_model(alike).signature
 
 
-def test_an_operator_of_the_runtimes_own(parse: Parse, lower: Lower, run_bricks: Callable[..., None]) -> None:
+def test_an_operator_of_the_runtimes_own(parse: Parse, lower: Lower, run_isolated: Callable[..., None]) -> None:
     """Models may use the runtime's own operators, even exclusively."""
     model = parse("(float[4,64] x) => (float[4,64] y) { y = com.microsoft.Gelu(x) }", domains=("com.microsoft",))
-    run_bricks(lower(model))
+    run_isolated(lower(model))
     del model.opset_import[0]
-    run_bricks(lower(model))
+    run_isolated(lower(model))
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_shapes_that_only_the_runtime_infers(
-    level: str, parse: Parse, lower: Lower, run_bricks: Callable[..., None]
+    level: str, parse: Parse, lower: Lower, run_isolated: Callable[..., None]
 ) -> None:
     """Output shapes of the runtime's own operators come from the runtime's inference."""
     model = parse(
@@ -419,12 +419,12 @@ def test_shapes_that_only_the_runtime_infers(
     check_graph(graph)
     assert not graph.data_dependent
     assert graph.types["c"].shape == (2, 16, 16)
-    run_bricks(graph, 1, 2, 5)
+    run_isolated(graph, 1, 2, 5)
 
 
 @pytest.mark.parametrize("opset", range(9, 24, 2))
 def test_every_opset_that_the_runtime_runs(
-    opset: int, parse: Parse, lower: Lower, run_bricks: Callable[..., None]
+    opset: int, parse: Parse, lower: Lower, run_isolated: Callable[..., None]
 ) -> None:
     """Models of all opsets are lowered, and their sequences run at the same opset."""
     model = parse(
@@ -435,7 +435,7 @@ def test_every_opset_that_the_runtime_runs(
         opset=opset,
     )
     for level in LEVELS:
-        run_bricks(lower(model, level), 1, 3)
+        run_isolated(lower(model, level), 1, 3)
 
 
 class TestRunning:

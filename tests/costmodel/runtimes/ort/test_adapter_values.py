@@ -46,33 +46,32 @@ ENDLESS = """(float x, bool c) => (float y, float[n] z)
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduces the time limit to a fifth of a second."""
-    monkeypatch.setattr("costmodel.runtimes.ort.session.PATIENCE_S", 0.2)
+def impatient() -> OnnxRuntime:
+    """ONNX Runtime with a time limit of a fifth of a second."""
+    return OnnxRuntime(patience_s=0.2)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_loop_without_an_end_is_refused_when_observed(lower: Lower) -> None:
+def test_a_loop_without_an_end_is_refused_when_observed(impatient: OnnxRuntime) -> None:
     """A run for observing data-dependent shapes is stopped at the time limit."""
     with pytest.raises(LoweringError, match="a loop in it has no end"):
-        lower(Specimen(ENDLESS).model())
+        impatient.lower(read_model(Specimen(ENDLESS).model()), "all")
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_model_without_an_end_is_not_measured(runtime: OnnxRuntime, settings: RuntimeSettings) -> None:
+def test_a_model_without_an_end_is_not_measured(impatient: OnnxRuntime, settings: RuntimeSettings) -> None:
     """An endless model is stopped in its trial run, before timing."""
     with pytest.raises(ModelError, match="a loop in it has no end"):
-        runtime.open_model(read_model(Specimen(ENDLESS).model()), settings)
+        impatient.open_model(read_model(Specimen(ENDLESS).model()), settings)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_brick_without_an_end_is_not_measured(lower: Lower, runtime: OnnxRuntime, settings: RuntimeSettings) -> None:
+def test_a_sequence_without_an_end_is_not_measured(
+    lower: Lower, impatient: OnnxRuntime, settings: RuntimeSettings
+) -> None:
     """A loop that ends in its model may be endless on synthetic inputs, and is stopped."""
     text = """(float[9] x, bool c) => (float[9] y) <float most = {100.0}>
         { a = Abs(x)
           y = Loop (, c, a) <body = g (int64 i, bool d, float[9] s) => (bool e, float[9] t)
                              { t = Add(s, s) m = ReduceMin<keepdims = 0>(t) e = Less(m, most) }> }"""
-    bricks = decompose("m", lower(Specimen(text).model())).unique.values()
-    (loop,) = (brick for brick in bricks if brick.kind == "Loop")
+    sequences = decompose("m", lower(Specimen(text).model())).unique.values()
+    (loop,) = (sequence for sequence in sequences if sequence.kind == "Loop")
     with pytest.raises(MeasurementError, match="a loop in it has no end"):
-        runtime.open_sequence(loop, settings)
+        impatient.open_sequence(loop, settings)

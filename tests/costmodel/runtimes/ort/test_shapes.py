@@ -41,9 +41,9 @@ def test_an_activation_between_blocked_layers_keeps_its_type(graph: LayerGraph, 
     assert any(activation.outputs[0] in layer.inputs and layer.domain == BLOCKED_DOMAIN for layer in graph.layers)
 
 
-def test_it_runs_in_pieces(graph: LayerGraph, run_bricks: Callable[..., None]) -> None:
+def test_its_sequences_run_in_isolation(graph: LayerGraph, run_isolated: Callable[..., None]) -> None:
     """The activation runs alone, with either neighbour, and with both."""
-    run_bricks(graph, 1, 2, 3, 5)
+    run_isolated(graph, 1, 2, 3, 5)
     segments = [segment.sequence for segment in decompose("m", graph).segments]
     assert "QuickGelu" in {sequence.kind for sequence in segments}
     for sequence in (*segments, whole_model(graph)):

@@ -1,0 +1,74 @@
+"""Shipped data: the Parquet files in the folder `data/` of a source checkout, by the system that they hold.
+
+Nothing is imported until a command needs a system by name, because importing a system takes seconds and adds its models
+to the store.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from costmodel.paths import shipped_data_folder
+from costmodel.store.parquet import read_results, read_system
+from costmodel.store.results import Results
+from costmodel.store.store import Store
+
+__all__ = ["import_shipped", "shipped_systems"]
+
+# Endings of the files that regressors are trained on, after the name of the system. The other files of a system, such
+# as a second series of measurements, are for experiments, and belong into a store of their own (data/README.md).
+_TRAINING_FILES = ("", "-training")
+
+
+def shipped_systems(folder: Path | None = None) -> dict[str, tuple[Path, ...]]:
+    """Returns the files with the training data of each shipped system, by name of the system; reads only their headers.
+
+    Args:
+        folder: Folder of the files; by default that of the source checkout. Without a checkout there are no systems.
+
+    Raises:
+        DataFileError: A file in the folder was not written by costmodel, or has another format version.
+        MissingExtraError: The optional dependency that reads Parquet is not installed.
+    """
+    folder = folder or shipped_data_folder()
+    files: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*.parquet")) if folder is not None else ():
+        name = read_system(path).name
+        if path.stem in {name + ending for ending in _TRAINING_FILES}:
+            files.setdefault(name, []).append(path)
+    return {name: tuple(paths) for name, paths in files.items()}
+
+
+def import_shipped(store: Store, name: str, folder: Path | None = None) -> bool:
+    """Imports a shipped system into a store that does not know it; returns whether it was imported.
+
+    All files of the system are imported, or none. A system that the store knows is left as it is, even if it lacks
+    measurements that are shipped.
+
+    Args:
+        store: Store that receives the measurements and the models of the system.
+        name: Name of the system; nothing is imported if no system of that name is shipped.
+        folder: Folder of the shipped files; by default that of the source checkout.
+
+    Raises:
+        DataFileError: A file in the folder was not written by costmodel, or has an invalid record.
+        StoreError: The store has a model of the same name as a shipped one with other layers.
+    """
+    if name in store.systems():
+        return False
+    parts = [read_results(path) for path in shipped_systems(folder).get(name, ())]
+    if not parts:
+        return False
+    store.put_results(_merged(parts))
+    return True
+
+
+def _merged(parts: list[Results]) -> Results:
+    """Returns the results of several files of one system as one."""
+    first = parts[0]
+    return replace(
+        first,
+        measurements=tuple(measurement for part in parts for measurement in part.measurements),
+        sequences={signature: sequence for part in parts for signature, sequence in part.sequences.items()},
+        models=tuple(model for part in parts for model in part.models),
+        samples={signature: origin for part in parts for signature, origin in part.samples.items()},
+    )

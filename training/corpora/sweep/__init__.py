@@ -1,1 +1,0 @@
-"""Operator instances of many sizes, in one module per kind of operator."""
