@@ -1,9 +1,12 @@
 """The command line: each command parses and validates its arguments, calls one job, and prints the result."""
 
+import _thread
 import contextlib
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 
 import typer
@@ -16,6 +19,7 @@ __all__ = ["app", "main"]
 
 _INTERRUPTED = 130
 _TERMINATED = 143
+_MOMENT_S = 0.01
 
 app = typer.Typer(
     name="costmodel",
@@ -35,6 +39,8 @@ def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) 
         tools: Runtime, benchmark sessions and shipped data that the commands use; by default those of this host.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    hook = sys.unraisablehook
+    sys.unraisablehook = partial(_signal_again, hook)
     try:
         app(arguments, prog_name=None if arguments is None else "costmodel", obj=tools or Tools())
     except CostModelError as error:
@@ -51,11 +57,36 @@ def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) 
             sys.stdout.close()  # its buffer cannot be written either
         sys.stderr.write(f"costmodel: the output cannot be written ({error.strerror}): make room for it\n")
         raise SystemExit(1) from None
+    finally:
+        sys.unraisablehook = hook
 
 
 def _terminate(_: int, __: FrameType | None) -> None:
     """Raises SystemExit on SIGTERM, so that locks are released and half-written files are removed as on Ctrl-C."""
     raise SystemExit(_TERMINATED)
+
+
+def _signal_again(
+    hook: "Callable[[sys.UnraisableHookArgs], object]", unraisable: "sys.UnraisableHookArgs"
+) -> None:
+    """Delivers a signal once more if Python had to ignore what its handler raised.
+
+    A handler runs wherever Python is at that moment, and Python ignores what is raised in a destructor or in the
+    callback of a weak reference. The command would go on as if there had been no signal.
+
+    Args:
+        hook: What handles other exceptions that Python has to ignore.
+        unraisable: The exception that Python ignores.
+    """
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        number = signal.SIGINT
+    elif issubclass(unraisable.exc_type, SystemExit) and getattr(unraisable.exc_value, "code", None) == _TERMINATED:
+        number = signal.SIGTERM
+    else:
+        hook(unraisable)
+        return
+    # A moment later, so that it does not end up in the same destructor.
+    threading.Timer(_MOMENT_S, _thread.interrupt_main, (number,)).start()
 
 
 # Imported for their effect: each command registers itself on `app`.

@@ -231,7 +231,7 @@ def bench_line(report: "BenchReport") -> str:
         + (f", {report.dropped} samples dropped" if report.dropped else "")
         + (f", {report.repeated} measured twice" if report.repeated else "")
         + (
-            f", {report.waiting_seconds:.0f} s lost while threads were out of sync"
+            f", {report.waiting_seconds:.0f} s lost while the machine was busy"
             if report.waiting_seconds >= 1
             else ""
         )

@@ -8,6 +8,7 @@ and, with several threads, passing work between them), a read of data in the las
 
 import math
 import time
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -34,8 +35,18 @@ _WINDOW_BYTES = 2 << 20
 _FLOAT_BYTES = 8
 _DEFAULT_L2_BYTES, _DEFAULT_L3_BYTES = 1 << 20, 32 << 20
 _LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 64 << 20, 256 << 20
-# Ratios to its quiet time from which a probe counts as slow: docs/adr/0016 has the comparison.
+# Ratios to its quiet time from which a probe counts as slow, unless its own scatter is larger, and how many standard
+# deviations of that scatter then count as slow: docs/adr/0016 has the comparisons.
 _SLOW_PRODUCTS, _SLOW_READ = 1.15, 1.4
+_SLOW_DEVIATIONS = 2.5
+# Number of times that a slow probe is repeated at once: a state of the machine lasts, and chance does not.
+_REPEATS = 2
+# The quiet time of a probe is this quantile of its times, because the quickest of many is a rare piece of luck.
+_QUIET_QUANTILE = 0.1
+_LEAST_TO_KNOW_SCATTER = 20
+_SHORTEST_US = 1e-3  # what a coarse clock shows as 0
+# Standard deviations of a normal variable in the median distance between two draws of it.
+_DEVIATIONS_IN_MEDIAN_DISTANCE = 0.954
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class StateProbe:
     Attributes:
         name: Name of the resource; the machine is in the state of that name while the probe is slow.
         runner: Runner of the work.
-        slow: Ratio to the probe's quiet time from which the resource counts as disturbed.
+        slow: Least ratio to the probe's quiet time from which the resource counts as disturbed.
         runs: Number of runs of which the median is taken.
         warm: Whether a run that is not timed comes first.
     """
@@ -61,6 +72,43 @@ class StateProbe:
         if self.warm:
             self.runner.run()
         return median(timed_us(self.runner, clock_ns) for _ in range(self.runs))
+
+
+class _ProbeHistory:
+    """The times of one probe at the checks of a session, from which its quiet time and its scatter are estimated.
+
+    Attributes:
+        quiet_us: Time of the probe on the quiet machine, in microseconds; infinite before the first check.
+    """
+
+    def __init__(self, known_us: float) -> None:
+        """Begins with the quiet time known from earlier sessions in microseconds, infinite if there is none."""
+        self.quiet_us = self._known_us = known_us
+        self._times_us: list[float] = []
+        self._distances: list[float] = []
+        self._last_us = math.nan
+
+    def add(self, took_us: float) -> None:
+        """Adds the time of the probe at one more check, in microseconds."""
+        took_us = max(took_us, _SHORTEST_US)
+        if self._times_us:
+            insort(self._distances, abs(math.log(took_us / self._last_us)))
+        self._last_us = took_us
+        insort(self._times_us, took_us)
+        usual_us = self._times_us[int(_QUIET_QUANTILE * (len(self._times_us) - 1))]
+        # Few checks can all be lucky. After that the quiet time only falls, however long a neighbour stays.
+        before_us = self.quiet_us if len(self._times_us) > _CALIBRATION_CHECKS else self._known_us
+        self.quiet_us = min(before_us, usual_us)
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the logarithm of the probe's time, from distances between successive checks.
+
+        States of the machine last for many checks, so changes of state hardly matter in it. 0 until it is known.
+        """
+        if len(self._distances) < _LEAST_TO_KNOW_SCATTER:
+            return 0.0
+        return self._distances[len(self._distances) // 2] / _DEVIATIONS_IN_MEDIAN_DISTANCE
 
 
 class _Reading:
@@ -118,8 +166,8 @@ class MachineStateMonitor:
     """A periodic check of the state of the machine.
 
     Attributes:
-        quiet_us: Quickest time of each probe known for the system, in microseconds, by name.
-        checks_us: Times of each probe at the checks since `restart`, in microseconds, by name.
+        checks_us: Times of each probe at the checks since `restart`, in microseconds, by name; if a probe was repeated,
+            the quickest of its times.
         kept_disturbed: Number of these checks after which runs were kept although the machine was not quiet.
         lost_us: Time since `restart` that was spent on waiting and on runs that were discarded, in microseconds.
         states_us: Time since `restart` that the machine spent in each state, waits included, in microseconds, by name.
@@ -139,7 +187,7 @@ class MachineStateMonitor:
         Args:
             probes: Probes of the machine; with none, it always counts as quiet.
             protocol: Time between checks, and how long to wait for a quiet machine.
-            quiet_us: Quickest time known for this system of each probe, by name.
+            quiet_us: Time of each probe on this system when it is quiet, in microseconds, by name.
             clock_ns: A monotonic clock, in nanoseconds.
             sleep: Sleeps for a number of seconds.
         """
@@ -149,7 +197,7 @@ class MachineStateMonitor:
         self._sleep = sleep
         self._patience_us = protocol.max_wait_us
         known = dict(quiet_us or {})
-        self.quiet_us = {probe.name: known.get(probe.name, math.inf) for probe in self._probes}
+        self._histories = {probe.name: _ProbeHistory(known.get(probe.name, math.inf)) for probe in self._probes}
         self.restart()
         if any(math.isinf(us) for us in self.quiet_us.values()):
             for _ in range(_CALIBRATION_CHECKS):
@@ -169,13 +217,18 @@ class MachineStateMonitor:
         """Lowers the time that is left for waiting to `patience_us` microseconds, if it is longer."""
         self._patience_us = min(self._patience_us, patience_us)
 
+    @property
+    def quiet_us(self) -> dict[str, float]:
+        """Time of each probe on the quiet machine as it is known now, in microseconds, by name."""
+        return {name: history.quiet_us for name, history in self._histories.items()}
+
     def metadata(self) -> dict[str, Any]:
         """Returns the entries on the machine's state for the environment of what was timed since `restart`."""
         if not self._probes:
             return {}
         return {
             "probes_us": {name: median(times_us) for name, times_us in self.checks_us.items() if times_us},
-            "quiet_probes_us": dict(self.quiet_us),
+            "quiet_probes_us": self.quiet_us,
             "checks": max(map(len, self.checks_us.values())),
             "checks_disturbed": self.kept_disturbed,
             "states_us": dict(self.states_us),
@@ -190,7 +243,7 @@ class MachineStateMonitor:
     def state(self) -> str:
         """State at the last check: the name of the probe that is slowest compared with its limit, or "quiet"."""
         ratios = {
-            probe.name: self.checks_us[probe.name][-1] / (probe.slow * self.quiet_us[probe.name])
+            probe.name: self.checks_us[probe.name][-1] / self._slow_us(probe)
             for probe in self._probes
             if self.checks_us[probe.name]
         }
@@ -231,12 +284,20 @@ class MachineStateMonitor:
     def _check(self) -> str:
         for probe in self._probes:
             took_us = probe.time_us(self._clock_ns)
-            self.quiet_us[probe.name] = min(self.quiet_us[probe.name], took_us)
+            self._histories[probe.name].add(took_us)
+            for _ in range(_REPEATS):
+                if took_us > self._slow_us(probe):
+                    took_us = min(took_us, probe.time_us(self._clock_ns))
             self.checks_us[probe.name].append(took_us)
         state, now_ns = self.state, self._clock_ns()
         self.states_us[state] = self.states_us.get(state, 0.0) + (now_ns - self._checked_ns) / 1000
         self._checked_ns = now_ns
         return state
+
+    def _slow_us(self, probe: StateProbe) -> float:
+        """Returns the time in microseconds above which a probe counts as slow."""
+        history = self._histories[probe.name]
+        return history.quiet_us * max(probe.slow, math.exp(_SLOW_DEVIATIONS * history.scatter))
 
     def _rest(self) -> None:
         # The hypervisor places an idle vCPU anew sooner than a busy one, which stays where it is.

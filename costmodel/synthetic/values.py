@@ -18,9 +18,10 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.synthetic.argument_constraints import required_values
 from costmodel.synthetic.argument_rules import SEED
 
-__all__ = ["model_inputs", "synthetic_tensor", "synthetic_value"]
+__all__ = ["model_inputs", "synthetic_tensor", "synthetic_value", "weight_start"]
 
 _POOL_BYTES = 1 << 24
+_WEIGHT_STEP = 4099  # a prime, so that weights start at places of the pool that are no multiples of each other
 _MASK_RUN_LENGTH = 1 << 16  # consecutive equal elements in a synthetic mask
 _SMALL_INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
 
@@ -67,7 +68,7 @@ def synthetic_tensor(kind: TensorType, *, positive: bool = False, start: int = 0
         return np.ones(kind.shape, kind.dtype)  # often a count, and a count of 0 would mean no work
     pool = _pool(kind.dtype, positive)
     if start + kind.elements > pool.size:
-        return np.resize(pool, kind.shape)
+        return np.resize(pool[start % (pool.size // 2) :], kind.shape)
     return pool[start : start + kind.elements].reshape(kind.shape)
 
 
@@ -101,13 +102,21 @@ def synthetic_value(sequence: LayerSequence, index: int) -> np.ndarray:
             if made is not None:
                 return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
     positive = any(_needs_positive(layer.op_type) for layer in readers)
-    # Scalars get different values because kernels take a short cut if the scales of two operands are equal.
-    start = index if value.role == "constant" and value.type.elements == 1 else _pool_offset(sequence, index)
+    start = weight_start(index) if value.role == "constant" else _pool_offset(sequence, index)
     values = synthetic_tensor(value.type, positive=positive, start=start)
     fan_in = _fan_in(sequence, index)
     if fan_in > 1 and value.type.dtype.startswith(("float", "bfloat")):
         return np.asarray(values * values.dtype.type(fan_in**-0.5), dtype=dtype)
     return values
+
+
+def weight_start(index: int) -> int:
+    """Returns the position in the common pool at which the weight with this index begins.
+
+    No two weights of a network are equal: ONNX Runtime keeps equal ones in memory once, so that a network would read
+    less memory than the model that it stands for; and kernels take a short cut if the scales of two operands are equal.
+    """
+    return index * _WEIGHT_STEP % (_POOL_BYTES // 8)
 
 
 def _zero_point(dtype: np.dtype) -> int:

@@ -35,7 +35,7 @@ from costmodel.runtimes.ort.session import (
     watched,
 )
 from costmodel.runtimes.ort.subgraphs import has_blocked_body, has_body, with_bodies_of
-from costmodel.synthetic.values import model_inputs, synthetic_tensor
+from costmodel.synthetic.values import model_inputs, synthetic_tensor, weight_start
 
 __all__ = ["OnnxRuntime"]
 
@@ -168,7 +168,8 @@ def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
     for position, tensor in enumerate(all_tensors(proto)):
         if not omitted_bytes(tensor):
             continue
-        values = _weight_values(TensorType(dtype_name(tensor.data_type), tuple(tensor.dims)))
+        kind = TensorType(dtype_name(tensor.data_type), tuple(tensor.dims))
+        values = _weight_values(kind, weight_start(position))
         if position < supplied:
             set_location(tensor, _WEIGHTS)
             weights[tensor.name] = values
@@ -177,9 +178,9 @@ def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
     return proto, weights
 
 
-def _weight_values(kind: TensorType) -> np.ndarray:
+def _weight_values(kind: TensorType, start: int) -> np.ndarray:
     """Returns values of a weight: positive, for roots and logarithms; small, so that no chain of products overflows."""
-    values = synthetic_tensor(kind, positive=True)
+    values = synthetic_tensor(kind, positive=True, start=start)
     if values.dtype.kind in "iub":
         return values
     return np.asarray(values * values.dtype.type(max(1, kind.elements) ** -0.5), dtype=values.dtype)

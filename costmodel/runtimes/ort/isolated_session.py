@@ -9,6 +9,8 @@ as ONNX Runtime allocates them.
 import mmap
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from onnx import numpy_helper
@@ -25,9 +27,11 @@ _WEIGHTS = "weights.bin"
 # Smaller weights are embedded in the network, where shape inference finds them: the scales of Resize determine a shape.
 _EMBEDDED_BYTES = 1024
 _ALIGNMENT = 64
-# In a model with results larger than this, their memory is no longer in the caches when it is used again. Sequences
-# with such results therefore do not use the shared arena.
-_SOON_REUSED_BYTES = 2 << 20
+# In a model with results larger than this share of the level 3 cache, their memory is no longer in the caches when it
+# is used again. Sequences with such results therefore do not use the shared arena.
+_SOON_REUSED_SHARE = 1 / 16
+_L3_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+_DEFAULT_L3_KIB = 32 << 10
 
 
 def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s: float) -> SessionRunner:
@@ -54,7 +58,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
     body = _has_body(sequence)
     network = build_network(sequence, weights=weights, discard_outputs=not body)
     options = session_options(settings if body else replace(settings, level="none"), timed=True)
-    if max((v.type.nbytes for v in sequence.values if v.role == "internal"), default=0) <= _SOON_REUSED_BYTES:
+    if max((v.type.nbytes for v in sequence.values if v.role == "internal"), default=0) <= _soon_reused_bytes():
         options.add_session_config_entry("session.use_env_allocators", "1")
     options.enable_mem_pattern = False  # a memory plan would not use the memory that was just freed
     shared_arena()
@@ -69,6 +73,15 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
     if body:
         runner.check_end(patience_s)
     return runner
+
+
+@cache
+def _soon_reused_bytes() -> float:
+    try:
+        l3_kib = int(_L3_FILE.read_text(encoding="ascii").strip().removesuffix("K"))
+    except (OSError, ValueError):
+        l3_kib = _DEFAULT_L3_KIB
+    return l3_kib * 1024 * _SOON_REUSED_SHARE
 
 
 def _in_ordinary_pages(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

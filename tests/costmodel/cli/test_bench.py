@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from costmodel.cli.options import Tools
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.paths import Home
 from costmodel.store.store import Store
 from costmodel.training.corpus import corpus_models
+from tests.fakes import FakeRuntime
 from tests.shell import Run
 from tests.synthetic import copied
 
@@ -211,6 +214,28 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_nothing(tmp_path: Path, interrupt
     assert last == "costmodel: stopped; what was stored is kept, run the same command again"
     assert len(store.latencies_us("this.one")) >= 3
     assert not list(tmp_path.glob("*.holder"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_a_destructor_is_not_lost(
+    run_with: Callable[[Tools], Run], tmp_path: Path, interruptible: None, number: int, code: int
+) -> None:
+    """A signal that arrives where Python ignores exceptions ends the command a moment later."""
+
+    class Signalled:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def bench(*_: object) -> BenchmarkSession:
+        Signalled()
+        time.sleep(30)
+        raise AssertionError("the signal was lost")
+
+    before = signal.getsignal(signal.SIGTERM)
+    done = run_with(Tools(FakeRuntime(), bench))(tmp_path, "bench", MODEL, *NAMED)
+    signal.signal(signal.SIGTERM, before)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.splitlines()[-1] == "costmodel: stopped; what was stored is kept, run the same command again"
 
 
 def test_one_bad_model_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:

@@ -89,13 +89,31 @@ class TestQuietTimes:
         assert machine.slept == []
 
     def test_a_neighbour_during_the_first_look_does_not_become_quiet(self) -> None:
-        """A quicker time replaces the one that was found first."""
+        """Quicker times replace those that were found first, within a second."""
         machine = Machine(lambda now_us: QUIET if now_us > 60e6 else "products")
         monitor = machine.monitor(known=False)
         assert monitor.quiet_us == QUIET_US | {"products": 2 * QUIET_US["products"]}
         machine.clock.pass_us(60e6)
-        assert monitor.stayed_quiet()
+        for _ in range(50):
+            machine.clock.pass_us(20_000)
+            assert monitor.stayed_quiet()
         assert monitor.quiet_us == QUIET_US
+
+    def test_a_neighbour_that_stays_does_not_become_quiet(self) -> None:
+        """The quiet times do not rise, however long the machine is busy."""
+        machine = Machine(lambda now_us: QUIET if now_us < 20e6 else "cache")
+        monitor = machine.monitor(known=False, protocol=replace(PROTOCOL, max_wait_us=0.0))
+        for _ in range(5_000):
+            machine.clock.pass_us(20_000)
+            monitor.stayed_quiet()
+        assert monitor.quiet_us == QUIET_US
+        assert monitor.state == "cache"
+
+    def test_one_lucky_check_is_not_the_quiet_machine(self) -> None:
+        """A single quick time among many does not make all others count as slow."""
+        machine = Machine(lambda now_us: "lucky" if 2e6 < now_us < 2.06e6 else "products")
+        monitor = machine.monitor(known=False)
+        assert monitor.quiet_us == QUIET_US | {"products": 2 * QUIET_US["products"]}
 
 
 class TestStates:
@@ -108,6 +126,37 @@ class TestStates:
         assert monitor.state == QUIET
         monitor.stayed_quiet()
         assert monitor.state == state
+
+    def test_chance_is_not_a_state(self) -> None:
+        """A probe that is slow once, and quick when it is repeated at once, leaves the machine quiet."""
+        machine = Machine(lambda _: QUIET)
+        # Three runs are one time of the probe, so that every other time of the probe is slow.
+        runner = FakeRunner(machine.clock, 1.0, lambda runs: 50.0 * (2 if runs // 3 % 2 else 1))
+        probe = StateProbe("products", runner, SLOW)
+        monitor = MachineStateMonitor(
+            [probe], PROTOCOL, {"products": 50.0}, clock_ns=machine.clock, sleep=machine.sleep
+        )
+        assert all(monitor.stayed_quiet() for _ in range(20))
+        assert monitor.metadata()["states_us"].keys() == {QUIET}
+
+    def test_a_probe_that_scatters_is_given_more_room(self) -> None:
+        """Times that scatter by half from check to check are no state; twice the usual time for long is one."""
+        machine = Machine(lambda now_us: "products" if now_us > 10e6 else QUIET)
+        factors = [0.9, 1.0, 1.3, 1.1, 1.4, 1.0, 1.2]
+        runner = FakeRunner(
+            machine.clock, 1.0, lambda runs: 50.0 * factors[runs % 7] * (4 if machine.state == "products" else 1)
+        )
+        probe = StateProbe("products", runner, 1.05, runs=1)
+        monitor = MachineStateMonitor(
+            [probe], replace(PROTOCOL, max_wait_us=0.0), clock_ns=machine.clock, sleep=machine.sleep
+        )
+        while machine.state == QUIET:
+            machine.clock.pass_us(20_000)
+            monitor.stayed_quiet()
+        assert monitor.metadata()["checks_disturbed"] <= 1
+        machine.clock.pass_us(20_000)
+        monitor.stayed_quiet()
+        assert monitor.state == "products"
 
     def test_the_time_in_each_state_adds_up(self) -> None:
         """The time since the previous check counts for the state that a check finds."""

@@ -1,6 +1,7 @@
 """Synthetic weights and inputs: finite, normal, in range and reproducible."""
 
 from collections.abc import Callable
+from itertools import combinations
 
 import hypothesis.strategies as st
 import ml_dtypes
@@ -50,6 +51,21 @@ def test_every_type_has_values(dtype: str, shape: tuple[int, ...]) -> None:
     assert values.shape == shape
     assert str(values.dtype) == dtype
     assert np.array_equal(values, synthetic_tensor(TensorType(dtype, shape)))
+
+
+@pytest.mark.parametrize("side", [3, 64, 2100])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_no_two_weights_are_equal(side: int, dtype: str) -> None:
+    """Weights of one shape differ, or ONNX Runtime would keep them in memory once; also those larger than the pool."""
+    square = TensorType(dtype, (side, side))
+    sequence = LayerSequence(
+        layers=tuple(SequenceLayer("MatMul", "", 13, {}, (i, 5 + i), (1 + i,)) for i in range(4)),
+        values=(Value(square, "input"), *[Value(square, "internal")] * 4, *[Value(square, "constant")] * 4),
+        outputs=(4,),
+    )
+    weights = [synthetic_value(sequence, i).astype(np.float32) for i in weight_indices(sequence)]
+    assert len(weights) == 4
+    assert all((one != other).mean() > 0.9 for one, other in combinations(weights, 2))
 
 
 def test_a_tensor_larger_than_the_pool() -> None:

@@ -187,6 +187,7 @@ def test_the_browser_sends_what_the_command_line_sends(page: Page, light_models:
 
 def test_everything_is_reached_by_keyboard(page: Page) -> None:
     """Every control is reached by the Tab key in reading order, with visible focus."""
+    expect(page.get_by_role("button", name="ResNet-50")).to_be_visible()  # the examples come after the page
     reached = []
     for _ in range(14):
         page.keyboard.press("Tab")
