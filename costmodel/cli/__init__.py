@@ -1,6 +1,5 @@
 """The command line: each command parses and validates its arguments, calls one job, and prints the result."""
 
-import _thread
 import contextlib
 import signal
 import sys
@@ -66,9 +65,7 @@ def _terminate(_: int, __: FrameType | None) -> None:
     raise SystemExit(_TERMINATED)
 
 
-def _signal_again(
-    hook: "Callable[[sys.UnraisableHookArgs], object]", unraisable: "sys.UnraisableHookArgs"
-) -> None:
+def _signal_again(hook: "Callable[[sys.UnraisableHookArgs], object]", unraisable: "sys.UnraisableHookArgs") -> None:
     """Delivers a signal once more if Python had to ignore what its handler raised.
 
     A handler runs wherever Python is at that moment, and Python ignores what is raised in a destructor or in the
@@ -86,7 +83,7 @@ def _signal_again(
         hook(unraisable)
         return
     # A moment later, so that it does not end up in the same destructor.
-    threading.Timer(_MOMENT_S, _thread.interrupt_main, (number,)).start()
+    threading.Timer(_MOMENT_S, signal.pthread_kill, (threading.get_ident(), number)).start()
 
 
 # Imported for their effect: each command registers itself on `app`.

@@ -230,11 +230,7 @@ def bench_line(report: "BenchReport") -> str:
         f"{report.unstable} unstable, {len(report.failed)} failed, {report.left} left"
         + (f", {report.dropped} samples dropped" if report.dropped else "")
         + (f", {report.repeated} measured twice" if report.repeated else "")
-        + (
-            f", {report.waiting_seconds:.0f} s lost while the machine was busy"
-            if report.waiting_seconds >= 1
-            else ""
-        )
+        + (f", {report.waiting_seconds:.0f} s lost while the machine was busy" if report.waiting_seconds >= 1 else "")
     )
 
 

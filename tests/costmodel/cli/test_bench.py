@@ -17,7 +17,6 @@ from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.paths import Home
 from costmodel.store.store import Store
 from costmodel.training.corpus import corpus_models
-from tests.fakes import FakeRuntime
 from tests.shell import Run
 from tests.synthetic import copied
 
@@ -232,7 +231,7 @@ def test_a_signal_in_a_destructor_is_not_lost(
         raise AssertionError("the signal was lost")
 
     before = signal.getsignal(signal.SIGTERM)
-    done = run_with(Tools(FakeRuntime(), bench))(tmp_path, "bench", MODEL, *NAMED)
+    done = run_with(Tools(bench=bench))(tmp_path, "bench", MODEL, *NAMED)
     signal.signal(signal.SIGTERM, before)
     assert (done.code, done.out) == (code, "")
     assert done.err.splitlines()[-1] == "costmodel: stopped; what was stored is kept, run the same command again"
