@@ -32,7 +32,7 @@ from costmodel.training.evaluation.splits import Split, leave_families_out
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.suggestion import MeasurementBatch, choose, value_of_measuring
 
-MINUTES = (0.5, 1.0, 2.0, 5.0, 10.0)
+MINUTES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 FOLDS = 4
 CHECKS = 0.15  # share of the time for measuring whole models, as in `costmodel adapt`
 _RANDOM_IN_PORTION = 32

@@ -1,9 +1,8 @@
 """Adaptation: predicts costs on a new system from those on a base system and a few measurements on the new one.
 
-The cost of a layer on the base system is the layer's anchor, and gradient-boosted trees learn log(cost on the new
-system / anchor) from the layer's features. An ensemble of such regressors is trained, each member without some of the
-families. The spread of the members' predictions is the uncertainty of a cost. The predictions of a member for the
-families that it was trained without show how large errors are.
+The cost of a layer on the base system is the layer's anchor, and a Gaussian process learns log(cost on the new system /
+anchor) from the layer's features; its standard deviation is the uncertainty of a cost. Predictions for families without
+their measurements show how large errors are.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -22,25 +21,23 @@ from costmodel.systems.system import System
 from costmodel.training.dataset import Dataset, dataset_of
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out
 from costmodel.training.regressors.anchors import anchored, anchors
-from costmodel.training.regressors.lightgbm_regressor import Hyperparameters, LightGBMRegressor
+from costmodel.training.regressors.transfer import CostTransfer
 from costmodel.training.suggestion import BenchmarkTimeModel, Usage, importance
 
 __all__ = ["Adaptation", "AdaptationState", "Expected", "load_adaptation"]
 
-# Regressors of the ensemble, each trained without some of the families.
-MEMBERS = 5
-# With fewer measured layers than this, only one common factor is learnt.
-_LEAST_TO_LEARN = 30
-# Spread of log(cost / anchor) that is assumed while only a common factor is learnt.
-_UNKNOWN_SPREAD = 0.3
+# Groups of families that are held out in turn, to see how large errors are.
+_FOLDS = 5
+# With fewer measured layers than this, regressors are not judged on them.
+_LEAST_TO_JUDGE = 30
+# Standard deviation of log(cost / anchor) that is assumed while nothing is measured.
+_UNKNOWN_SPREAD = 0.5
 # Smallest measured share of a model's cost from which the error of the sum of its layers is derived.
 _LEAST_MEASURED_SHARE = 0.3
 # Number of models measured whole whose errors are taken to be representative of the others.
 _LEAST_CHECKED = 10
 # Relative error up to which an estimate counts for `Expected.within_10pct`.
 _WITHIN = 0.1
-# Small, because a member has hundreds of rows and is trained again after every round of measuring.
-_MEMBER = Hyperparameters(num_boost_round=300, num_leaves=15)
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,9 @@ class AdaptationState:
         measured: Whether each row is measured on the new system, shape [num_rows].
         costs_us: Cost of each row in microseconds: measured, or else its anchor (usually its cost on the base system)
             times a learnt factor; shape [num_rows].
-        spread: Uncertainty of each row's cost: standard deviation of the logarithms of the costs that the members of
-            the ensemble predict; shape [num_rows].
-        apart_us: For each measured single layer, the cost in microseconds predicted by the member of the ensemble that
-            was trained without the layer's families; nan for all other rows. Shape [num_rows].
+        spread: Uncertainty of each row's cost: standard deviation of its logarithm; shape [num_rows].
+        apart_us: For each measured single layer, the cost in microseconds predicted without the measurements of the
+            layer's families; nan for all other rows. Shape [num_rows].
     """
 
     measured: np.ndarray
@@ -185,41 +181,48 @@ class Adaptation:
                 exact[self.row_of[signature]] = latency_us
         measured = ~np.isnan(exact)
         single = measured & ~self.dataset.whole & (self.dataset.encoded.lengths == 1)
-        if single.sum() < _LEAST_TO_LEARN:
-            factor = float(np.median(exact[single] / self.anchors_us[single])) if single.any() else 1.0
-            costs = np.where(measured, exact, self.anchors_us * factor)
-            spread = np.full(len(self.dataset), _UNKNOWN_SPREAD)
-            return AdaptationState(measured, costs, spread, np.full(len(self.dataset), np.nan))
-        log_costs, apart = self._members(exact, single)
-        costs = np.where(measured, exact, np.exp(np.median(log_costs, axis=0)))
-        return AdaptationState(measured, costs, log_costs.std(axis=0), apart)
+        unknown = np.full(len(self.dataset), np.nan)
+        if not single.any():
+            costs = np.where(measured, exact, self.anchors_us)
+            return AdaptationState(measured, costs, np.full(len(self.dataset), _UNKNOWN_SPREAD), unknown)
+        costs, spread = self._transferred(exact, single, ~self.dataset.whole)
+        apart = unknown
+        for split in leave_families_out(self.dataset, _FOLDS):
+            learnt_from, judged = single & split.train_rows, single & split.test_rows
+            if learnt_from.any() and judged.any():
+                apart[judged] = self._transferred(exact, learnt_from, judged)[0][judged]
+        return AdaptationState(measured, np.where(measured, exact, costs), spread, apart)
 
-    def _members(self, exact: np.ndarray, single: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Trains the ensemble, each member without some of the families, and predicts every row with each member.
+    def _transferred(self, exact: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Transfers the costs of rows to the new system, learning from measured single layers.
 
         Args:
-            exact: Costs measured on the new system in microseconds, nan where there are none; shape [num_rows].
-            single: Mask of the measured single layers, shape [num_rows].
+            exact: Costs measured on the new system in microseconds; shape [num_rows].
+            known: Mask of the single layers to learn from, shape [num_rows].
+            wanted: Mask of the rows to predict, shape [num_rows]; the others get the median ratio to their anchors.
 
         Returns:
-            Log cost of each row as each member predicts it, shape [num_members, num_rows]; and for each measured single
-            layer the cost in microseconds predicted by the member that was trained without the layer's families, nan
-            for other rows, shape [num_rows].
+            Cost of each row in microseconds and standard deviation of its logarithm, shape [num_rows] each.
         """
-        log_costs = []
-        apart = np.full(len(self.dataset), np.nan)
-        for number, split in enumerate(leave_families_out(self.dataset, MEMBERS)):
-            trained_on = single & split.train_rows
-            if trained_on.sum() < _LEAST_TO_LEARN / 2:
-                continue
-            regressor = LightGBMRegressor(number, hyperparameters=_MEMBER).fit(
-                self._anchored.take(trained_on), exact[trained_on]
-            )
-            costs = self._anchored.totals(regressor.predict_us(self._anchored))
-            log_costs.append(np.log(costs))
-            judged = single & split.test_rows
-            apart[judged] = costs[judged]
-        return np.array(log_costs), apart
+        encoded = self._anchored
+        of_row = np.repeat(np.arange(len(encoded)), encoded.lengths)
+        layers = np.flatnonzero(wanted[of_row])
+        logs = np.full(len(of_row), np.log(np.median(exact[known] / self.anchors_us[known])))
+        deviations = np.full(len(of_row), _UNKNOWN_SPREAD)
+        logs[layers], deviations[layers] = self._transfer.predict(
+            encoded.starts[:-1][known], exact[known], layers, importance=self._base_shares[known]
+        )
+        costs = encoded.totals(encoded.bounds_us * np.exp(logs))
+        return costs, encoded.totals(encoded.bounds_us * np.exp(logs) * deviations) / costs
+
+    @cached_property
+    def _transfer(self) -> CostTransfer:
+        return CostTransfer(self._anchored)
+
+    @cached_property
+    def _base_shares(self) -> np.ndarray:
+        """Share of a model's latency on the base system that each row makes up, averaged over the models."""
+        return importance(self.usages, self.anchors_us)
 
     def expected(self, learnt: AdaptationState) -> Expected:
         """Returns the errors that are to be expected of the models' estimates on the new system.
@@ -255,9 +258,8 @@ class Adaptation:
     def sum_errors(self, learnt: AdaptationState) -> np.ndarray:
         """Returns, for each model, the relative error of the sum of predicted costs over its measured layers.
 
-        The error is relative to the sum of the measured costs of these layers. Each layer is predicted by the member of
-        the ensemble that was trained without the layer's families. Models of which too small a share is measured are
-        left out.
+        The error is relative to the sum of the measured costs of these layers. Each layer is predicted
+        without the measurements of its families. Models of which too small a share is measured are left out.
         """
         errors = []
         for usage in self.usages:
@@ -271,7 +273,7 @@ class Adaptation:
         """Returns whether enough rows of enough families are measured on the new system to judge regressors on them."""
         rows = np.flatnonzero(learnt.measured & ~self.dataset.whole & ~self.dataset.sampled)
         families = set().union(*(self.dataset.families[row] for row in rows))
-        return len(rows) >= _LEAST_TO_LEARN and len(families) > LEAST_FAMILIES
+        return len(rows) >= _LEAST_TO_JUDGE and len(families) > LEAST_FAMILIES
 
     def adapted(self, learnt: AdaptationState) -> Dataset:
         """Returns a data set of the new system, with measured costs and, for rows without one, predicted costs.

@@ -26,7 +26,6 @@ __all__ = ["adapt", "print_suggestions", "suggestion_document"]
 
 _REASONS = {
     "budget": "the budget is spent",
-    "flat": "the last rounds hardly reduced the expected error",
     "complete": "all layers of the models are measured",
     "interrupted": "stopped by the user, what was measured is kept",
 }

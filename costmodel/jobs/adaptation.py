@@ -33,9 +33,6 @@ _FIRST_ROUND_S = 10.0
 _SHARE_OF_PAST = 0.25
 # Share of each round for measuring whole models, whose latencies show the error of estimates.
 _SHARE_OF_CHECKS = 0.15
-# The curve is flat if the last _FLAT_ROUNDS rounds reduced the expected error by less than _FLAT_SHARE of it.
-_FLAT_ROUNDS = 5
-_FLAT_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,8 @@ class AdaptReport:
         system: Name of the new system.
         base: Name of the base system, from whose measurements adaptation started.
         curve: Expected error over time, one point for each round and one for the beginning.
-        reason: Why measuring ended: the budget was spent ("budget"), the expected error hardly fell any more ("flat"),
-            everything was measured ("complete"), or the user pressed Ctrl-C ("interrupted").
+        reason: Why measuring ended: the budget was spent ("budget"), everything was measured ("complete"), or the user
+            pressed Ctrl-C ("interrupted").
         bench: Report of all measurements together.
         version: Version of the regressor that became the champion of the new system.
         path: Folder of the new champion's bundle.
@@ -239,8 +236,6 @@ class _Rounds:
             left_s = self.budget_s - point.seconds
             if left_s <= 0:
                 return "budget"
-            if _is_flat(self.report.curve):
-                return "flat"
             round_s = min(left_s, max(_FIRST_ROUND_S, _SHARE_OF_PAST * point.seconds))
             batches = self._chosen(state, (1 - _SHARE_OF_CHECKS) * round_s)
             if not batches:
@@ -316,11 +311,3 @@ class _Rounds:
 
 def _none_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _is_flat(curve: "list[Point]") -> bool:
-    """Returns whether the last rounds hardly reduced the expected error that the curve shows."""
-    errors = [point.expected_error for point in curve if point.expected_error is not None]
-    if len(errors) <= _FLAT_ROUNDS:
-        return False
-    return min(errors[-_FLAT_ROUNDS:]) > (1 - _FLAT_SHARE) * min(errors[:-_FLAT_ROUNDS])

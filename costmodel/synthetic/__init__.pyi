@@ -9,3 +9,4 @@ from .sampling import sample_around as sample_around
 from .values import model_inputs as model_inputs
 from .values import synthetic_tensor as synthetic_tensor
 from .values import synthetic_value as synthetic_value
+from .values import weight_start as weight_start

@@ -13,3 +13,4 @@ from .registry import Learner as Learner
 from .registry import Regressor as Regressor
 from .registry import model_us as model_us
 from .targets import layer_targets as layer_targets
+from .transfer import CostTransfer as CostTransfer
