@@ -11,7 +11,7 @@ import time
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -212,6 +212,7 @@ class MachineStateMonitor:
         self.states_us: dict[str, float] = {}
         self.kept_disturbed = 0
         self.lost_us = 0.0
+        self._slowdowns: list[float] = []
 
     def limit_patience(self, patience_us: float) -> None:
         """Lowers the time that is left for waiting to `patience_us` microseconds, if it is longer."""
@@ -231,6 +232,8 @@ class MachineStateMonitor:
             "quiet_probes_us": self.quiet_us,
             "checks": max(map(len, self.checks_us.values())),
             "checks_disturbed": self.kept_disturbed,
+            # How much slower than on the quiet machine the probes were while runs were kept, on average: at least 1.
+            "slowdown": mean(self._slowdowns) if self._slowdowns else 1.0,
             "states_us": dict(self.states_us),
         }
 
@@ -265,6 +268,7 @@ class MachineStateMonitor:
         """
         timed_for_us = (self._clock_ns() - self._checked_ns) / 1000
         if self._check() == QUIET:
+            self._slowdowns.append(1.0)
             self._patience_us = min(self._protocol.max_wait_us, self._patience_us + _WAITING_SHARE * timed_for_us)
             return True
         begin_ns = self._clock_ns()
@@ -279,6 +283,7 @@ class MachineStateMonitor:
         self.lost_us += (self._clock_ns() - begin_ns) / 1000
         self._patience_us = 0.0
         self.kept_disturbed += 1
+        self._slowdowns.append(max(self.checks_us[name][-1] / quiet_us for name, quiet_us in self.quiet_us.items()))
         return True
 
     def _check(self) -> str:

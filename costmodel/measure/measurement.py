@@ -121,6 +121,8 @@ class Measurement:
             low, high = mean_interval_us(times_us)
             latency_us = self._without_overhead(mean_us(times_us))
             interval_us = self._without_overhead(low), self._without_overhead(high)
+        # On the quiet machine it may take as much less as the probes of the machine's state took longer.
+        interval_us = max(MIN_LATENCY_US, interval_us[0] / self.environment.get("slowdown", 1.0)), interval_us[1]
         return Timing(latency_us, interval_us, median_us(times_us), (self.measured_at, self.measured_at))
 
     @property
@@ -136,7 +138,8 @@ class Measurement:
         """Lower and upper bound of the 90% interval of `latency_us`, in microseconds.
 
         For a model they are order statistics of its run times, around the median. For a layer or sequence they follow
-        from the standard error of the mean.
+        from the standard error of the mean. If the machine was not quiet while runs were kept, the lower bound is
+        divided by the slowdown of the probes of the machine's state.
         """
         return self.timing.interval_us
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import hypothesis.strategies as st
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 from onnx import ModelProto
 
 from costmodel.errors import HostBusyError, LoweringError, MeasurementError, SystemMismatchError
@@ -455,6 +458,30 @@ class TestTheSystem:
             assert (measurement.environment["checks_disturbed"] > 0) is disturbed
             found = measurement.environment["probes_us"]["products"]
             assert found == pytest.approx(factor * known["quiet_products_us"], rel=1e-3)
+
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(factor=st.just(1.0) | st.floats(1.35, 3.0), share=st.floats(0.0, 1.0), seed=st.integers(0, 99))
+    def test_intervals_contain_the_quiet_latency(
+        self, tmp_path_factory: pytest.TempPathFactory, factor: float, share: float, seed: int
+    ) -> None:
+        """However often a neighbour that the probes can tell is there, the quiet latency is in the interval."""
+        spells = np.random.default_rng(seed).random(10_000) < share
+        # The neighbour comes and goes every 100 ms of the simulated time.
+        runtime = FakeRuntime(noise=lambda _: factor if spells[int(runtime.clock() / 1e8) % len(spells)] else 1.0)
+        known = dict.fromkeys(("gemm_gflops", "memory_gbps", "scalar_ns", "layer_us", "reference_us"), 1.0)
+        known["quiet_products_us"] = FakeRuntime().cost_us(product_chain())
+        system = fake_system(runtime=runtime, capabilities=known)
+        store = Store(f"sqlite:///{tmp_path_factory.mktemp('noisy')}/results.db")
+        store.put_system(system)
+        with fake_bench(store, runtime, system, replace(QUICK, max_wait_us=0.0)) as bench:
+            bench.run(grouped(SEQUENCES))
+        inside = []
+        for sequence in SEQUENCES:
+            (found,) = store.measurements("fake-1", [sequence.signature])
+            low_us, high_us = found.interval_us
+            inside.append(low_us * 0.99 <= runtime.cost_us(sequence) <= high_us * 1.01)
+        store.close()
+        assert np.mean(inside) >= 0.9
 
     @pytest.mark.parametrize(("threads", "lost"), [(1, False), (2, True)])
     def test_time_that_another_process_had_the_cpu_does_not_count(self, store: Store, threads: int, lost: bool) -> None:

@@ -192,6 +192,7 @@ class TestWaiting:
         assert (machine.slept, monitor.lost_us, monitor.kept_disturbed) == ([], 0.0, 0)
         assert monitor.metadata() == {
             "probes_us": QUIET_US, "quiet_probes_us": QUIET_US, "checks": 1, "checks_disturbed": 0,
+            "slowdown": 1.0,
             "states_us": {QUIET: pytest.approx(machine.clock.now_ns / 1000)},
         }  # fmt: skip
 
@@ -218,6 +219,7 @@ class TestWaiting:
         assert monitor.stayed_quiet()
         assert len(machine.slept) == slept
         assert monitor.metadata()["checks_disturbed"] == 2
+        assert monitor.metadata()["slowdown"] == pytest.approx(2.0)
 
     def test_patience_can_be_limited(self) -> None:
         """With less patience, waiting ends sooner; more patience than there is changes nothing."""
@@ -242,7 +244,8 @@ class TestWaiting:
         monitor.stayed_quiet()
         monitor.restart()
         assert monitor.metadata() == {
-            "probes_us": {}, "quiet_probes_us": QUIET_US, "checks": 0, "checks_disturbed": 0, "states_us": {},
+            "probes_us": {}, "quiet_probes_us": QUIET_US, "checks": 0, "checks_disturbed": 0, "slowdown": 1.0,
+            "states_us": {},
         }  # fmt: skip
 
     @given(
