@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.ir.graph import TensorType
 from costmodel.ir.layer_view import LayerView
-from costmodel.ir.sequence import LayerSequence
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
 from costmodel.synthetic.argument_constraints import required_values
 from costmodel.synthetic.argument_rules import SEED
 
@@ -101,12 +101,12 @@ def synthetic_value(sequence: LayerSequence, index: int) -> np.ndarray:
             made = required_values(view, slot) if read == index else None
             if made is not None:
                 return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
-    positive = any(_needs_positive(layer.op_type) for layer in readers)
+    positive = any(_needs_positive(layer.op_type) or _is_slope(layer, index) for layer in readers)
     start = weight_start(index) if value.role == "constant" else _pool_offset(sequence, index)
     values = synthetic_tensor(value.type, positive=positive, start=start)
-    fan_in = _fan_in(sequence, index)
-    if fan_in > 1 and value.type.dtype.startswith(("float", "bfloat")):
-        return np.asarray(values * values.dtype.type(fan_in**-0.5), dtype=dtype)
+    scale = _BIAS_SCALE if _is_bias(sequence, index) else _fan_in(sequence, index) ** -0.5
+    if scale < 1 and value.type.dtype.startswith(("float", "bfloat")):
+        return np.asarray(values * values.dtype.type(scale), dtype=dtype)
     return values
 
 
@@ -154,9 +154,27 @@ def _needs_positive(op_type: str) -> bool:
     return op_type in _POSITIVE or op_type.startswith("Q") or "quantize" in op_type.lower() or "Integer" in op_type
 
 
+def _is_slope(layer: SequenceLayer, index: int) -> bool:
+    # Slopes of trained models are positive; with slopes of both signs most results would be.
+    return layer.op_type == "PRelu" and index in layer.inputs[1:]
+
+
+def _is_bias(sequence: LayerSequence, index: int) -> bool:
+    """Returns whether a value is the bias of a contraction.
+
+    Biases are small, so that they do not decide the signs of the results: PRelu takes twice as long if signs are mixed,
+    as they are in trained models.
+    """
+    return sequence.values[index].role == "constant" and any(
+        layer.op_type in _CONTRACTIONS - _RECURRENT and index in layer.inputs[2:3] for layer in sequence.layers
+    )
+
+
+_RECURRENT = {"LSTM", "GRU", "RNN"}
 _CONTRACTIONS = {
-    "Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "ConvTranspose", "LSTM", "GRU", "RNN",
-}  # fmt: skip
+    "Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "ConvTranspose",
+} | _RECURRENT  # fmt: skip
+_BIAS_SCALE = 0.1
 
 
 def _fan_in(sequence: LayerSequence, index: int) -> int:

@@ -68,6 +68,23 @@ def test_no_two_weights_are_equal(side: int, dtype: str) -> None:
     assert all((one != other).mean() > 0.9 for one, other in combinations(weights, 2))
 
 
+def test_signs_inside_a_network_are_mixed() -> None:
+    """Biases are small beside what they are added to, and slopes of PRelu are positive, as in trained models."""
+    kinds = [TensorType("float32", shape) for shape in ((8, 256), (256, 256), (256,), (8, 256), (256,), (8, 256))]
+    roles = ("input", "constant", "constant", "internal", "constant", "internal")
+    sequence = LayerSequence(
+        layers=(
+            SequenceLayer("Gemm", "", 13, {}, (0, 1, 2), (3,)),
+            SequenceLayer("PRelu", "", 16, {}, (3, 4), (5,)),
+        ),
+        values=tuple(map(Value, kinds, roles)),  # type: ignore[arg-type]
+        outputs=(5,),
+    )
+    data, weights, bias, slopes = (synthetic_value(sequence, i) for i in (0, 1, 2, 4))
+    assert np.abs(bias).max() < np.abs(data @ weights).mean() / 2
+    assert (slopes > 0).all()
+
+
 def test_a_tensor_larger_than_the_pool() -> None:
     """Very large tensors repeat the values of a pool."""
     values = synthetic_tensor(TensorType("int64", (3_000_000,)))

@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,8 @@ from tests.served import InProcess, listening
 from tests.synthetic import SYSTEM, copied
 
 _PACKAGE = "generated_costmodel"
+# On a busy machine the service may ask for patience, which is no error.
+_BUSY, _TRIES = (429, 503), 10
 
 
 class _Generated:
@@ -35,8 +38,13 @@ class _Generated:
         self.anonymous = package.Client(base_url=url, raise_on_unexpected_status=True)
 
     def ask(self, operation: str, *given: Any, **options: Any) -> Any:
-        """Returns the parsed answer of an operation, such as "predictions.predict"."""
-        return self.detailed(operation, *given, **options).parsed
+        """Returns the parsed answer of an operation, such as "predictions.predict"; asks again if it is busy."""
+        for _ in range(_TRIES):
+            answer = self.detailed(operation, *given, **options)
+            if answer.status_code not in _BUSY:
+                break
+            time.sleep(1)
+        return answer.parsed
 
     def detailed(self, operation: str, *given: Any, **options: Any) -> Any:
         """Returns the answer of an operation with status and headers."""
