@@ -232,7 +232,7 @@ def _row(name: str, minutes: float, rows: Sequence[tuple[float, ...]]) -> str:
     measured, share, *figures, took = np.mean(rows, axis=0)
     here, here5, here10, expected, ratio, ratio10, held, held5, held10, new, new10 = figures
     return (
-        f"{name:<20}{minutes:>4.1f} min{measured:>9.0f}{share:>8.0%} |{here:>7.1%}{here5:>6.0%}{here10:>7.0%}"
+        f"{name:<19}{minutes:>5.2f} min{measured:>9.0f}{share:>8.0%} |{here:>7.1%}{here5:>6.0%}{here10:>7.0%}"
         f"{expected:>9.1%} |{ratio:>9.1%}{ratio10:>7.0%} |{held:>7.1%}{held5:>6.0%}{held10:>7.0%} |"
         f"{new:>7.1%}{new10:>7.0%}{took:>9.1f}"
     )

@@ -181,12 +181,11 @@ class Adaptation:
                 exact[self.row_of[signature]] = latency_us
         measured = ~np.isnan(exact)
         single = measured & ~self.dataset.whole & (self.dataset.encoded.lengths == 1)
-        unknown = np.full(len(self.dataset), np.nan)
+        apart = np.full(len(self.dataset), np.nan)
         if not single.any():
             costs = np.where(measured, exact, self.anchors_us)
-            return AdaptationState(measured, costs, np.full(len(self.dataset), _UNKNOWN_SPREAD), unknown)
+            return AdaptationState(measured, costs, np.full(len(self.dataset), _UNKNOWN_SPREAD), apart)
         costs, spread = self._transferred(exact, single, ~self.dataset.whole)
-        apart = unknown
         for split in leave_families_out(self.dataset, _FOLDS):
             learnt_from, judged = single & split.train_rows, single & split.test_rows
             if learnt_from.any() and judged.any():

@@ -165,7 +165,7 @@ class BenchmarkSession:
         self._held.close()
 
     def _store_quiet_times(self) -> None:
-        """Stores the quickest times of the probes with the system: the machine may be busy during the next session."""
+        """Stores the quiet times of the probes with the system: the machine may be busy during the next session."""
         quiet = {f"{_QUIET}{name}_us": us for name, us in self._monitor.quiet_us.items()}
         if any(us < self.system.capabilities.get(name, math.inf) for name, us in quiet.items()):
             self.system = replace(self.system, capabilities={**self.system.capabilities, **quiet})
@@ -366,7 +366,7 @@ def _denormals(system: System, *, flushed: bool) -> str:
 
 
 def _quiet_times(system: System) -> dict[str, float]:
-    """Returns the quickest known time of each probe, by name."""
+    """Returns the time of each probe on the quiet machine, as earlier sessions found it, by name."""
     return {
         name.removeprefix(_QUIET).removesuffix("_us"): us
         for name, us in system.capabilities.items()

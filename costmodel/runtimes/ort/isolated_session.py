@@ -77,6 +77,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
 
 @cache
 def _soon_reused_bytes() -> float:
+    # Read here, because runtimes know nothing of `costmodel.systems`, which describes hosts.
     try:
         l3_kib = int(_L3_FILE.read_text(encoding="ascii").strip().removesuffix("K"))
     except (OSError, ValueError):
