@@ -1,4 +1,4 @@
-"""Compares strategies of adaptation to a new system, replayed on stored measurements.
+"""Compares strategies of adaptation from one or several systems to a new one, replayed on stored measurements.
 
     costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet     # and the other files of both systems
     python benchmarks/adaptation.py amd-epyc-zen5-2c-ort1.31-1t amd-epyc-zen5-2c-ort1.31-2t
@@ -28,13 +28,13 @@ from costmodel.store.store import Store
 from costmodel.systems.system import System
 from costmodel.training.adaptation import Adaptation, AdaptationState, load_adaptation
 from costmodel.training.dataset import MeasuredModel
+from costmodel.training.evaluation.replay import Chooser, measurable, replayed
 from costmodel.training.evaluation.splits import Split, leave_families_out
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.suggestion import MeasurementBatch, choose, value_of_measuring
 
 MINUTES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 FOLDS = 4
-CHECKS = 0.15  # share of the time for measuring whole models, as in `costmodel adapt`
 _RANDOM_IN_PORTION = 32
 _HEAD = (
     f"{'':<28}{'measured':>9}{'of time':>8} |{'here':>7}{'in 5%':>6}{'in 10%':>7}{'expected':>9} |{'by ratio':>9}"
@@ -79,7 +79,7 @@ class Truth:
 def main() -> None:
     """Prints a table with rows for each strategy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("base")
+    parser.add_argument("bases", nargs="+", metavar="base")
     parser.add_argument("new")
     parser.add_argument("--passes", type=int, default=0, help="laps over a group; by default as in `costmodel bench`")
     parser.add_argument("--folds", type=int, default=FOLDS)
@@ -91,11 +91,12 @@ def main() -> None:
         protocol = replace(protocol, passes=given.passes, max_passes=given.passes)
     store = Store(find_home().store_url)
     system = store.system(given.new)
-    adaptation = load_adaptation(store, given.base, system, lowering=_lowering(store, given.base, system))
+    adaptation = load_adaptation(store, given.bases, system, lowering=_lowering(store, given.bases[0], system))
     truth = _truth(store, given.new, adaptation, given.passes)
-    adaptation = _measurable(adaptation, truth)
+    adaptation = measurable(adaptation, truth.exact_us)
     splits = leave_families_out(adaptation.dataset, given.folds)
-    print(f"{given.base} -> {given.new}: {adaptation.open.sum()} sequences of {len(adaptation.usages)} models")
+    bases = " + ".join(given.bases)
+    print(f"{bases} -> {given.new}: {adaptation.open.sum()} sequences of {len(adaptation.usages)} models")
     print(_HEAD)
     for name, values in STRATEGIES.items():
         if given.only in name:
@@ -127,13 +128,6 @@ def _truth(store: Store, new: str, adaptation: Adaptation, passes: int) -> Truth
     return Truth(exact, rough, np.array(wholes))
 
 
-def _measurable(adaptation: Adaptation, truth: Truth) -> Adaptation:
-    """Restricts an adaptation to the models of which all sequences are measured on the new system."""
-    signatures = adaptation.dataset.signatures
-    usages = tuple(u for u in adaptation.usages if all(signatures[row] in truth.exact_us for row in u.rows))
-    return replace(adaptation, usages=usages)
-
-
 def _replayed(
     adaptation: Adaptation, truth: Truth, split: Split, values: Values | None, protocol: Protocol, *, new: bool
 ) -> list[tuple[float, ...]]:
@@ -142,32 +136,14 @@ def _replayed(
     held = {dataset.models[i].name for i in split.models}
     here = replace(adaptation, usages=tuple(u for u in adaptation.usages if u.name not in held))
     judged: tuple[list[tuple[MeasuredModel, float]], ...] = ([], [])
-    measurable = {usage.name for usage in adaptation.usages}
+    all_measurable = {usage.name for usage in adaptation.usages}
     for model, whole_us in zip(dataset.models, truth.wholes_us, strict=True):
-        if model.name in measurable and not np.isnan(whole_us):
+        if model.name in all_measurable and not np.isnan(whole_us):
             judged[model.name in held].append((model, whole_us))
-    known: dict[str, float] = {}
     found: list[tuple[float, ...]] = []
-    spent_s = took_s = 0.0
-    rng = np.random.default_rng(0)
-    for minutes in (0.0, *MINUTES):
-        while True:
-            begin = perf_counter()
-            learnt = here.learn(known)
-            left_s = 60 * minutes - spent_s
-            if left_s <= 0:
-                break
-            for row, _ in here.to_check(learnt, protocol, CHECKS * left_s):
-                signature = dataset.signatures[row]
-                known |= {signature: truth.rough_us[signature]} if signature in truth.rough_us else {}
-            portions = _chosen(here, learnt, values, protocol, (1 - CHECKS) * left_s, rng)
-            spent_s += CHECKS * left_s
-            took_s = perf_counter() - begin
-            if not portions:
-                break
-            for portion in portions:
-                spent_s += portion.seconds
-                known |= {s: truth.rough_us[s] for s in (dataset.signatures[row] for row in portion.rows)}
+    begin = perf_counter()
+    for learnt in replayed(here, truth.rough_us, (0.0, *MINUTES), protocol, _chooser(values, protocol)):
+        took_s = perf_counter() - begin
         expected = here.expected(learnt).error
         errors = [np.array([learnt.costs_us[m.rows].sum() / us - 1 for m, us in of]) for of in judged]
         by_ratio = [
@@ -179,22 +155,21 @@ def _replayed(
         found.append((learnt.measured.sum(), shares, *_figures(errors[0]), expected,
                       *_figures(np.array(by_ratio))[::2], *_figures(errors[1]),
                       *_figures(unseen)[::2], took_s))  # fmt: skip
+        begin = perf_counter()
     return found
 
 
-def _chosen(
-    adaptation: Adaptation,
-    learnt: AdaptationState,
-    values: Values | None,
-    protocol: Protocol,
-    left_s: float,
-    rng: np.random.Generator,
-) -> Sequence[MeasurementBatch]:
-    left = adaptation.open & ~learnt.measured
-    prices = adaptation.prices(learnt, protocol)
-    if values is not None:
-        return choose(adaptation.usages, left, values(adaptation, learnt), prices, left_s)
-    return list(_random(adaptation, left, prices.seconds, left_s, rng))
+def _chooser(values: Values | None, protocol: Protocol) -> Chooser:
+    rng = np.random.default_rng(0)
+
+    def chosen(adaptation: Adaptation, learnt: AdaptationState, left_s: float) -> Sequence[MeasurementBatch]:
+        left = adaptation.open & ~learnt.measured
+        prices = adaptation.prices(learnt, protocol)
+        if values is not None:
+            return choose(adaptation.usages, left, values(adaptation, learnt), prices, left_s)
+        return list(_random(adaptation, left, prices.seconds, left_s, rng))
+
+    return chosen
 
 
 def _random(

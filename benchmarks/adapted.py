@@ -4,7 +4,7 @@
     costmodel survey
     python benchmarks/adapted.py amd-epyc-zen5-2c-ort1.31-1t intel-xeon-emerald-rapids-2c-ort1.31-1t
 
-An estimate is the sum of the layers' costs, measured by `adapt` or transferred from the base. The truth is the latency
+An estimate is the sum of the layers' costs, measured by `adapt` or transferred from the bases. The truth is the latency
 of the whole model in the store of the survey.
 """
 
@@ -19,11 +19,11 @@ from costmodel.training.adaptation import load_adaptation
 LITTLE = 0.3
 
 
-def main(base: str, new: str) -> None:
+def main(bases: list[str], new: str) -> None:
     """Prints the expected error, and the error of all models and of those of which little is measured."""
     home = find_home()
     store, truth = Store(home.store_url), Store(home.survey_store_url).latencies_us(new)
-    adaptation = load_adaptation(store, base, store.system(new))
+    adaptation = load_adaptation(store, bases, store.system(new))
     learnt = adaptation.learn(store.latencies_us(new))
     expected = adaptation.expected(learnt)
     print(f"expected                     {expected.error:6.1%} {expected.within_10pct:5.0%} within 10%")
@@ -43,7 +43,7 @@ def main(base: str, new: str) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case [base, new]:
-            main(base, new)
+        case [*bases, new] if bases:
+            main(bases, new)
         case _:
             sys.exit(__doc__)

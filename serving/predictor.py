@@ -51,7 +51,8 @@ class Predictor(SequencePricer):
         found = store.system(system)
         if not found.capabilities:
             raise UnknownSystemError(
-                f"nothing is measured for the system {system}; run `costmodel bench --system {system}` on that machine"
+                f"nothing is measured for the system {system}; run `costmodel bench --system {system}`, or `costmodel "
+                "predict --probe`, on that machine"
             )
         path = champion_of(bundles, system) if version is None else bundle_of(bundles, system, version)
         return cls(store, found, None if path is None else Regression(load_bundle(path)), settled)
@@ -188,6 +189,13 @@ class Predictor(SequencePricer):
         notes = []
         if self.system.asserted:
             notes.append(f"the records of {self.system.name} are vouched for by a user, not checked (--assert-system)")
+        if self.system.extrapolated:
+            bases = ", ".join(self.regression.bundle.facts["extrapolated_from"]) if self.regression else "nothing"
+            notes.append(
+                f"nobody has measured {self.system.name}: its latencies are extrapolated from those of {bases} by "
+                "facts about its processor, and the interval rests on very few systems; `costmodel predict --probe` on "
+                "that machine takes a minute and knows more"
+            )
         unpriced = [
             name
             for segment, cost in zip(cut.segments, costs, strict=True)

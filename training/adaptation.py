@@ -1,27 +1,27 @@
-"""Adaptation: predicts costs on a new system from those on a base system and a few measurements on the new one.
+"""Adaptation: predicts costs on a new system from those on base systems and a few measurements on the new one.
 
-The cost of a layer on the base system is the layer's anchor, and a Gaussian process learns log(cost on the new system /
-anchor) from the layer's features; its standard deviation is the uncertainty of a cost. Predictions for families without
-their measurements show how large errors are.
+The cost of a layer on the first base system is the layer's anchor, and a Gaussian process learns log(cost on the new
+system / anchor) from the layer's features and from its costs on the other bases; its standard deviation is the
+uncertainty of a cost. Predictions for families without their measurements show how large errors are.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from costmodel.features.tabular import Encoded
 from costmodel.ir.footprint import read_bytes, weight_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.duration import estimated_group_seconds
 from costmodel.measure.protocol import Protocol
 from costmodel.store.store import Store
 from costmodel.systems.system import System
+from costmodel.training.base_costs import base_costs
 from costmodel.training.dataset import Dataset, dataset_of
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out
-from costmodel.training.regressors.anchors import anchored, anchors
-from costmodel.training.regressors.transfer import CostTransfer
+from costmodel.training.regressors.anchors import anchored
+from costmodel.training.regressors.transfer import UNKNOWN_SPREAD, CostTransfer
 from costmodel.training.suggestion import BenchmarkTimeModel, Usage, importance
 
 __all__ = ["Adaptation", "AdaptationState", "Expected", "load_adaptation"]
@@ -30,8 +30,6 @@ __all__ = ["Adaptation", "AdaptationState", "Expected", "load_adaptation"]
 _FOLDS = 5
 # With fewer measured layers than this, regressors are not judged on them.
 _LEAST_TO_JUDGE = 30
-# Standard deviation of log(cost / anchor) that is assumed while nothing is measured.
-_UNKNOWN_SPREAD = 0.5
 # Smallest measured share of a model's cost from which the error of the sum of its layers is derived.
 _LEAST_MEASURED_SHARE = 0.3
 # Number of models measured whole whose errors are taken to be representative of the others.
@@ -76,12 +74,15 @@ class AdaptationState:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """The sequences that could be measured on a new system, with their costs on a base system.
+    """The sequences that could be measured on a new system, with their costs on base systems.
 
     Attributes:
         dataset: Data set with a row for each sequence, encoded for the new system. The costs in it are those on the
-            base system, nan where the base system has none.
+            first base system, nan where it has none.
         anchors_us: Anchor of each row in microseconds, its assumed cost until it is measured; shape [num_rows].
+        bases: Names of the base systems, first the one whose costs are the anchors.
+        ratios: log(cost / anchor) of each row on the other base systems, shape [num_rows, num_bases - 1], or
+            [num_rows, 0] if there are no bases.
         usages: Models whose sequences may be measured.
         construction: For each model that was measured whole on the base system, its latency divided by the sum of the
             latencies of its sequences there; shape [num_models].
@@ -90,6 +91,8 @@ class Adaptation:
 
     dataset: Dataset
     anchors_us: np.ndarray
+    bases: tuple[str, ...]
+    ratios: np.ndarray
     usages: tuple[Usage, ...]
     construction: np.ndarray
     sequences: Mapping[str, LayerSequence]
@@ -155,10 +158,6 @@ class Adaptation:
             sizes[row] = nbytes(self.sequences[self.dataset.signatures[row]])
         return sizes
 
-    @cached_property
-    def _anchored(self) -> Encoded:
-        return anchored(self.dataset.encoded, self.anchors_us)
-
     def shares(self, learnt: AdaptationState) -> np.ndarray:
         """Returns the share of a model's latency that each row makes up, averaged over the models; shape [num_rows]."""
         return importance(self.usages, learnt.costs_us)
@@ -184,44 +183,18 @@ class Adaptation:
         apart = np.full(len(self.dataset), np.nan)
         if not single.any():
             costs = np.where(measured, exact, self.anchors_us)
-            return AdaptationState(measured, costs, np.full(len(self.dataset), _UNKNOWN_SPREAD), apart)
-        costs, spread = self._transferred(exact, single, ~self.dataset.whole)
+            return AdaptationState(measured, costs, np.full(len(self.dataset), UNKNOWN_SPREAD), apart)
+        shares = importance(self.usages, self.anchors_us)
+        costs, spread = self._transfer.predict_costs(exact, single, ~self.dataset.whole, shares)
         for split in leave_families_out(self.dataset, _FOLDS):
             learnt_from, judged = single & split.train_rows, single & split.test_rows
             if learnt_from.any() and judged.any():
-                apart[judged] = self._transferred(exact, learnt_from, judged)[0][judged]
+                apart[judged] = self._transfer.predict_costs(exact, learnt_from, judged, shares)[0][judged]
         return AdaptationState(measured, np.where(measured, exact, costs), spread, apart)
-
-    def _transferred(self, exact: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Transfers the costs of rows to the new system, learning from measured single layers.
-
-        Args:
-            exact: Costs measured on the new system in microseconds; shape [num_rows].
-            known: Mask of the single layers to learn from, shape [num_rows].
-            wanted: Mask of the rows to predict, shape [num_rows]; the others get the median ratio to their anchors.
-
-        Returns:
-            Cost of each row in microseconds and standard deviation of its logarithm, shape [num_rows] each.
-        """
-        encoded = self._anchored
-        of_row = np.repeat(np.arange(len(encoded)), encoded.lengths)
-        layers = np.flatnonzero(wanted[of_row])
-        logs = np.full(len(of_row), np.log(np.median(exact[known] / self.anchors_us[known])))
-        deviations = np.full(len(of_row), _UNKNOWN_SPREAD)
-        logs[layers], deviations[layers] = self._transfer.predict(
-            encoded.starts[:-1][known], exact[known], layers, importance=self._base_shares[known]
-        )
-        costs = encoded.totals(encoded.bounds_us * np.exp(logs))
-        return costs, encoded.totals(encoded.bounds_us * np.exp(logs) * deviations) / costs
 
     @cached_property
     def _transfer(self) -> CostTransfer:
-        return CostTransfer(self._anchored)
-
-    @cached_property
-    def _base_shares(self) -> np.ndarray:
-        """Share of a model's latency on the base system that each row makes up, averaged over the models."""
-        return importance(self.usages, self.anchors_us)
+        return CostTransfer(anchored(self.dataset.encoded, self.anchors_us), self.ratios)
 
     def expected(self, learnt: AdaptationState) -> Expected:
         """Returns the errors that are to be expected of the models' estimates on the new system.
@@ -302,31 +275,36 @@ class Adaptation:
 
 
 def load_adaptation(
-    store: Store, base: str | None, system: System, *, lowering: str = "", names: Set[str] | None = None
+    store: Store, bases: Sequence[str], system: System, *, lowering: str = "", names: Set[str] | None = None
 ) -> Adaptation:
-    """Loads the sequences that could be measured on a new system, with their costs on a base system.
+    """Loads the sequences that could be measured on a new system, with their costs on base systems.
 
     Args:
-        store: Store with the models and the measurements on the base system.
-        base: Name of the base system, whose costs are the anchors; None to use analytical bounds as anchors.
+        store: Store with the models and the measurements on the base systems.
+        bases: Names of the base systems. The costs on the one with the most measurements are the anchors; if there are
+            no bases, analytical bounds are.
         system: The new system, with its capabilities.
-        lowering: Lowering of the models to use; empty for the models of which every layer was measured on the base
+        lowering: Lowering of the models to use; empty for the models of which every layer was measured on some base
             system.
         names: Names of the models of that lowering to use; None for all.
 
     Raises:
-        UnknownSystemError: The store has no system named `base`.
+        UnknownSystemError: The store lacks one of the base systems.
         TrainingError: There are too few sequences to learn from.
     """
-    known = store.latencies_us(store.system(base).name) if base is not None else {}
+    by_base = {base: store.latencies_us(store.system(base).name) for base in bases}
+    names_of_bases = sorted(by_base, key=lambda base: -len(by_base[base]))
+    known = [by_base[base] for base in names_of_bases]
+    measured = set().union(*known)
     models = [m for m in store.models() if m.granularity == 1 and m.family]
     if lowering:
         models = [m for m in models if m.lowering == lowering and (names is None or m.name in names)]
     elif known:
-        models = [m for m in models if known.keys() >= {segment.signature for segment in m.segments}]
+        models = [m for m in models if measured >= {segment.signature for segment in m.segments}]
     segments = {segment.signature for model in models for segment in model.segments}
     whole = {model.whole for model in models}
-    dataset = dataset_of(store, system, dict.fromkeys(segments | whole, np.nan) | known)
+    unknown = dict.fromkeys(segments | whole | measured, np.nan)
+    dataset = dataset_of(store, system, unknown | (known[0] if known else {}))
     row_of = {signature: row for row, signature in enumerate(dataset.signatures)}
     sequences = store.sequences(segments)
     first = {model.whole: model for model in models}
@@ -338,5 +316,14 @@ def load_adaptation(
         )
         for model in first.values()
     )
-    ratios = np.array([m.latency_us / dataset.latencies_us[m.rows].sum() for m in dataset.models], dtype=np.float64)
-    return Adaptation(dataset, anchors(dataset), usages, ratios[np.isfinite(ratios)], sequences)
+    on_models = np.array([m.latency_us / dataset.latencies_us[m.rows].sum() for m in dataset.models], dtype=np.float64)
+    costs = base_costs(dataset, dict(zip(names_of_bases[1:], known[1:], strict=True)))
+    return Adaptation(
+        dataset,
+        costs.anchors_us,
+        (*names_of_bases[:1], *costs.others),
+        costs.ratios,
+        usages,
+        on_models[np.isfinite(on_models)],
+        sequences,
+    )

@@ -8,7 +8,7 @@ that held-out layers at that distance had.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -125,6 +125,22 @@ class Calibration:
         of_kinds = np.array([self.by_kind.get(kind, 1.0) for kind in kinds])
         of_sizes = np.array(self.by_size)[np.digitize(latencies_us, SIZES_US)]
         return np.asarray(of_kinds * of_sizes * np.array(self.by_distance)[np.digitize(distances, DISTANCES)])
+
+    def widened(self, half_width: float) -> Self:
+        """Returns a calibration for costs that also have an error in common, which no held-out family could show.
+
+        The error is that of guessing how quick a system is. It dominates, so that all kinds and sizes are alike.
+
+        Args:
+            half_width: Half-width of the interval of the common error, in log latency.
+        """
+        return replace(
+            self,
+            by_distance=tuple(math.hypot(width, half_width) for width in self.by_distance),
+            by_kind={},
+            by_size=(1.0,) * (len(SIZES_US) + 1),
+            uncertainty=replace(self.uncertainty, correlation=max(1.0, self.uncertainty.correlation)),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the calibration as JSON data, to be read back by `from_dict`."""

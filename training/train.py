@@ -16,6 +16,7 @@ from costmodel.errors import CostModelError
 from costmodel.progress import Progress
 from costmodel.store.store import Store
 from costmodel.training.artefact import Bundle, promote, save_bundle
+from costmodel.training.calibration import Calibration
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.evaluation import Evaluation, evaluate
 from costmodel.training.labels import load_plausible_dataset
@@ -119,6 +120,7 @@ def train_on(
     jobs: int = 1,
     trials: int = 0,
     searching: Progress | None = None,
+    widened: float = 0.0,
     facts: Mapping[str, Any] = MappingProxyType({}),
     progress: Progress | None = None,
 ) -> TrainReport:
@@ -139,6 +141,8 @@ def train_on(
         jobs: Number of groups of families that are evaluated in parallel.
         trials: Number of trials of a search for LightGBM's hyperparameters; 0 to use the defaults.
         searching: Called during the search with (trainings done, trainings in total, a label with the smallest error).
+        widened: Half-width, in log latency, of the interval of an error that all costs of the data set have in common;
+            see `Calibration.widened`.
         facts: Additional information for the cards of the bundles and their records in MLflow.
         progress: Called with (predictors evaluated, predictors in total, name of the next predictor).
 
@@ -191,7 +195,9 @@ def train_on(
     for name, make in learners.items():
         regressor = make(seeds[0])
         regressor.threads = jobs
-        saved[name] = _fit_and_save(name, regressor, dataset, evaluation, bundles, facts)
+        calibration = evaluation.calibrations[name]
+        calibration = calibration.widened(widened) if widened else calibration
+        saved[name] = _fit_and_save(name, regressor, dataset, evaluation, calibration, bundles, facts)
     promote(bundles, system, saved[champion][0].version)
     trained = []
     for saved_bundle, settings in saved.values():
@@ -235,6 +241,7 @@ def _fit_and_save(
     regressor: Learner,
     dataset: Dataset,
     evaluation: Evaluation,
+    calibration: Calibration,
     bundles: Path,
     facts: Mapping[str, Any],
 ) -> tuple[Trained, Mapping[str, object]]:
@@ -247,7 +254,7 @@ def _fit_and_save(
         version=f"{now:%Y%m%d-%H%M%S}-{dataset.fingerprint[:8]}-{name}",
         system=dataset.system.name,
         model=regressor.to_onnx(),
-        calibration=evaluation.calibrations[name],
+        calibration=calibration,
         support=Support.of(layer_features),
         facts={
             "trained_at": now.isoformat(timespec="seconds"),

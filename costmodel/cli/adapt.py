@@ -34,15 +34,21 @@ _REASONS = {
 @app.command()
 def adapt(
     command: typer.Context,
-    base: Annotated[
-        str, typer.Option("--from", metavar="BASE", help="The measured system to start from, here or in data/.")
-    ],
     system: SystemOption = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="BASE",
+            help="Measured systems to start from, here or in data/; by default all with the same settings.",
+            show_default=False,
+        ),
+    ] = None,
     budget: Annotated[str, typer.Option(help="Stop measuring after this long: 90s, 5m.")] = "5m",
     corpus: Annotated[
         str | None,
         typer.Option(
-            help="Corpus or folder of the models to be accurate for; by default the models measured on the base.",
+            help="Corpus or folder of the models to be accurate for; by default the models measured on the bases.",
             show_default=False,
         ),
     ] = None,
@@ -56,21 +62,25 @@ def adapt(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Adapt the cost model of another system to this one.
+    """Adapt the cost models of other systems to this one.
 
     Measures in rounds those layer sequences that improve the estimates of the models most, and prints the expected
     error after each round; Ctrl-C stops measuring, for example when the error is small enough. Then a regressor is
     trained, and becomes the champion of this system.
     """
     from costmodel.jobs.adaptation import adapt as adapt_system
+    from costmodel.jobs.base_systems import load_bases
 
     context = Context(store, tools=command.obj)
     budget_s = parse_budget_s(budget)
     assert budget_s is not None
     runtime, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
-    if base == here.name:
+    if here.name in (base or ()):
         raise typer.BadParameter("a system is not adapted from itself: name another one", param_hint="--from")
-    context.import_if_shipped(base)
+    for name in base or ():
+        context.import_if_shipped(name)
+    if not base:
+        base = context.bases(*load_bases(context.store, here, context.tools.shipped_data))
     with progress_bars() as stage:
         report = adapt_system(
             context.store,

@@ -155,6 +155,15 @@ class Context:
         if import_shipped(self.store, name, self.tools.shipped_data):
             note(f"{name} was imported from the data that is shipped with costmodel")
 
+    @staticmethod
+    def bases(names: list[str], imported: list[str]) -> list[str]:
+        """Returns the names of base systems, and prints a remark about those that were imported for this command."""
+        from costmodel.cli.output import note
+
+        for name in imported:
+            note(f"{name} was imported from the data that is shipped with costmodel")
+        return names
+
     def here(
         self, name: str | None, threads: int, *, level: str = "all", inter_threads: int = 1, asserted: bool = False
     ) -> "tuple[Runtime, System]":

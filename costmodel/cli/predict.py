@@ -23,6 +23,7 @@ from costmodel.cli.options import (
     parse_shapes,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
+from costmodel.cli.unmeasured import extrapolate_if_unknown, probe_this_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +88,10 @@ def predict(
     measure: Annotated[
         bool, typer.Option("--measure", help="Also run the models here, and print both latencies.")
     ] = False,
+    probe: Annotated[
+        bool,
+        typer.Option("--probe", help="First measure this host for 30 seconds, to adapt other systems' costs to it."),
+    ] = False,
     threads: ThreadsOption = 1,
     inter_threads: InterThreadsOption = 1,
     server: Annotated[
@@ -117,9 +122,9 @@ def predict(
     if max_layers == AUTO and cover != FIXED:
         raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
     if server is not None:
-        if max_layers == AUTO or cover != FIXED or measure:
+        if max_layers == AUTO or cover != FIXED or measure or probe:
             raise typer.BadParameter(
-                "a service cuts at fixed places and runs nothing: leave out --measure, --cover and auto",
+                "a service cuts at fixed places and runs nothing: leave out --measure, --probe, --cover and auto",
                 param_hint="--server",
             )
         options = {
@@ -131,6 +136,10 @@ def predict(
     context = Context(store, tools=command.obj)
     name = context.system_name(system, threads, inter_threads)
     read = {label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()}
+    if probe:
+        probe_this_host(context, system, threads, inter_threads)
+    else:
+        extrapolate_if_unknown(context, name, threads, inter_threads)
     cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
     estimates = {
         label: cost_model.predict(

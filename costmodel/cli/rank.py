@@ -54,7 +54,8 @@ def rank(
     from costmodel.onnx_io.model import read_model
     from costmodel.serving.ranking import cheapest
     from costmodel.serving.ranking import rank as ranked_by
-    from costmodel.systems.system import catalogue, validate_name
+    from costmodel.systems.catalogue import catalogue
+    from costmodel.systems.system import validate_name
     from costmodel.units import parse_latency_us
 
     try:

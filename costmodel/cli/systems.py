@@ -14,7 +14,7 @@ def systems(
     command: typer.Context, threads: ThreadsOption = 1, store: StoreOption = None, json: JsonOption = False
 ) -> None:
     """List the measured systems, the catalogue, and this host."""
-    from costmodel.systems.system import catalogue
+    from costmodel.systems.catalogue import catalogue
     from costmodel.training.artefact import champion_of
 
     context = Context(store, reads=True, tools=command.obj)

@@ -20,6 +20,8 @@ __all__ = ["evaluate", "print_evaluation", "train"]
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds to average over.")]
 # Width of a terminal, in columns, from which on all metrics are in one table; a narrower one gets two tables.
 _ONE_TABLE_WIDTH = 110
+# Number of groups in which lineages are held out while systems are evaluated, which takes a minute for each.
+_FOLDS = 4
 # Columns of the table of predictors: the head of each, and its cell.
 _Columns = tuple[tuple[str, Callable[["PredictorResult"], str]], ...]
 _LAYERS: _Columns = (
@@ -104,6 +106,7 @@ def _print_search(found: "Search") -> None:
 
 @app.command()
 def evaluate(
+    command: typer.Context,
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     seeds: _Seeds = 3,
@@ -119,6 +122,15 @@ def evaluate(
             "--out", metavar="DIR", help="Folder for evaluation.json, tables and figures.", show_default=False
         ),
     ] = None,
+    across: Annotated[
+        str | None,
+        typer.Option(
+            "--systems",
+            metavar="A,B,...",
+            help="Instead predict each of these systems from the others, as if it were new.",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -126,7 +138,16 @@ def evaluate(
 
     Every predictor, baselines included, is judged on the same measured sequences. With --out, the learning curve of the
     champion is computed as well, and figures are drawn.
+
+    With --systems, each named system is predicted from those of other microarchitectures, by facts about its processor
+    alone and after some minutes of measuring; on models that it has measured, that only the others have measured, and
+    that none has.
     """
+    if across is not None:
+        if system is not None or out is not None:
+            raise typer.BadParameter("leave out --system and --out, which are about one system", param_hint="--systems")
+        _evaluate_across(Context(store, reads=True, tools=command.obj), across.split(","), folds or _FOLDS, json=json)
+        return
     from costmodel.plotting import check_installed
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation.evaluation import evaluate as evaluate_dataset
@@ -153,6 +174,44 @@ def evaluate(
     print_evaluation(report)
     if out is not None:
         say(f"Figures, tables and evaluation.json are in {out}.")
+
+
+def _evaluate_across(context: Context, names: list[str], folds: int, *, json: bool) -> None:
+    """Evaluates predictions of each system from the others, and prints the errors."""
+    from costmodel.jobs.base_systems import comparable_systems
+    from costmodel.training.evaluation.across_systems import evaluate_across
+
+    for name in names:
+        context.import_if_shipped(name)
+    systems = {name: context.store.system(name) for name in names}
+    results = []
+    with progress_bars() as stage:
+        for system in systems.values():
+            bases = comparable_systems(systems.values(), system)
+            results.append(evaluate_across(context.store, system, bases, folds=folds, progress=stage("evaluating")))
+    if json:
+        print_json({"systems": [result.to_dict() for result in results]})
+        return
+    for result in results:
+        say(f"{result.system} from {', '.join(result.bases)}, lineages held out in {folds} groups", style="bold")
+        ordered = sorted(result.judgements, key=lambda one: ("known", "unmeasured", "unseen").index(one.lineages))
+        print_table(
+            ("lineages", "from", "models", "error", "in 10%", "bias", "tau", "expected"),
+            [
+                (
+                    one.lineages, one.method, str(one.models), _percent(one.error), _percent(one.within_10pct),
+                    f"{one.bias:.3f}", _number(one.kendall_tau), _percent(one.expected),
+                )
+                for one in ordered
+            ],
+            left=2,
+        )  # fmt: skip
+        say()
+    say(
+        "lineages known: measured on the system; unmeasured: only on the others; unseen: on none. Errors are of models "
+        "end to end; expected: what `costmodel adapt` would have said",
+        style="dim",
+    )
 
 
 def print_evaluation(report: "EvaluationReport") -> None:

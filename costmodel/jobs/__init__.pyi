@@ -1,5 +1,6 @@
 from .adaptation import Point as Point
 from .adaptation import adapt as adapt
+from .base_systems import load_bases as load_bases
 from .bench import bench_target as bench_target
 from .bench import measure_models as measure_models
 from .bench import runnable_on as runnable_on
@@ -10,6 +11,8 @@ from .budget import bench_plan as bench_plan
 from .budget import plan_bench as plan_bench
 from .decomposed_models import decompose_models as decompose_models
 from .decomposed_models import put_models as put_models
+from .extrapolation import described_system as described_system
+from .extrapolation import extrapolate as extrapolate
 from .latency_import import LatencyImport as LatencyImport
 from .latency_import import has_only_observed as has_only_observed
 from .latency_import import import_latencies as import_latencies

@@ -1,8 +1,8 @@
-"""The job of `costmodel adapt`: adapts the cost model of a measured system to another system within minutes."""
+"""The job of `costmodel adapt`: adapts the cost models of measured systems to another system within minutes."""
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -64,7 +64,7 @@ class AdaptReport:
 
     Attributes:
         system: Name of the new system.
-        base: Name of the base system, from whose measurements adaptation started.
+        bases: Names of the base systems, from whose measurements adaptation started.
         curve: Expected error over time, one point for each round and one for the beginning.
         reason: Why measuring ended: the budget was spent ("budget"), everything was measured ("complete"), or the user
             pressed Ctrl-C ("interrupted").
@@ -77,7 +77,7 @@ class AdaptReport:
     """
 
     system: str
-    base: str
+    bases: tuple[str, ...]
     curve: list[Point] = field(default_factory=list)
     reason: str = ""
     bench: BenchReport = field(default_factory=BenchReport)
@@ -91,7 +91,7 @@ class AdaptReport:
         """Returns the JSON document that `costmodel adapt --json` prints."""
         return {
             "system": self.system,
-            "base": self.base,
+            "bases": list(self.bases),
             "curve": [asdict(point) for point in self.curve],
             "ended": self.reason,
             "measured": self.bench.measured,
@@ -108,7 +108,7 @@ def adapt(
     store: Store,
     system: System,
     runtime: Runtime,
-    base: str,
+    bases: Sequence[str],
     bundles: Path,
     *,
     budget_s: float,
@@ -125,15 +125,15 @@ def adapt(
     """Measures in rounds the sequences that improve estimates most, then trains a regressor and makes it the champion.
 
     Args:
-        store: Store that has the base system and the models, and receives the results.
+        store: Store that has the base systems and the models, and receives the results.
         system: This host, described as a system; results are stored under its name.
         runtime: Runtime that lowers the models and runs their layer sequences.
-        base: Name of the base system, from whose measurements adaptation starts.
+        bases: Names of the base systems, at least one, from whose measurements adaptation starts.
         bundles: Folder of trained regressors.
         budget_s: Seconds for choosing and measuring sequences; training takes further time.
         tracking: Folder of MLflow's default store, in which the training is recorded; None to record nothing.
         target: Name of a corpus, or path of a model or folder, whose estimates are to become accurate; by default the
-            models that are measured on the base system.
+            models that are measured on the base systems.
         cache: Folder in which lowered graphs are cached; required if `target` is given.
         protocol: Measurement protocol; by default `Protocol()`. A protocol with half the laps takes half the time, but
             errors are larger.
@@ -145,7 +145,7 @@ def adapt(
         bench: Function that makes a benchmark session from a store, a system, a runtime and a protocol.
 
     Raises:
-        UnknownSystemError: The store does not know the base system.
+        UnknownSystemError: The store does not know a base system.
         TrainingError: There is too little data to learn from.
         ModelError: The target has no models, or none that can be used.
         HostBusyError: Another process is measuring.
@@ -154,19 +154,19 @@ def adapt(
     from costmodel.training.adaptation import load_adaptation
 
     stage = progress or no_progress
-    report = AdaptReport(system.name, base)
-    base_system = store.system(base)
+    report = AdaptReport(system.name, tuple(bases))
+    levels = {store.system(base).settings.level for base in bases}
     protocol = protocol or Protocol()
     lowering = lowering_key(runtime, system.settings.level)
     names = None
     if target is not None:
         assert cache is not None
         names = _put_target(store, target, runtime, system, cache, report, stage("lowering models"))
-    elif base_system.settings.level == system.settings.level:
+    elif levels == {system.settings.level}:
         # Any lowering: layers are assumed equal on hosts with other vector units and with other runtime releases.
         lowering = ""
     with bench(store, system, runtime, protocol=protocol) as open_bench:
-        adaptation = load_adaptation(store, base, open_bench.system, lowering=lowering, names=names)
+        adaptation = load_adaptation(store, bases, open_bench.system, lowering=lowering, names=names)
         rounds = _Rounds(store, adaptation, open_bench, protocol, clock_s, budget_s, report)
         with suppress(KeyboardInterrupt):
             report.reason = "interrupted"
@@ -205,7 +205,7 @@ def _train_champion(
         seeds=(seed,),
         learners={_LEARNER: LEARNERS[_LEARNER]},
         baselines={},
-        facts={"base": report.base, "measured": report.curve[-1].measured},
+        facts={"bases": list(report.bases), "measured": report.curve[-1].measured},
         progress=progress,
     )
     report.version, report.path, report.evaluation = trained.champion.version, trained.champion.path, trained.evaluation

@@ -137,14 +137,14 @@ class BenchmarkSession:
         known = self.store.systems().get(self.system.name)
         if known is not None:
             check_same_system(known, self.system)
-            self.system = replace(self.system, capabilities=known.capabilities)
+            self.system = replace(self.system, capabilities={} if known.extrapolated else known.capabilities)
         with ExitStack() as stack:
             stack.enter_context(self._lock())
             self._cpus = stack.enter_context(pinned(self.system.settings.cpus))
             if not self.system.capabilities:
                 capabilities = measure_capabilities(self._runtime, self.system.settings, self._clock_ns)
                 self.system = replace(self.system, capabilities=capabilities)
-            if known is None or not known.capabilities:
+            if known is None or known.extrapolated or not known.capabilities:
                 self.store.put_system(self.system)
             self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
             self._monitor = MachineStateMonitor(

@@ -57,7 +57,7 @@ def suggest(store: Store, system: System, count: int) -> list[Suggestion]:
                 f"nothing is known of the system {system.name}, nor of one like it: run `costmodel bench` first"
             )
         system = replace(system, capabilities=store.system(base).capabilities)
-    adaptation = load_adaptation(store, base, system)
+    adaptation = load_adaptation(store, [] if base is None else [base], system)
     known = store.latencies_us(system.name)
     state = adaptation.learn(known)
     shares = adaptation.shares(state)

@@ -76,8 +76,8 @@ class Store:
         if name not in systems:
             known = f"known here: {', '.join(systems)}" if systems else "none is known yet"
             raise UnknownSystemError(
-                f"nothing is measured for the system {name} ({known}); run `costmodel bench --system {name}` on that "
-                "machine, or import its results with `costmodel import`"
+                f"nothing is measured for the system {name} ({known}); run `costmodel bench --system {name}` or "
+                "`costmodel predict --probe` on that machine, or import its results with `costmodel import`"
             )
         return systems[name]
 

@@ -1,9 +1,11 @@
+from .catalogue import MachineType as MachineType
+from .catalogue import catalogue as catalogue
 from .host import Host as Host
 from .host import probe_environment as probe_environment
 from .host import usable_cpus as usable_cpus
+from .microarchitecture import microarchitecture_facts as microarchitecture_facts
 from .system import System as System
 from .system import SystemDocument as SystemDocument
-from .system import catalogue as catalogue
 from .system import check_same_system as check_same_system
 from .system import this_system as this_system
 from .system import validate_name as validate_name

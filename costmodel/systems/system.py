@@ -1,29 +1,19 @@
 """Systems: host, runtime and settings under one name, and the checks of whether a name may be used."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.resources import files
 from typing import Any
 
 from typing_extensions import TypedDict
 
 from costmodel.errors import SystemMismatchError, SystemNameError
 from costmodel.runtimes.base import Runtime, RuntimeSettings
+from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import Host, probe_host
 from costmodel.unknown_fields import known_fields, unknown_fields
 
-__all__ = [
-    "MachineType",
-    "System",
-    "SystemDocument",
-    "catalogue",
-    "check_same_system",
-    "default_name",
-    "this_system",
-    "validate_name",
-]
+__all__ = ["System", "SystemDocument", "check_same_system", "default_name", "this_system", "validate_name"]
 
 MAX_NAME_CHARACTERS = 64
 
@@ -42,11 +32,6 @@ _NOISE = re.compile(
 # The part of every default name that follows the hardware: runtime, version, threads.
 _DEFAULT_NAME = re.compile(r"-ort\d+\.\d+-\d+t(-|$)")
 
-# Accepted ratios of a host's values to those in the catalogue. Kernel and firmware reserve some memory; the next
-# instance size differs by a factor of two.
-_MEMORY_RATIO = (0.8, 1.05)
-_CLOCK_RATIO = (0.95, 1.05)
-
 
 class SystemDocument(TypedDict):
     """A system, as JSON-serialisable data.
@@ -59,6 +44,7 @@ class SystemDocument(TypedDict):
         settings: Settings of the runtime.
         capabilities: Measured capabilities of the host; their names end in the unit.
         asserted: Whether the user vouched for the name, so that it was not checked against the host.
+        extrapolated: Whether nothing is measured on the system, and its capabilities are guessed.
     """
 
     name: str
@@ -68,6 +54,7 @@ class SystemDocument(TypedDict):
     settings: dict[str, Any]
     capabilities: dict[str, float]
     asserted: bool
+    extrapolated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +71,8 @@ class System:
             `costmodel.measure.capability` for their meanings.
         asserted: Whether the user vouched for the name with `--assert-system`, so that it was not checked against the
             host.
+        extrapolated: Whether nothing is measured on the system: its host is what the catalogue says of it, and its
+            capabilities are guessed from those of other systems.
         unknown: Entries of the record that only a newer costmodel knows, those of the settings under "settings" and
             those of the host under "host"; they are written back unchanged.
     """
@@ -95,6 +84,7 @@ class System:
     settings: RuntimeSettings
     capabilities: Mapping[str, float] = field(default_factory=dict)
     asserted: bool = False
+    extrapolated: bool = False
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> SystemDocument:
@@ -110,6 +100,7 @@ class System:
             "settings": {**self.unknown.get("settings", {}), **asdict(self.settings)},
             "capabilities": dict(self.capabilities),
             "asserted": self.asserted,
+            "extrapolated": self.extrapolated,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,58 +124,9 @@ class System:
             settings=RuntimeSettings(**known_fields(RuntimeSettings, settings)),
             capabilities=dict(data["capabilities"]),
             asserted=data["asserted"],
+            extrapolated=data.get("extrapolated", False),
             unknown=unknown,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class MachineType:
-    """A machine type of a cloud provider, as the catalogue lists it.
-
-    Attributes:
-        name: The provider's name of the machine type.
-        vcpus: Number of hardware threads.
-        vendor: CPUID vendor of the processor.
-        processor: Name of the processor for display.
-        processor_pattern: Regular expression that matches a part of the processor's brand string.
-        clock_ghz: Nominal clock in GHz.
-        memory_gib: Advertised memory in GiB.
-        usd_per_hour: On-demand price in US dollars per hour.
-    """
-
-    name: str
-    vcpus: int
-    vendor: str
-    processor: str
-    processor_pattern: str
-    clock_ghz: float
-    memory_gib: float
-    usd_per_hour: float
-
-    def differences(self, host: Host) -> list[str]:
-        """Returns the differences of `host` from this machine type, one phrase for each; an empty list if it matches.
-
-        A memory size or clock that cannot be read counts as equal.
-        """
-        differences = []
-        if host.logical_cpus_total != self.vcpus:
-            differences.append(f"{self.vcpus} vCPUs expected, {host.logical_cpus_total} here")
-        elif host.cpu_quota is not None and host.cpu_quota < self.vcpus:
-            differences.append(f"{self.vcpus} vCPUs expected, this container may use {host.cpu_quota:g} of them")
-        if host.vendor != self.vendor or not re.search(self.processor_pattern, host.model_name):
-            here = host.model_name or host.vendor or "an unknown one"
-            differences.append(f"processor {self.processor} expected, {here} here")
-        if host.memory_bytes and not _within(gib := host.memory_bytes / 2**30, self.memory_gib, _MEMORY_RATIO):
-            differences.append(f"{self.memory_gib:g} GiB of memory expected, {gib:.1f} here")
-        if host.base_clock_mhz and not _within(ghz := host.base_clock_mhz / 1000, self.clock_ghz, _CLOCK_RATIO):
-            differences.append(f"{self.clock_ghz:g} GHz expected, {ghz:.2g} here")
-        return differences
-
-
-def catalogue() -> dict[str, MachineType]:
-    """Returns the machine types in `catalogue.toml` by name."""
-    text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
-    return {name: MachineType(name=name, **entry) for name, entry in tomllib.loads(text).items()}
 
 
 def validate_name(name: str) -> str:
@@ -273,8 +215,8 @@ def check_same_system(stored: System, here: System) -> None:
     """Checks that `here` is the same system as `stored`, so that its measurements may be added to those of `stored`.
 
     Facts that vary on one machine, such as clock, memory and governor, are not compared. Host and runtime are not
-    compared if the user vouches for `here` or if `stored` was never measured. Settings are always compared, including
-    those that only a newer costmodel knows.
+    compared if the user vouches for `here` or if `stored` was never measured (it has no host, or is extrapolated).
+    Settings are always compared, including those that only a newer costmodel knows.
 
     Raises:
         SystemMismatchError: The host, the runtime, its major.minor version or its settings differ.
@@ -287,7 +229,7 @@ def check_same_system(stored: System, here: System) -> None:
             "another --system name"
         )
     differences = []
-    if not here.asserted and stored.host is not None and here.host is not None:
+    if not here.asserted and not stored.extrapolated and stored.host is not None and here.host is not None:
         differences += _differences(_identity(stored, stored.host), _identity(here, here.host))
         if gone := sorted(set(stored.host.isa) - set(here.host.isa)):
             differences.append(f"without {', '.join(gone)} here")
@@ -344,8 +286,3 @@ def _major_minor(version: str) -> str:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
-
-
-def _within(value: float, expected: float, ratio: tuple[float, float]) -> bool:
-    low, high = ratio
-    return low * expected <= value <= high * expected

@@ -9,7 +9,7 @@ from costmodel.serving.loaded_predictors import LoadedPredictor
 from costmodel.serving.ranking import RankAnswer, RankError, cheapest, rank
 from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem, reason_of
-from costmodel.systems.system import catalogue
+from costmodel.systems.catalogue import catalogue
 
 __all__ = ["rank_document"]
 

@@ -12,7 +12,7 @@ from costmodel.serving.http.paging import Limit, page_of
 from costmodel.serving.http.state import AppState, state_of
 from costmodel.serving.wire.answers import RegressorAnswer, RegressorsAnswer, SystemAnswer, SystemsAnswer
 from costmodel.serving.wire.fields import SystemName
-from costmodel.systems.system import catalogue
+from costmodel.systems.catalogue import catalogue
 
 __all__ = ["router"]
 

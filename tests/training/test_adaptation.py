@@ -27,7 +27,7 @@ NEW = replace(
 @pytest.fixture(scope="module")
 def adaptation(store: Store) -> Adaptation:
     """The adaptation from the synthetic system to the new one."""
-    return load_adaptation(store, SYSTEM.name, NEW)
+    return load_adaptation(store, [SYSTEM.name], NEW)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_the_adapted_data_set_judges_on_measurements_only(adaptation: Adaptation
 
 def test_without_a_base_bounds_are_the_anchors(store: Store) -> None:
     """Without a base, bounds are the anchors and all models of the store are used."""
-    adaptation = load_adaptation(store, None, NEW)
+    adaptation = load_adaptation(store, [], NEW)
     encoded = adaptation.dataset.encoded
     assert adaptation.anchors_us == pytest.approx(encoded.totals(encoded.bounds_us))
     assert {usage.name for usage in adaptation.usages} == set(MEASURED)
@@ -170,4 +170,4 @@ def test_anchors_take_the_place_of_bounds(adaptation: Adaptation) -> None:
 def test_an_unknown_base_is_named(store: Store) -> None:
     """An unknown base is refused with its name."""
     with pytest.raises(UnknownSystemError, match="nobody"):
-        load_adaptation(store, "nobody", NEW)
+        load_adaptation(store, ["nobody"], NEW)

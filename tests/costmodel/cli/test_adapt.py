@@ -22,10 +22,10 @@ def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
     done = run(own, "adapt", *HERE, "--from", SYSTEM.name, "--budget", "3s", "--json")
     document = done.document
     assert list(document) == [
-        "system", "base", "curve", "ended", "measured", "failed", "predictor", "path", "evaluation",
+        "system", "bases", "curve", "ended", "measured", "failed", "predictor", "path", "evaluation",
         "run_id", "warnings",
     ]  # fmt: skip
-    assert (document["system"], document["base"], document["failed"]) == ("this.one", SYSTEM.name, {})
+    assert (document["system"], document["bases"], document["failed"]) == ("this.one", [SYSTEM.name], {})
     first, *_, last = document["curve"]
     assert (first["measured"], first["expected_error"]) == (0, None)
     assert 0 < last["measured"] <= document["measured"]  # the document also counts whole models
@@ -33,7 +33,7 @@ def test_seconds_of_measuring_give_a_system(run: Run, own: Home) -> None:
     predicted = run(own, "predict", "light_resnet50", *HERE, "--json").document
     assert predicted["predictor"]["version"] == document["predictor"]["version"]
     recorded = MlflowClient(f"sqlite:///{own.tracking / 'mlflow.db'}").get_run(document["run_id"])
-    assert recorded.data.params["base"] == SYSTEM.name
+    assert recorded.data.params["bases"] == str([SYSTEM.name])
     shown = run(own, "adapt", *HERE, "--from", SYSTEM.name, "--budget", "0.1s", "--no-tracking")
     assert re.match(r" +0\.0 min +\d+ measured, \d+% of latency +expected error ", shown.out)
     assert shown.out.splitlines()[-1].endswith(" answers now.")

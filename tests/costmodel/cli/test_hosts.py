@@ -9,8 +9,8 @@ from onnx import ModelProto
 
 from costmodel.paths import Home
 from costmodel.store.store import Store
+from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import probe_host
-from costmodel.systems.system import catalogue
 from tests.shell import Run
 
 MODEL = "light_squeezenet"

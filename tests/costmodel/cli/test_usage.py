@@ -70,7 +70,6 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
         ["bench", "--budget", "-3s"],
         ["bench", "--samples", "-1"],
         ["bench", "--suggest", "0"],
-        ["adapt"],
         ["adapt", "--from", "base", "--budget", "soon"],
         ["adapt", "--from", "base", "--system", "base"],
         ["decompose", "light", "--level", "extreme"],

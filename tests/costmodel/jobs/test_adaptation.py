@@ -72,7 +72,7 @@ def _adapt(store: Store, home: Home, runtime: _Runtime, budget_s: float, **chang
         "bench": fake_sessions(runtime),
         **changed,
     }
-    return adapt(store, system, runtime, SYSTEM.name, home.bundles, **options)  # type: ignore[arg-type]
+    return adapt(store, system, runtime, [SYSTEM.name], home.bundles, **options)  # type: ignore[arg-type]
 
 
 def test_with_time_everything_is_measured(store: Store, home: Home, runtime: _Runtime) -> None:
@@ -87,7 +87,7 @@ def test_with_time_everything_is_measured(store: Store, home: Home, runtime: _Ru
     assert points[-1].expected_within_10pct == 1.0
     assert champion_of(home.bundles, NEW) == report.path
     facts = load_bundle(report.path).facts
-    assert (facts["base"], facts["measured"]) == (SYSTEM.name, points[-1].measured)
+    assert (facts["bases"], facts["measured"]) == ([SYSTEM.name], points[-1].measured)
     new = corpus(home.cache)[HELD_BACK[0]]
     estimate = Predictor.load(store, home.bundles, NEW).estimate(new.decomposition)
     truth = sum(runtime.cost_us(segment.sequence) for segment in new.decomposition.segments)

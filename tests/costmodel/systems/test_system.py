@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from costmodel.errors import SystemMismatchError, SystemNameError
 from costmodel.runtimes.base import LEVELS, Runtime, RuntimeSettings
+from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import Host
-from costmodel.systems.system import System, catalogue, check_same_system, default_name, this_system, validate_name
+from costmodel.systems.system import System, check_same_system, default_name, this_system, validate_name
 
 GIB = 2**30
 EPYC = Host(

@@ -1,0 +1,59 @@
+"""What `costmodel predict` does before it answers for a system that has not been measured."""
+
+from functools import partial
+
+from costmodel.cli.options import Context
+from costmodel.cli.output import note, progress_bars
+
+__all__ = ["extrapolate_if_unknown", "probe_this_host"]
+
+_PROBING_S = 30.0
+
+
+def probe_this_host(context: Context, system: str | None, threads: int, inter_threads: int) -> None:
+    """Measures layers on this host for half a minute, and adapts the costs of all comparable systems to it.
+
+    Args:
+        context: Store and folders of the command.
+        system: Name of this host as a system; None for its default name.
+        threads: Number of threads of a layer.
+        inter_threads: Number of layers that run in parallel.
+    """
+    from costmodel.jobs.adaptation import adapt
+    from costmodel.jobs.base_systems import load_bases
+
+    runtime, here = context.here(system, threads, inter_threads=inter_threads)
+    bases = context.bases(*load_bases(context.store, here, context.tools.shipped_data))
+    with progress_bars() as stage:
+        report = adapt(
+            context.store, here, runtime, bases, context.bundles, budget_s=_PROBING_S, progress=stage,
+            bench=context.bench,
+        )  # fmt: skip
+    note(f"{report.curve[-1].measured} layers are measured here, the others adapted from {', '.join(bases)}")
+
+
+def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_threads: int) -> None:
+    """Trains a regressor for a machine type of the catalogue, unless something is known about it already.
+
+    Args:
+        context: Store and folders of the command.
+        name: Name of the system; nothing is done if it is not in the catalogue.
+        threads: Number of threads of a layer.
+        inter_threads: Number of layers that run in parallel.
+    """
+    from costmodel.jobs.base_systems import load_bases
+    from costmodel.jobs.extrapolation import described_system, extrapolate
+    from costmodel.runtimes.base import RuntimeSettings, get_runtime
+    from costmodel.systems.catalogue import catalogue
+    from costmodel.training.extrapolation import similar_systems
+
+    machine = catalogue().get(name)
+    if machine is None or name in context.store.systems():
+        return
+    settings = RuntimeSettings(threads, inter_threads=inter_threads)
+    described = described_system(machine, context.tools.runtime or get_runtime(), settings)
+    similar = partial(similar_systems, machine.host)
+    bases = context.bases(*load_bases(context.store, described, context.tools.shipped_data, choose=similar))
+    note(f"nobody has measured {name}: a regressor is made for it from the measurements of other systems, once")
+    with progress_bars() as stage:
+        extrapolate(context.store, described, bases, context.bundles, progress=stage("training"))

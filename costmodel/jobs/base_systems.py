@@ -1,0 +1,65 @@
+"""Chooses the base systems of an adaptation: measured systems from whose costs those of another one are predicted."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from costmodel.errors import UnknownSystemError
+from costmodel.jobs.shipped_data import import_shipped, shipped_systems
+from costmodel.store.parquet import read_system
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+
+__all__ = ["comparable_systems", "load_bases"]
+
+# Smallest number of measured sequences that make a system a base.
+_LEAST_MEASURED = 500
+
+
+def load_bases(
+    store: Store,
+    system: System,
+    folder: Path | None = None,
+    *,
+    choose: Callable[[list[System]], list[System]] = lambda systems: systems,
+) -> tuple[list[str], list[str]]:
+    """Chooses base systems for a system among those that the store knows or that are shipped, and imports the latter.
+
+    Args:
+        store: Store that may know base systems, and receives those that are shipped.
+        system: System to which the bases are to be adapted.
+        folder: Folder of the shipped data; by default that of the source checkout.
+        choose: Function that takes the systems which can be compared with `system`, and returns those to use.
+
+    Returns:
+        Names of the bases, and names of those among them that were imported.
+
+    Raises:
+        UnknownSystemError: There is no system that can be compared with `system`.
+        DataFileError: A file of the shipped data cannot be read.
+    """
+    known = store.systems()
+    shipped = {name: read_system(files[0]) for name, files in shipped_systems(folder).items() if name not in known}
+    measured = [one for name, one in known.items() if len(store.latencies_us(name)) >= _LEAST_MEASURED]
+    bases = [one.name for one in choose(comparable_systems([*measured, *shipped.values()], system))]
+    if not bases:
+        raise UnknownSystemError(
+            f"no system with {system.runtime} at level {system.settings.level} is measured, here or in data/: measure "
+            "this one with `costmodel bench`, or import a measured system"
+        )
+    return bases, [name for name in bases if name in shipped and import_shipped(store, name, folder)]
+
+
+def comparable_systems(systems: Iterable[System], system: System) -> list[System]:
+    """Returns those systems that a system can be compared with, because runtime and optimisation level are the same.
+
+    If some of them also have the same number of threads, only these are returned.
+    """
+    same = [
+        other
+        for other in systems
+        if other.name != system.name
+        and other.runtime == system.runtime
+        and other.settings.level == system.settings.level
+    ]
+    alike = [other for other in same if other.settings.threads == system.settings.threads]
+    return sorted(alike or same, key=lambda other: other.name)

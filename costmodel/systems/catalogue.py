@@ -1,0 +1,102 @@
+"""The catalogue of machine types of cloud providers, which can be named before anybody has measured them."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+
+from costmodel.systems.host import Host
+
+__all__ = ["MachineType", "catalogue"]
+
+# Accepted ratios of a host's values to those in the catalogue. Kernel and firmware reserve some memory; the next
+# instance size differs by a factor of two.
+_MEMORY_RATIO = (0.8, 1.05)
+_CLOCK_RATIO = (0.95, 1.05)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    """A machine type of a cloud provider, as the catalogue lists it.
+
+    Attributes:
+        name: The provider's name of the machine type.
+        vcpus: Number of hardware threads.
+        vendor: CPUID vendor of the processor.
+        processor: Name of the processor for display.
+        processor_pattern: Regular expression that matches a part of the processor's brand string.
+        clock_ghz: Nominal clock in GHz.
+        memory_gib: Advertised memory in GiB.
+        usd_per_hour: On-demand price in US dollars per hour.
+        microarchitecture: Slug of the processor's microarchitecture, as in `Host`.
+        isa: Instruction set extensions of the processor, as in `Host`.
+        l1d_kib: Size of the level 1 data cache of one core in KiB.
+        l2_kib: Size of the level 2 cache of one core in KiB.
+        l3_kib: Size of the level 3 cache in KiB.
+    """
+
+    name: str
+    vcpus: int
+    vendor: str
+    processor: str
+    processor_pattern: str
+    clock_ghz: float
+    memory_gib: float
+    usd_per_hour: float
+    microarchitecture: str
+    isa: tuple[str, ...]
+    l1d_kib: int
+    l2_kib: int
+    l3_kib: int
+
+    @property
+    def host(self) -> Host:
+        """What is known of the hardware of a machine of this type, without having seen one."""
+        return Host(
+            vendor=self.vendor,
+            model_name=self.processor,
+            microarchitecture=self.microarchitecture,
+            architecture="x86_64",
+            physical_cores=max(1, self.vcpus // 2),
+            logical_cpus=self.vcpus,
+            logical_cpus_total=self.vcpus,
+            threads_per_core=min(2, self.vcpus),
+            l1d_bytes=self.l1d_kib << 10,
+            l2_bytes=self.l2_kib << 10,
+            l3_bytes=self.l3_kib << 10,
+            l3_shared_cpus=self.vcpus,
+            isa=self.isa,
+            memory_bytes=int(self.memory_gib * 2**30),
+            base_clock_mhz=1000 * self.clock_ghz,
+        )
+
+    def differences(self, host: Host) -> list[str]:
+        """Returns the differences of `host` from this machine type, one phrase for each; an empty list if it matches.
+
+        A memory size or clock that cannot be read counts as equal.
+        """
+        differences = []
+        if host.logical_cpus_total != self.vcpus:
+            differences.append(f"{self.vcpus} vCPUs expected, {host.logical_cpus_total} here")
+        elif host.cpu_quota is not None and host.cpu_quota < self.vcpus:
+            differences.append(f"{self.vcpus} vCPUs expected, this container may use {host.cpu_quota:g} of them")
+        if host.vendor != self.vendor or not re.search(self.processor_pattern, host.model_name):
+            here = host.model_name or host.vendor or "an unknown one"
+            differences.append(f"processor {self.processor} expected, {here} here")
+        if host.memory_bytes and not _within(gib := host.memory_bytes / 2**30, self.memory_gib, _MEMORY_RATIO):
+            differences.append(f"{self.memory_gib:g} GiB of memory expected, {gib:.1f} here")
+        if host.base_clock_mhz and not _within(ghz := host.base_clock_mhz / 1000, self.clock_ghz, _CLOCK_RATIO):
+            differences.append(f"{self.clock_ghz:g} GHz expected, {ghz:.2g} here")
+        return differences
+
+
+def catalogue() -> dict[str, MachineType]:
+    """Returns the machine types in `catalogue.toml` by name."""
+    text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
+    entries = tomllib.loads(text).items()
+    return {name: MachineType(name=name, **{**entry, "isa": tuple(sorted(entry["isa"]))}) for name, entry in entries}
+
+
+def _within(value: float, expected: float, ratio: tuple[float, float]) -> bool:
+    low, high = ratio
+    return low * expected <= value <= high * expected

@@ -1,0 +1,253 @@
+"""Evaluation across systems: how well costs on a system are predicted that is new, and models that are new as well.
+
+A system is held out together with all systems of its microarchitecture, and its costs are predicted from the other
+systems: by facts about its processor alone, and after so many minutes of measuring, replayed on what was measured. Each
+is judged on models whose lineage is known there, on models that only the other systems have measured, and on models of
+lineages that no system has measured.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import kendalltau
+
+from costmodel.errors import TrainingError
+from costmodel.features.schema import SCHEMA
+from costmodel.measure.protocol import Protocol
+from costmodel.progress import Progress, reported
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+from costmodel.training.adaptation import Adaptation, AdaptationState, load_adaptation
+from costmodel.training.evaluation.replay import measurable, replayed
+from costmodel.training.evaluation.splits import Split, leave_families_out
+from costmodel.training.extrapolation import extrapolated_state
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+
+__all__ = ["AcrossSystems", "Judgement", "evaluate_across"]
+
+# Minutes of measuring after which predictions are judged.
+MINUTES = (0.5, 2.0, 10.0)
+# Number of whole models that the affine baseline is fitted to, and how often they are drawn.
+_AFFINE_MODELS, _AFFINE_DRAWS = 10, 5
+_WITHIN = 0.1
+# Share of its analytical bound from which a layer counts as bound by memory.
+_MOSTLY = 0.5
+
+_MEMORY_SHARE = SCHEMA.names.index("memory_share")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The errors of the predicted latencies of models on a system, relative to their measured end-to-end latencies.
+
+    Attributes:
+        method: What predicted: "facts", "0.5 min" of measuring, or the name of a baseline.
+        lineages: Which models are judged: those that may be measured on the system ("known"), those of lineages that
+            only the bases have measured ("unmeasured"), or those of lineages that neither has measured ("unseen").
+        models: Number of models.
+        error: Mean absolute relative error.
+        within_10pct: Share of the models whose error is at most 10%.
+        bias: Geometric mean of predicted over measured latency.
+        kendall_tau: Rank correlation of predicted and measured latencies; None for fewer than two models.
+        expected: Error that `costmodel adapt` would have expected, for known lineages; None if it expects none.
+    """
+
+    method: str
+    lineages: str
+    models: int
+    error: float
+    within_10pct: float
+    bias: float
+    kendall_tau: float | None
+    expected: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AcrossSystems:
+    """How well a system's costs are predicted from systems of other microarchitectures.
+
+    Attributes:
+        system: The system that is held out.
+        bases: The systems that it is predicted from.
+        judgements: A judgement for each method and kind of lineages.
+    """
+
+    system: str
+    bases: tuple[str, ...]
+    judgements: tuple[Judgement, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the result as JSON-serialisable data."""
+        return asdict(self)
+
+
+def evaluate_across(
+    store: Store,
+    system: System,
+    bases: Sequence[System],
+    *,
+    minutes: Sequence[float] = MINUTES,
+    folds: int = 4,
+    protocol: Protocol | None = None,
+    progress: Progress | None = None,
+) -> AcrossSystems:
+    """Evaluates predictions for a system that is held out with its microarchitecture.
+
+    Args:
+        store: Store with the measurements of all systems.
+        system: The system to hold out.
+        bases: Systems to predict from; those of the same microarchitecture are left out.
+        minutes: Minutes of measuring after which predictions are judged.
+        folds: Number of groups in which lineages are held out.
+        protocol: Measurement protocol, which determines how long measuring takes; by default `Protocol()`.
+        progress: Called with (groups done, groups in total, name of the system).
+
+    Raises:
+        TrainingError: No base is left, or too little is measured.
+    """
+    others = [base for base in bases if _microarchitecture(base) != _microarchitecture(system)]
+    if not others:
+        raise TrainingError(
+            f"{system.name} can only be predicted from systems of another microarchitecture: name one more system"
+        )
+    latencies_us = store.latencies_us(system.name)
+    adaptation = measurable(load_adaptation(store, [base.name for base in others], system), latencies_us)
+    held_out = _HeldOut(adaptation, latencies_us, tuple(others), tuple(minutes), protocol or Protocol())
+    found: dict[tuple[str, str], list[_Judged]] = {}
+    splits = leave_families_out(adaptation.dataset, folds)
+    for split in reported(splits, lambda _: system.name, progress):
+        for judged in held_out.judge(split):
+            found.setdefault((judged.method, judged.lineages), []).append(judged)
+    return AcrossSystems(system.name, adaptation.bases, tuple(_judgement(parts) for parts in found.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Predicted and measured latencies of some models in microseconds, shape [num_models] each."""
+
+    method: str
+    lineages: str
+    predicted_us: np.ndarray
+    measured_us: np.ndarray
+    expected: float | None = None
+
+
+def _judgement(parts: Sequence[_Judged]) -> Judgement:
+    """Judges the models of all folds together; a model that is judged in several folds counts several times."""
+    predicted = np.concatenate([part.predicted_us for part in parts])
+    measured = np.concatenate([part.measured_us for part in parts])
+    ratios = predicted / measured
+    expected = [part.expected for part in parts if part.expected is not None and not np.isnan(part.expected)]
+    return Judgement(
+        method=parts[0].method,
+        lineages=parts[0].lineages,
+        models=len(ratios),
+        error=float(np.abs(ratios - 1).mean()),
+        within_10pct=float((np.abs(ratios - 1) <= _WITHIN).mean()),
+        bias=float(np.exp(np.log(ratios).mean())),
+        kendall_tau=float(kendalltau(predicted, measured)[0]) if len(ratios) > 1 else None,
+        expected=float(np.mean(expected)) if expected else None,
+    )
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """A system that is held out, with everything that predicts it.
+
+    Attributes:
+        adaptation: Adaptation from the bases to the system, restricted to what is measured there.
+        latencies_us: Latencies on the system in microseconds, by signature.
+        bases: The base systems.
+        minutes: Minutes of measuring after which predictions are judged.
+        protocol: Measurement protocol.
+    """
+
+    adaptation: Adaptation
+    latencies_us: Mapping[str, float]
+    bases: tuple[System, ...]
+    minutes: tuple[float, ...]
+    protocol: Protocol
+
+    def judge(self, split: Split) -> Iterator[_Judged]:
+        """Yields the judgements of all methods, with the families of a split as the lineages that are held out."""
+        dataset = self.adaptation.dataset
+        held = {dataset.models[number].name for number in split.models}
+        usages = {usage.name: usage for usage in self.adaptation.usages}
+        wholes = {m.name: self.latencies_us.get(dataset.signatures[m.row]) for m in dataset.models if m.name in usages}
+        known = {name: us for name, us in wholes.items() if us is not None and name not in held}
+        unmeasured = {name: us for name, us in wholes.items() if us is not None and name in held}
+        here = replace(self.adaptation, usages=tuple(usage for name, usage in usages.items() if name not in held))
+
+        def judged(
+            method: str, lineages: str, costs_us: np.ndarray, models: Mapping[str, float], expected: float | None = None
+        ) -> _Judged:
+            sums = [costs_us[usages[name].rows].sum() for name in models]
+            return _Judged(method, lineages, np.array(sums), np.array(list(models.values())), expected)
+
+        def of_all(method: str, state: AdaptationState, expected: float | None = None) -> Iterator[_Judged]:
+            yield judged(method, "known", state.costs_us, known, expected)
+            yield judged(method, "unmeasured", state.costs_us, unmeasured)
+            yield judged(method, "unseen", self._of_unseen(here.adapted(state).latencies_us, split), unmeasured)
+
+        yield from of_all("facts", extrapolated_state(here, self.bases))
+        yield from self._baselines(split, judged, known, unmeasured)
+        for minutes, state in zip(
+            self.minutes, replayed(here, self.latencies_us, self.minutes, self.protocol), strict=True
+        ):
+            yield from of_all(f"{minutes:g} min", state, here.expected(state).error)
+            scratch = self._of_unseen(np.where(state.measured, state.costs_us, np.nan), split)
+            yield judged(f"from scratch, {minutes:g} min", "unseen", scratch, unmeasured)
+        everything = np.array([self.latencies_us.get(signature, np.nan) for signature in dataset.signatures])
+        yield judged("from scratch, everything", "unseen", self._of_unseen(everything, split), unmeasured)
+
+    def _of_unseen(self, costs_us: np.ndarray, split: Split) -> np.ndarray:
+        """Returns costs that a regressor predicts which has learnt from the costs of the other lineages only.
+
+        Args:
+            costs_us: Costs to learn from in microseconds, nan where there is none; shape [num_rows].
+            split: Split whose held-out families are not learnt from.
+        """
+        dataset = self.adaptation.dataset
+        rows = split.train_rows & ~dataset.whole & ~np.isnan(costs_us)
+        regressor = LightGBMRegressor(0).fit(dataset.encoded.take(rows), costs_us[rows])
+        return dataset.encoded.totals(regressor.predict_us(dataset.encoded))
+
+    def _baselines(
+        self,
+        split: Split,
+        judged: Callable[[str, str, np.ndarray, Mapping[str, float]], _Judged],
+        known: Mapping[str, float],
+        unmeasured: Mapping[str, float],
+    ) -> Iterator[_Judged]:
+        """Yields the judgements of simple ways to use the costs on the first base."""
+        dataset, anchors_us = self.adaptation.dataset, self.adaptation.anchors_us
+        base = next(base for base in self.bases if base.name == self.adaptation.bases[0])
+        product = base.capabilities["gemm_gflops"] / dataset.system.capabilities["gemm_gflops"]
+        yield judged("base x ratio of products", "unmeasured", anchors_us * product, unmeasured)
+        stream = base.capabilities["memory_gbps"] / dataset.system.capabilities["memory_gbps"]
+        encoded = dataset.encoded
+        memory = encoded.features[:, _MEMORY_SHARE] >= _MOSTLY
+        bounds = np.where(memory, stream, product) * encoded.bounds_us
+        ratio = encoded.totals(bounds) / encoded.totals(encoded.bounds_us)
+        yield judged("base x ratio of bounds", "unmeasured", anchors_us * ratio, unmeasured)
+        usages = {usage.name: usage for usage in self.adaptation.usages}
+        random = np.random.default_rng(0)
+        for _ in range(_AFFINE_DRAWS):
+            drawn = random.permutation(np.array(list(known)))[:_AFFINE_MODELS].tolist()
+            sums = np.array([anchors_us[usages[name].rows].sum() for name in drawn])
+            exact = np.array([known[name] for name in drawn])
+            # Weighted, so that the relative errors are small and not only those of the largest models.
+            slope, offset = np.polyfit(sums, exact, 1, w=1 / exact)
+            of_others = np.array([anchors_us[usages[name].rows].sum() for name in unmeasured])
+            yield _Judged(
+                "affine fit on ten models",
+                "unmeasured",
+                np.maximum(1.0, slope * of_others + offset),
+                np.array([*unmeasured.values()]),
+            )
+
+
+def _microarchitecture(system: System) -> str:
+    return system.host.microarchitecture if system.host is not None else ""

@@ -1,0 +1,140 @@
+"""Extrapolation: guesses costs on a system that nobody has measured, from measured systems and facts about processors.
+
+Two facts are used. Processors of one maker gain speed by a steady rate, so that the years between two of them tell the
+typical ratio of their costs; what multiplies also depends on how many operations a core completes in a cycle. Nothing
+else that is published about a machine tells how its kernels relate to those of others (docs/adr/0017).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.errors import UnknownSystemError
+from costmodel.features.schema import SCHEMA
+from costmodel.systems.host import Host
+from costmodel.systems.microarchitecture import Microarchitecture, microarchitecture_facts
+from costmodel.systems.system import System
+from costmodel.training.adaptation import Adaptation, AdaptationState
+
+__all__ = ["extrapolated_half_width", "extrapolated_state", "guess_capabilities", "similar_systems"]
+
+# Increase of log speed in a year, for one core of server processors.
+_YEARLY_GAIN = 0.09
+# Standard deviation of log(cost / guess) of a layer, apart from what is common to the layers of a system.
+_SPREAD = 0.3
+# Half-widths of the 90% interval of log(latency / guess) of a model, from systems of the same maker and of another one.
+# They are Student's quantiles for the systems on which this could be tried, two and three, so no more than a hint.
+_SAME_MAKER, _OTHER_MAKER = 0.4, 1.1
+_MULTIPLY_FLOPS = SCHEMA.names.index("log_multiply_flops")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How much quicker a processor is guessed to be than another one.
+
+    Attributes:
+        speed: Ratio of their speeds, for all work.
+        width: Ratio of the numbers of operations that a core completes in a cycle.
+    """
+
+    speed: float
+    width: float
+
+    @classmethod
+    def between(cls, base: Host, new: Host) -> "_Step":
+        """Returns the step from one host to another, both of known microarchitectures."""
+        old_facts, new_facts = _facts(base), _facts(new)
+        assert old_facts is not None
+        assert new_facts is not None
+        return cls(
+            math.exp(_YEARLY_GAIN * (new_facts.year - old_facts.year)),
+            new_facts.flops_per_cycle / old_facts.flops_per_cycle,
+        )
+
+
+def similar_systems(host: Host, systems: Sequence[System]) -> list[System]:
+    """Returns the measured systems from which those with another host are extrapolated: those of the same maker.
+
+    If there are none of the same maker, all systems are returned whose microarchitecture is known.
+
+    Args:
+        host: The host that nobody has measured.
+        systems: Measured systems.
+
+    Raises:
+        UnknownSystemError: Nothing is known about the host's microarchitecture, or about those of all systems.
+    """
+    if _facts(host) is None:
+        raise UnknownSystemError(
+            f"nothing is known about processors of the kind {host.microarchitecture or host.model_name or 'unknown'}, "
+            "so their latencies cannot be guessed: measure that machine, with `costmodel predict --probe` there"
+        )
+    known = [system for system in systems if system.host is not None and _facts(system.host) is not None]
+    if not known:
+        raise UnknownSystemError("no system of a known microarchitecture is measured: `costmodel bench` on one first")
+    same = [system for system in known if system.host is not None and system.host.vendor == host.vendor]
+    return same or known
+
+
+def guess_capabilities(host: Host, systems: Sequence[System]) -> dict[str, float]:
+    """Returns the capabilities that a host is guessed to have, the geometric mean of guesses from several systems.
+
+    Args:
+        host: The host that nobody has measured.
+        systems: Measured systems, from `similar_systems`.
+    """
+    guesses = []
+    for system in systems:
+        assert system.host is not None
+        step, of = _Step.between(system.host, host), system.capabilities
+        guesses.append({
+            "gemm_gflops": of["gemm_gflops"] * step.speed * step.width,
+            "memory_gbps": of["memory_gbps"] * step.speed,
+            "scalar_ns": of["scalar_ns"] / step.speed,
+            "layer_us": of["layer_us"] / step.speed,
+            "reference_us": of["reference_us"] / (step.speed * step.width),
+        })  # fmt: skip
+    return {name: float(np.exp(np.mean([np.log(guess[name]) for guess in guesses]))) for name in guesses[0]}
+
+
+def extrapolated_half_width(host: Host, systems: Sequence[System]) -> float:
+    """Returns the half-width of the 90% interval of log(latency / guess) of a model on a system that is extrapolated.
+
+    Args:
+        host: The host that nobody has measured.
+        systems: Measured systems, from `similar_systems`.
+    """
+    return _SAME_MAKER if all(s.host is not None and s.host.vendor == host.vendor for s in systems) else _OTHER_MAKER
+
+
+def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> AdaptationState:
+    """Returns guessed costs of all rows of an adaptation, of which none is measured.
+
+    Args:
+        adaptation: Sequences with their costs on the base systems, encoded for the system that nobody has measured.
+        bases: The base systems, those of the adaptation.
+    """
+    host = adaptation.dataset.system.host
+    assert host is not None
+    by_name = {base.name: base for base in bases}
+    similar = {system.name for system in similar_systems(host, bases)}
+    encoded = adaptation.dataset.encoded
+    flops = encoded.totals(np.expm1(encoded.features[:, _MULTIPLY_FLOPS].astype(np.float64)))
+    rate = by_name[adaptation.bases[0]].capabilities["gemm_gflops"] * 1e3
+    share = np.minimum(1.0, flops / rate / adaptation.anchors_us)
+    guesses = []
+    for number, name in enumerate(adaptation.bases):
+        base_host = by_name[name].host
+        if name in similar and base_host is not None:
+            step = _Step.between(base_host, host)
+            on_base = adaptation.ratios[:, number - 1] if number else 0.0
+            guesses.append(on_base - np.log(step.speed) + np.log(share / step.width + 1 - share))
+    costs = adaptation.anchors_us * np.exp(np.mean(guesses, axis=0))
+    none, unknown = np.zeros(len(costs), dtype=bool), np.full(len(costs), np.nan)
+    return AdaptationState(none, costs, np.full(len(costs), _SPREAD), unknown)
+
+
+def _facts(host: Host) -> Microarchitecture | None:
+    return microarchitecture_facts(host.microarchitecture)
