@@ -198,9 +198,9 @@ class _HeldOut:
         ):
             yield from of_all(f"{minutes:g} min", state, here.expected(state).error)
             scratch = self._of_unseen(np.where(state.measured, state.costs_us, np.nan), split)
-            yield judged(f"from scratch, {minutes:g} min", "unseen", scratch, unmeasured)
+            yield judged(f"scratch, {minutes:g} min", "unseen", scratch, unmeasured)
         everything = np.array([self.latencies_us.get(signature, np.nan) for signature in dataset.signatures])
-        yield judged("from scratch, everything", "unseen", self._of_unseen(everything, split), unmeasured)
+        yield judged("scratch, everything", "unseen", self._of_unseen(everything, split), unmeasured)
 
     def _of_unseen(self, costs_us: np.ndarray, split: Split) -> np.ndarray:
         """Returns costs that a regressor predicts which has learnt from the costs of the other lineages only.
@@ -225,13 +225,13 @@ class _HeldOut:
         dataset, anchors_us = self.adaptation.dataset, self.adaptation.anchors_us
         base = next(base for base in self.bases if base.name == self.adaptation.bases[0])
         product = base.capabilities["gemm_gflops"] / dataset.system.capabilities["gemm_gflops"]
-        yield judged("base x ratio of products", "unmeasured", anchors_us * product, unmeasured)
+        yield judged("ratio of products", "unmeasured", anchors_us * product, unmeasured)
         stream = base.capabilities["memory_gbps"] / dataset.system.capabilities["memory_gbps"]
         encoded = dataset.encoded
         memory = encoded.features[:, _MEMORY_SHARE] >= _MOSTLY
         bounds = np.where(memory, stream, product) * encoded.bounds_us
         ratio = encoded.totals(bounds) / encoded.totals(encoded.bounds_us)
-        yield judged("base x ratio of bounds", "unmeasured", anchors_us * ratio, unmeasured)
+        yield judged("ratio of bounds", "unmeasured", anchors_us * ratio, unmeasured)
         usages = {usage.name: usage for usage in self.adaptation.usages}
         random = np.random.default_rng(0)
         for _ in range(_AFFINE_DRAWS):
@@ -242,7 +242,7 @@ class _HeldOut:
             slope, offset = np.polyfit(sums, exact, 1, w=1 / exact)
             of_others = np.array([anchors_us[usages[name].rows].sum() for name in unmeasured])
             yield _Judged(
-                "affine fit on ten models",
+                "affine, ten models",
                 "unmeasured",
                 np.maximum(1.0, slope * of_others + offset),
                 np.array([*unmeasured.values()]),

@@ -13,6 +13,7 @@ from costmodel.errors import SystemMismatchError, SystemNameError
 from costmodel.runtimes.base import LEVELS, Runtime, RuntimeSettings
 from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import Host
+from costmodel.systems.microarchitecture import microarchitecture_facts
 from costmodel.systems.system import System, check_same_system, default_name, this_system, validate_name
 
 GIB = 2**30
@@ -66,6 +67,7 @@ systems = st.builds(
     text,
     runtime_settings,
     st.dictionaries(text, st.floats(0, 9)),
+    st.booleans(),
     st.booleans(),
 )
 
@@ -351,3 +353,22 @@ def test_the_default_name_of_another_setting_is_refused() -> None:
     with pytest.raises(SystemMismatchError, match="leave out --system and set --threads"):
         this_system(ORT, RuntimeSettings(threads=1), two, EPYC)
     assert this_system(ORT, RuntimeSettings(threads=2), two, EPYC).name == two
+
+
+def test_an_extrapolated_system_becomes_the_one_that_is_measured() -> None:
+    """What the catalogue says of a host that nobody has seen is not compared with the host itself."""
+    here = this_system(ORT, DEFAULTS, "c5.xlarge", host=C5_XLARGE)
+    guessed = System("c5.xlarge", catalogue()["c5.xlarge"].host, "onnxruntime", "1.31.0", DEFAULTS, extrapolated=True)
+    check_same_system(guessed, here)
+    with pytest.raises(SystemMismatchError):
+        check_same_system(dataclasses.replace(guessed, extrapolated=False), here)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_the_catalogue_knows_the_processor_of_each_machine(name: str) -> None:
+    """Each machine type has a host of a known microarchitecture, which does not differ from the type itself."""
+    machine = catalogue()[name]
+    facts = microarchitecture_facts(machine.host.microarchitecture)
+    assert facts is not None
+    assert machine.host.vector_bits * 4 // 32 == facts.flops_per_cycle  # two units multiply and add
+    assert machine.differences(machine.host) == []

@@ -11,7 +11,7 @@ from costmodel.features.schema import OPERATORS, SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.training.dataset import Dataset
 from costmodel.training.regressors.anchors import anchored
-from costmodel.training.regressors.transfer import CostTransfer
+from costmodel.training.regressors.transfer import UNKNOWN_SPREAD, CostTransfer
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +81,26 @@ def test_of_many_measurements_the_most_important_are_used(layers: Encoded) -> No
     means, _ = transfer.predict(measured, costs_us, np.arange(10), importance=important.astype(float))
     assert np.exp(means) == pytest.approx(np.full(10, 2.0))
     assert transfer.predict(measured, costs_us, np.empty(0, dtype=int))[0].shape == (0,)
+
+
+def test_a_new_system_that_is_like_another_one_gets_its_costs(layers: Encoded) -> None:
+    """Where another system's ratios explain what is measured, they also tell the layers that are not."""
+    ratios = np.random.default_rng(0).normal(0.0, 1.0, (len(layers), 1))  # unlike anything that features could tell
+    costs_us = layers.bounds_us * np.exp(ratios[:, 0])
+    long = np.flatnonzero(layers.bounds_us > 20.0)
+    measured, rest = long[::2], long[1::2]
+    means, _ = CostTransfer(layers, ratios).predict(measured, costs_us[measured], rest)
+    assert np.median(np.abs(means - ratios[rest, 0])) < 0.15
+    without, _ = CostTransfer(layers).predict(measured, costs_us[measured], rest)
+    assert np.median(np.abs(without - ratios[rest, 0])) > 0.4
+
+
+def test_costs_of_sequences_are_sums_of_their_layers(dataset: Dataset) -> None:
+    """Sequences that are wanted are predicted, and the others have the median ratio to their anchors."""
+    transfer = CostTransfer(anchored(dataset.encoded, dataset.latencies_us))
+    known = (dataset.encoded.lengths == 1) & ~dataset.whole
+    wanted = ~dataset.whole
+    costs, spread = transfer.predict_costs(2 * dataset.latencies_us, known, wanted, dataset.latencies_us)
+    assert costs == pytest.approx(2 * dataset.latencies_us)
+    assert (spread[dataset.whole] == UNKNOWN_SPREAD).all()
+    assert (spread[known] < UNKNOWN_SPREAD).all()

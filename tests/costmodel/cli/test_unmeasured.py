@@ -1,0 +1,132 @@
+"""`costmodel predict` for systems that nobody has measured, and `costmodel evaluate` across systems."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costmodel.cli.options import Tools
+from costmodel.ir.graph import LayerGraph
+from costmodel.jobs.benchmark_session import BenchmarkSession
+from costmodel.onnx_io.model import Model
+from costmodel.paths import Home
+from costmodel.runtimes.base import get_runtime
+from costmodel.store.parquet import export_results
+from costmodel.store.store import Store
+from costmodel.systems.system import System
+from costmodel.training.artefact import champion_of, load_bundle
+from tests.fakes import FakeRuntime, fake_sessions
+from tests.shell import Run
+from tests.synthetic import MEASURED, SYSTEM, copied, corpus, fill
+
+assert SYSTEM.host is not None
+BASE = replace(SYSTEM, name="made.base", host=replace(SYSTEM.host, microarchitecture="cascade-lake"))
+OTHER = replace(SYSTEM, name="made.other", host=replace(SYSTEM.host, microarchitecture="icelake-sp"))
+
+
+@pytest.fixture(scope="module")
+def shipped(ready: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of shipped data with two systems of known microarchitectures."""
+    folder = tmp_path_factory.mktemp("shipped")
+    store = Store(copied(ready, folder / "home").store_url)
+    for system in (BASE, OTHER):
+        fill(store, [corpus(ready.cache)[name] for name in MEASURED], system=system, samples=0)
+        export_results(store, system.name, folder / f"{system.name}.parquet", with_models=True)
+    return folder
+
+
+class _Runtime(FakeRuntime):
+    """A fake runtime that executes what ONNX Runtime would, in simulated time."""
+
+    def lower(self, model: Model, level: str) -> LayerGraph:
+        """Returns the layers that ONNX Runtime executes."""
+        return get_runtime().lower(model, level)
+
+
+@pytest.fixture
+def run_here(run_with: Callable[[Tools], Run], shipped: Path) -> Run:
+    """Function that runs a command with the fake runtime and these shipped data."""
+    runtime = _Runtime(name="onnxruntime")
+    return run_with(Tools(runtime, fake_sessions(runtime), shipped))
+
+
+def _systems(home: Path) -> dict[str, System]:
+    return Store(Home(home).store_url).systems()
+
+
+def test_a_machine_of_the_catalogue_is_extrapolated_once(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
+) -> None:
+    """On a fresh home the answer names the systems that it rests on, with a wide interval, and comes at once later."""
+    run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
+    first = run(home, "predict", "light_resnet50", "--system", "c5.xlarge", "--json")
+    assert "nobody has measured c5.xlarge" in first.err
+    document = first.document
+    warning = next(text for text in document["warnings"] if "extrapolated from" in text)
+    assert "made.base, made.other" in warning
+    assert "costmodel predict --probe" in warning
+    low, high = document["interval_us"]
+    assert high / low > 2
+    again = run(home, "predict", "light_resnet50", "--system", "c5.xlarge", "--json")
+    assert "a regressor is made" not in again.err
+    assert again.document == document
+    assert _systems(home)["c5.xlarge"].extrapolated
+
+
+def test_measuring_replaces_what_was_extrapolated(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
+) -> None:
+    """Once the machine is measured, its capabilities are the measured ones and estimates say nothing of guesses."""
+    run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
+    run(home, "predict", "light_resnet50", "--system", "c5.xlarge", "--json")
+    guessed = _systems(home)["c5.xlarge"]
+    store, runtime = Store(Home(home).store_url), FakeRuntime()
+    here = replace(guessed, host=SYSTEM.host, capabilities={}, extrapolated=False)
+    session: BenchmarkSession = fake_sessions(runtime)(store, here, runtime)
+    with session:
+        pass
+    found = store.system("c5.xlarge")
+    assert not found.extrapolated
+    assert found.host == SYSTEM.host
+    assert found.capabilities != guessed.capabilities
+
+
+def test_probing_gives_an_unknown_host_a_regressor(run_here: Run, tmp_path: Path) -> None:
+    """With --probe some layers are measured here, the others are adapted from all shipped systems."""
+    home = tmp_path / "new"
+    done = run_here(home, "predict", "light_squeezenet", "--probe", "--system", "this.one", "--json")
+    assert "adapted from made.base, made.other" in done.err
+    assert done.document["coverage"]["measured"] > 0
+    assert not _systems(home)["this.one"].extrapolated
+    path = champion_of(Home(home).bundles, "this.one")
+    assert path is not None
+    assert load_bundle(path).facts["bases"] == ["made.base", "made.other"]
+
+
+def test_without_probing_an_unknown_host_is_an_error(run_here: Run, tmp_path: Path) -> None:
+    """The error names the quick way to an answer."""
+    assert "costmodel predict --probe" in run_here(tmp_path / "new", "predict", "light_squeezenet").sentence
+
+
+def test_a_service_cannot_probe_this_host(run_here: Run, tmp_path: Path) -> None:
+    """Probing is for this host, and a service runs nothing."""
+    done = run_here(tmp_path / "new", "predict", "light_squeezenet", "--probe", "--server", "http://localhost:1")
+    assert done.code == 2
+
+
+def test_systems_are_evaluated_against_each_other(run_here: Run, tmp_path: Path) -> None:
+    """Each named system is predicted from the other, in a document or in tables."""
+    arguments = ("evaluate", "--systems", "made.base,made.other", "--folds", "2")
+    document = run_here(tmp_path / "new", *arguments, "--json").document
+    assert [(one["system"], one["bases"]) for one in document["systems"]] == [
+        ("made.base", ["made.other"]), ("made.other", ["made.base"]),
+    ]  # fmt: skip
+    shown = run_here(tmp_path / "new", *arguments).out
+    assert "made.base from made.other, lineages held out in 2 groups" in shown
+    assert shown.count("affine, ten models") == 2
+
+
+def test_systems_exclude_options_of_one_system(run_here: Run, tmp_path: Path) -> None:
+    """Options about one system are refused together with --systems."""
+    assert run_here(tmp_path / "new", "evaluate", "--systems", "a,b", "--system", "a").code == 2

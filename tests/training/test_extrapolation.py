@@ -1,0 +1,92 @@
+"""Extrapolation to systems that nobody has measured, from the synthetic system and facts about processors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodel.errors import UnknownSystemError
+from costmodel.store.store import Store
+from costmodel.systems.host import Host
+from costmodel.systems.system import System
+from costmodel.training.adaptation import load_adaptation
+from costmodel.training.extrapolation import (
+    extrapolated_half_width,
+    extrapolated_state,
+    guess_capabilities,
+    similar_systems,
+)
+from tests.synthetic import SYSTEM
+
+assert SYSTEM.host is not None
+
+
+def _with(microarchitecture: str, vendor: str = "GenuineIntel") -> System:
+    """The synthetic system with another processor."""
+    assert SYSTEM.host is not None
+    host = replace(SYSTEM.host, vendor=vendor, microarchitecture=microarchitecture)
+    return replace(SYSTEM, host=host)
+
+
+def _host(microarchitecture: str, vendor: str = "GenuineIntel") -> Host:
+    host = _with(microarchitecture, vendor).host
+    assert host is not None
+    return host
+
+
+MEASURED = _with("cascade-lake")
+AMD = replace(_with("zen3", "AuthenticAMD"), name="made.amd")
+
+
+def test_systems_of_the_same_maker_are_similar() -> None:
+    """Systems of other makers are used only if there is none of the same, and then intervals are wider."""
+    assert similar_systems(_host("skylake-x"), [AMD, MEASURED]) == [MEASURED]
+    assert similar_systems(_host("skylake-x"), [AMD]) == [AMD]
+    of_same, of_other = (extrapolated_half_width(_host("skylake-x"), [system]) for system in (MEASURED, AMD))
+    assert 0 < of_same < of_other
+
+
+def test_unknown_processors_are_not_guessed() -> None:
+    """An unknown processor is an error that says what to do, and unknown systems are no bases."""
+    with pytest.raises(UnknownSystemError, match="predict --probe"):
+        similar_systems(Host(model_name="Made Up 1"), [MEASURED])
+    with pytest.raises(UnknownSystemError, match="costmodel bench"):
+        similar_systems(_host("skylake-x"), [SYSTEM])
+
+
+def test_a_newer_processor_is_quicker_in_everything() -> None:
+    """With the years all rates rise and all times fall; a wider one also multiplies quicker."""
+    same = guess_capabilities(_host("cascade-lake"), [MEASURED])
+    assert same == pytest.approx({name: MEASURED.capabilities[name] for name in same})
+    newer = guess_capabilities(_host("icelake-sp"), [MEASURED])
+    assert all(newer[name] > same[name] for name in ("gemm_gflops", "memory_gbps"))
+    assert all(newer[name] < same[name] for name in ("scalar_ns", "layer_us", "reference_us"))
+    narrow, wide = (guess_capabilities(_host(slug), [MEASURED]) for slug in ("broadwell-ep", "skylake-x"))
+    assert wide["gemm_gflops"] > 2 * narrow["gemm_gflops"]
+    assert wide["memory_gbps"] < 2 * narrow["memory_gbps"]
+
+
+@pytest.fixture
+def bases(store: Store) -> list[System]:
+    """The synthetic system, with a known processor."""
+    return [replace(store.system(SYSTEM.name), host=MEASURED.host)]
+
+
+def test_the_same_processor_has_the_same_costs(store: Store, bases: list[System]) -> None:
+    """A system with the processor of the base has the costs of the base, and none of them is measured."""
+    adaptation = load_adaptation(store, [SYSTEM.name], replace(bases[0], name="made.twin"))
+    state = extrapolated_state(adaptation, bases)
+    assert state.costs_us == pytest.approx(adaptation.anchors_us)
+    assert not state.measured.any()
+    assert (state.spread > 0).all()
+
+
+def test_a_narrower_processor_is_slower_where_it_multiplies(store: Store, bases: list[System]) -> None:
+    """Layers that multiply most suffer most from an older processor with half the operations in a cycle."""
+    adaptation = load_adaptation(store, [SYSTEM.name], _with("haswell-ep"))
+    state = extrapolated_state(adaptation, bases)
+    ratios = state.costs_us / adaptation.anchors_us
+    assert (ratios > 1.4).all()
+    assert (ratios < 2 * 1.6).all()
+    kinds = np.array(adaptation.dataset.kinds)
+    assert np.median(ratios[kinds == "Conv"]) > 1.3 * np.median(ratios[kinds == "Relu"])
