@@ -20,6 +20,10 @@ from .corpus import known_models as known_models
 from .dataset import Dataset as Dataset
 from .dataset import MeasuredModel as MeasuredModel
 from .dataset import load_dataset as load_dataset
+from .extrapolation import extrapolated_half_width as extrapolated_half_width
+from .extrapolation import extrapolated_state as extrapolated_state
+from .extrapolation import guess_capabilities as guess_capabilities
+from .extrapolation import similar_systems as similar_systems
 from .labels import REASONS as REASONS
 from .labels import count_reasons as count_reasons
 from .labels import suspects as suspects

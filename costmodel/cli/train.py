@@ -12,6 +12,7 @@ from costmodel.cli.output import note, print_json, print_table, progress_bars, s
 from costmodel.systems.host import usable_cpus
 
 if TYPE_CHECKING:
+    from costmodel.training.evaluation.across_systems import AcrossSystems
     from costmodel.training.evaluation.results import EvaluationReport, PredictorResult
     from costmodel.training.search import Search
 
@@ -185,33 +186,41 @@ def _evaluate_across(context: Context, names: list[str], folds: int, *, json: bo
         context.import_if_shipped(name)
     systems = {name: context.store.system(name) for name in names}
     results = []
-    with progress_bars() as stage:
-        for system in systems.values():
-            bases = comparable_systems(systems.values(), system)
-            results.append(evaluate_across(context.store, system, bases, folds=folds, progress=stage("evaluating")))
+    for system in systems.values():
+        bases = comparable_systems(systems.values(), system)
+        with progress_bars() as stage:
+            result = evaluate_across(
+                context.store, system, bases, folds=folds, jobs=usable_cpus(), progress=stage("evaluating")
+            )
+        results.append(result)
+        if not json:
+            _print_across(result, folds)
     if json:
         print_json({"systems": [result.to_dict() for result in results]})
         return
-    for result in results:
-        say(f"{result.system} from {', '.join(result.bases)}, lineages held out in {folds} groups", style="bold")
-        ordered = sorted(result.judgements, key=lambda one: ("known", "unmeasured", "unseen").index(one.lineages))
-        print_table(
-            ("lineages", "from", "models", "error", "in 10%", "bias", "tau", "expected"),
-            [
-                (
-                    one.lineages, one.method, str(one.models), _percent(one.error), _percent(one.within_10pct),
-                    f"{one.bias:.3f}", _number(one.kendall_tau), _percent(one.expected),
-                )
-                for one in ordered
-            ],
-            left=2,
-        )  # fmt: skip
-        say()
     say(
         "lineages known: measured on the system; unmeasured: only on the others; unseen: on none. Errors are of models "
         "end to end; expected: what `costmodel adapt` would have said",
         style="dim",
     )
+
+
+def _print_across(result: "AcrossSystems", folds: int) -> None:
+    """Prints how well one system was predicted from others."""
+    say(f"{result.system} from {', '.join(result.bases)}, lineages held out in {folds} groups", style="bold")
+    ordered = sorted(result.judgements, key=lambda one: ("known", "unmeasured", "unseen").index(one.lineages))
+    print_table(
+        ("lineages", "from", "models", "error", "in 10%", "bias", "tau", "expected"),
+        [
+            (
+                one.lineages, one.method, str(one.models), _percent(one.error), _percent(one.within_10pct),
+                f"{one.bias:.3f}", _number(one.kendall_tau), _percent(one.expected),
+            )
+            for one in ordered
+        ],
+        left=2,
+    )  # fmt: skip
+    say()
 
 
 def print_evaluation(report: "EvaluationReport") -> None:

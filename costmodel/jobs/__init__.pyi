@@ -1,5 +1,6 @@
 from .adaptation import Point as Point
 from .adaptation import adapt as adapt
+from .base_systems import comparable_systems as comparable_systems
 from .base_systems import load_bases as load_bases
 from .bench import bench_target as bench_target
 from .bench import measure_models as measure_models

@@ -1,8 +1,8 @@
 from .catalogue import MachineType as MachineType
-from .catalogue import catalogue as catalogue
 from .host import Host as Host
 from .host import probe_environment as probe_environment
 from .host import usable_cpus as usable_cpus
+from .microarchitecture import Microarchitecture as Microarchitecture
 from .microarchitecture import microarchitecture_facts as microarchitecture_facts
 from .system import System as System
 from .system import SystemDocument as SystemDocument

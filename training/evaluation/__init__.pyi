@@ -1,3 +1,5 @@
+from .across_systems import AcrossSystems as AcrossSystems
+from .across_systems import evaluate_across as evaluate_across
 from .comparison import METRIC_NAMES as METRIC_NAMES
 from .comparison import compare as compare
 from .evaluation import Evaluation as Evaluation

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import kendalltau
 
-from costmodel.errors import TrainingError
+from costmodel.errors import MissingExtraError, TrainingError
 from costmodel.features.schema import SCHEMA
 from costmodel.measure.protocol import Protocol
 from costmodel.progress import Progress, reported
@@ -24,6 +23,12 @@ from costmodel.training.evaluation.replay import measurable, replayed
 from costmodel.training.evaluation.splits import Split, leave_families_out
 from costmodel.training.extrapolation import extrapolated_state
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+
+try:
+    from joblib import Parallel, delayed
+    from scipy.stats import kendalltau
+except ModuleNotFoundError as error:
+    raise MissingExtraError("evaluation", "train") from error
 
 __all__ = ["AcrossSystems", "Judgement", "evaluate_across"]
 
@@ -90,6 +95,7 @@ def evaluate_across(
     *,
     minutes: Sequence[float] = MINUTES,
     folds: int = 4,
+    jobs: int = 1,
     protocol: Protocol | None = None,
     progress: Progress | None = None,
 ) -> AcrossSystems:
@@ -101,6 +107,7 @@ def evaluate_across(
         bases: Systems to predict from; those of the same microarchitecture are left out.
         minutes: Minutes of measuring after which predictions are judged.
         folds: Number of groups in which lineages are held out.
+        jobs: Number of groups that are evaluated in parallel.
         protocol: Measurement protocol, which determines how long measuring takes; by default `Protocol()`.
         progress: Called with (groups done, groups in total, name of the system).
 
@@ -117,8 +124,11 @@ def evaluate_across(
     held_out = _HeldOut(adaptation, latencies_us, tuple(others), tuple(minutes), protocol or Protocol())
     found: dict[tuple[str, str], list[_Judged]] = {}
     splits = leave_families_out(adaptation.dataset, folds)
-    for split in reported(splits, lambda _: system.name, progress):
-        for judged in held_out.judge(split):
+    parts = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")(
+        delayed(held_out.judge)(split) for split in splits
+    )
+    for _, part in zip(reported(splits, lambda _: system.name, progress), parts, strict=True):
+        for judged in part:
             found.setdefault((judged.method, judged.lineages), []).append(judged)
     return AcrossSystems(system.name, adaptation.bases, tuple(_judgement(parts) for parts in found.values()))
 
@@ -170,7 +180,11 @@ class _HeldOut:
     minutes: tuple[float, ...]
     protocol: Protocol
 
-    def judge(self, split: Split) -> Iterator[_Judged]:
+    def judge(self, split: Split) -> list[_Judged]:
+        """Returns the judgements of all methods, with the families of a split as the lineages that are held out."""
+        return list(self._judged(split))
+
+    def _judged(self, split: Split) -> Iterator[_Judged]:
         """Yields the judgements of all methods, with the families of a split as the lineages that are held out."""
         dataset = self.adaptation.dataset
         held = {dataset.models[number].name for number in split.models}
@@ -205,6 +219,8 @@ class _HeldOut:
     def _of_unseen(self, costs_us: np.ndarray, split: Split) -> np.ndarray:
         """Returns costs that a regressor predicts which has learnt from the costs of the other lineages only.
 
+        They are nan for rows that no held-out family has.
+
         Args:
             costs_us: Costs to learn from in microseconds, nan where there is none; shape [num_rows].
             split: Split whose held-out families are not learnt from.
@@ -212,7 +228,11 @@ class _HeldOut:
         dataset = self.adaptation.dataset
         rows = split.train_rows & ~dataset.whole & ~np.isnan(costs_us)
         regressor = LightGBMRegressor(0).fit(dataset.encoded.take(rows), costs_us[rows])
-        return dataset.encoded.totals(regressor.predict_us(dataset.encoded))
+        wanted = ~split.train_rows & ~dataset.whole
+        part = dataset.encoded.take(wanted)
+        found = np.full(len(dataset), np.nan)
+        found[wanted] = part.totals(regressor.predict_us(part))
+        return found
 
     def _baselines(
         self,

@@ -13,4 +13,5 @@ from .registry import Learner as Learner
 from .registry import Regressor as Regressor
 from .registry import model_us as model_us
 from .targets import layer_targets as layer_targets
+from .transfer import UNKNOWN_SPREAD as UNKNOWN_SPREAD
 from .transfer import CostTransfer as CostTransfer
