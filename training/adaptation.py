@@ -32,7 +32,7 @@ _FOLDS = 5
 _LEAST_TO_JUDGE = 30
 # Smallest measured share of a model's cost from which the error of the sum of its layers is derived.
 _LEAST_MEASURED_SHARE = 0.3
-# Number of models measured whole whose errors are taken to be representative of the others.
+# Number of models measured whole whose errors alone are taken to be representative of the others.
 _LEAST_CHECKED = 10
 # Relative error up to which an estimate counts for `Expected.within_10pct`.
 _WITHIN = 0.1
@@ -199,18 +199,23 @@ class Adaptation:
     def expected(self, learnt: AdaptationState) -> Expected:
         """Returns the errors that are to be expected of the models' estimates on the new system.
 
-        If enough models are measured whole, the sum of the costs of each such model's layers, measured or predicted, is
-        compared with the model's latency. Otherwise two errors are combined: that of costs which are predicted for
-        layers of held-out families, and that of the sum of a model's layers against its latency on the base system.
+        The sum of the costs of the layers of each model that is measured whole, measured or predicted, is compared with
+        the model's latency. While few are measured whole, two other errors count as well: that of costs which are
+        predicted for layers of held-out families, and that of the sum of a model's layers against its latency on the
+        base system.
         """
         checked = [m for m in self.dataset.models if learnt.measured[m.row] and m.name in self._used]
-        if len(checked) >= _LEAST_CHECKED:
-            off = np.array([learnt.costs_us[m.rows].sum() / learnt.costs_us[m.row] - 1 for m in checked])
-        else:
-            off = self._composed_errors(learnt)
-        if not len(off):
+        found = np.array([learnt.costs_us[m.rows].sum() / learnt.costs_us[m.row] - 1 for m in checked])
+        composed = self._composed_errors(learnt) if len(found) < _LEAST_CHECKED else np.empty(0)
+        missing = 1 - min(1.0, len(found) / _LEAST_CHECKED)
+        if missing and not len(composed):
             return Expected(float("nan"), float("nan"))
-        return Expected(float(np.abs(off).mean()), float((np.abs(off) <= _WITHIN).mean()))
+
+        def mean(of: Callable[[np.ndarray], np.ndarray]) -> float:
+            parts = [(1 - missing, found), (missing, composed)]
+            return float(sum(weight * of(np.abs(errors)).mean() for weight, errors in parts if weight))
+
+        return Expected(mean(lambda errors: errors), mean(lambda errors: errors <= _WITHIN))
 
     def _composed_errors(self, learnt: AdaptationState) -> np.ndarray:
         """Returns possible relative errors of the estimates of all models, shape [num_errors].

@@ -46,7 +46,7 @@ def systems(
         return
     rows = [
         (
-            name,
+            f"{name} (guessed)" if system.extrapolated else name,
             versions[name] or "-",
             str(counts[name]),
             f"{system.capabilities.get('gemm_gflops', 0):.0f}",

@@ -72,6 +72,7 @@ def test_a_machine_of_the_catalogue_is_extrapolated_once(
     assert "a regressor is made" not in again.err
     assert again.document == document
     assert _systems(home)["c5.xlarge"].extrapolated
+    assert "c5.xlarge (guessed)" in run(home, "systems").out
 
 
 def test_measuring_replaces_what_was_extrapolated(
