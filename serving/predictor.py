@@ -189,12 +189,13 @@ class Predictor(SequencePricer):
         notes = []
         if self.system.asserted:
             notes.append(f"the records of {self.system.name} are vouched for by a user, not checked (--assert-system)")
-        if self.system.extrapolated:
-            bases = ", ".join(self.regression.bundle.facts["extrapolated_from"]) if self.regression else "nothing"
+        guessed_from = self.regression.bundle.facts.get("extrapolated_from") if self.regression else None
+        if guessed_from and any(cost.source not in ("measured", "unpriced") for cost in costs):
+            bases = ", ".join(guessed_from)
             notes.append(
-                f"nobody has measured {self.system.name}: its latencies are extrapolated from those of {bases} by "
+                f"nobody has measured {self.system.name}: latencies are extrapolated from those of {bases} by "
                 "facts about its processor, and the interval rests on very few systems; `costmodel predict --probe` on "
-                "that machine takes a minute and knows more"
+                "that machine takes two minutes and knows more"
             )
         unpriced = [
             name

@@ -298,7 +298,8 @@ def load_adaptation(
         TrainingError: There are too few sequences to learn from.
     """
     by_base = {base: store.latencies_us(store.system(base).name) for base in bases}
-    names_of_bases = sorted(by_base, key=lambda base: -len(by_base[base]))
+    wholes = store.whole_model_signatures()
+    names_of_bases = sorted(by_base, key=lambda base: -len(by_base[base].keys() - wholes))
     known = [by_base[base] for base in names_of_bases]
     measured = set().union(*known)
     models = [m for m in store.models() if m.granularity == 1 and m.family]

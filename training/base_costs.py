@@ -38,8 +38,8 @@ def base_costs(dataset: Dataset, others: Mapping[str, Mapping[str, float]]) -> B
     """Returns the cost of each row of a data set on several base systems.
 
     What the first base has not measured is predicted from the other bases in their order, or else by a regressor that
-    learns from the first base. What another base has not measured is predicted from the first. A
-    base that shares too few layers with the first one is left out.
+    learns from the first base. What another base has not measured is predicted from the first. A base that shares too
+    few layers with the first one is left out.
 
     Args:
         dataset: Sequences with their costs on the first base, nan where they are unknown.

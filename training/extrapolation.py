@@ -73,7 +73,10 @@ def similar_systems(host: Host, systems: Sequence[System]) -> list[System]:
         )
     known = [system for system in systems if system.host is not None and _facts(system.host) is not None]
     if not known:
-        raise UnknownSystemError("no system of a known microarchitecture is measured: `costmodel bench` on one first")
+        raise UnknownSystemError(
+            "no system of a known microarchitecture is measured with these numbers of threads: measure one with "
+            "`costmodel bench`"
+        )
     same = [system for system in known if system.host is not None and system.host.vendor == host.vendor]
     return same or known
 
@@ -115,11 +118,13 @@ def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> Adapt
     Args:
         adaptation: Sequences with their costs on the base systems, encoded for the system that nobody has measured.
         bases: The base systems, those of the adaptation.
+
+    Raises:
+        UnknownSystemError: Nothing is known about the microarchitecture of the system, or about those of all bases.
     """
-    host = adaptation.dataset.system.host
-    assert host is not None
+    host = adaptation.dataset.system.host or Host()
     by_name = {base.name: base for base in bases}
-    similar = {system.name for system in similar_systems(host, bases)}
+    similar = {system.name for system in similar_systems(host, [by_name[name] for name in adaptation.bases])}
     encoded = adaptation.dataset.encoded
     flops = encoded.totals(np.expm1(encoded.features[:, _MULTIPLY_FLOPS].astype(np.float64)))
     rate = by_name[adaptation.bases[0]].capabilities["gemm_gflops"] * 1e3

@@ -40,7 +40,7 @@ def adapt(
         typer.Option(
             "--from",
             metavar="BASE",
-            help="Measured systems to start from, here or in data/; by default all with the same settings.",
+            help="Measured systems to start from, here or in data/; by default all that can be compared.",
             show_default=False,
         ),
     ] = None,

@@ -147,7 +147,8 @@ def evaluate(
     if across is not None:
         if system is not None or out is not None:
             raise typer.BadParameter("leave out --system and --out, which are about one system", param_hint="--systems")
-        _evaluate_across(Context(store, reads=True, tools=command.obj), across.split(","), folds or _FOLDS, json=json)
+        names = [name.strip() for name in across.split(",")]
+        _evaluate_across(Context(store, reads=True, tools=command.obj), names, folds or _FOLDS, json=json)
         return
     from costmodel.plotting import check_installed
     from costmodel.training.dataset import load_dataset

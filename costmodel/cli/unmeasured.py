@@ -1,9 +1,13 @@
 """What `costmodel predict` does before it answers for a system that has not been measured."""
 
-from functools import partial
+from typing import TYPE_CHECKING
 
 from costmodel.cli.options import Context
 from costmodel.cli.output import note, progress_bars
+from costmodel.errors import UnknownSystemError
+
+if TYPE_CHECKING:
+    from costmodel.systems.system import System
 
 __all__ = ["extrapolate_if_unknown", "probe_this_host"]
 
@@ -29,7 +33,7 @@ def probe_this_host(context: Context, system: str | None, threads: int, inter_th
             context.store, here, runtime, bases, context.bundles, budget_s=_PROBING_S, progress=stage,
             bench=context.bench,
         )  # fmt: skip
-    note(f"{report.curve[-1].measured} layers are measured here, the others adapted from {', '.join(bases)}")
+    note(f"{report.curve[-1].measured} layers are measured here, the others adapted from {', '.join(report.bases)}")
 
 
 def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_threads: int) -> None:
@@ -40,20 +44,33 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
         name: Name of the system; nothing is done if it is not in the catalogue.
         threads: Number of threads of a layer.
         inter_threads: Number of layers that run in parallel.
+
+    Raises:
+        UnknownSystemError: The machine has fewer CPUs, or no system with as many threads is measured.
     """
-    from costmodel.jobs.base_systems import load_bases
+    from costmodel.jobs.base_systems import load_bases, same_threads
     from costmodel.jobs.extrapolation import described_system, extrapolate
     from costmodel.runtimes.base import RuntimeSettings, get_runtime
     from costmodel.systems.catalogue import catalogue
+    from costmodel.training.artefact import champion_of
     from costmodel.training.extrapolation import similar_systems
 
     machine = catalogue().get(name)
-    if machine is None or name in context.store.systems():
+    known = context.store.systems().get(name)
+    if machine is None or (known is not None and not known.extrapolated):
         return
     settings = RuntimeSettings(threads, inter_threads=inter_threads)
     described = described_system(machine, context.tools.runtime or get_runtime(), settings)
-    similar = partial(similar_systems, machine.host)
-    bases = context.bases(*load_bases(context.store, described, context.tools.shipped_data, choose=similar))
+    if known is not None and same_threads(known, described) and champion_of(context.bundles, name) is not None:
+        return
+    if threads > machine.vcpus:
+        raise UnknownSystemError(f"{name} has {machine.vcpus} CPUs: give at most {machine.vcpus} --threads")
+
+    def chosen(systems: "list[System]") -> "list[System]":
+        """Leaves out systems with other numbers of threads, whose effect nothing is known about."""
+        return similar_systems(machine.host, [system for system in systems if same_threads(system, described)])
+
+    bases = context.bases(*load_bases(context.store, described, context.tools.shipped_data, choose=chosen))
     note(f"nobody has measured {name}: a regressor is made for it from the measurements of other systems, once")
     with progress_bars() as stage:
         extrapolate(context.store, described, bases, context.bundles, progress=stage("training"))

@@ -167,6 +167,7 @@ def adapt(
         lowering = ""
     with bench(store, system, runtime, protocol=protocol) as open_bench:
         adaptation = load_adaptation(store, bases, open_bench.system, lowering=lowering, names=names)
+        report.bases = adaptation.bases
         rounds = _Rounds(store, adaptation, open_bench, protocol, clock_s, budget_s, report)
         with suppress(KeyboardInterrupt):
             report.reason = "interrupted"

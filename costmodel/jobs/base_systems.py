@@ -9,10 +9,10 @@ from costmodel.store.parquet import read_system
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 
-__all__ = ["comparable_systems", "load_bases"]
+__all__ = ["comparable_systems", "load_bases", "same_threads"]
 
-# Smallest number of measured sequences that make a system a base.
-_LEAST_MEASURED = 500
+# Smallest number of measured sequences, without whole models, that make a system a base.
+_LEAST_MEASURED = 100
 
 
 def load_bases(
@@ -39,7 +39,8 @@ def load_bases(
     """
     known = store.systems()
     shipped = {name: read_system(files[0]) for name, files in shipped_systems(folder).items() if name not in known}
-    measured = [one for name, one in known.items() if len(store.latencies_us(name)) >= _LEAST_MEASURED]
+    wholes = store.whole_model_signatures()
+    measured = [one for name, one in known.items() if len(store.latencies_us(name).keys() - wholes) >= _LEAST_MEASURED]
     bases = [one.name for one in choose(comparable_systems([*measured, *shipped.values()], system))]
     if not bases:
         raise UnknownSystemError(
@@ -49,10 +50,17 @@ def load_bases(
     return bases, [name for name in bases if name in shipped and import_shipped(store, name, folder)]
 
 
+def same_threads(one: System, other: System) -> bool:
+    """Returns whether two systems have the same numbers of threads, within a layer and for layers in parallel."""
+    threads = [(system.settings.threads, system.settings.inter_threads) for system in (one, other)]
+    return threads[0] == threads[1]
+
+
 def comparable_systems(systems: Iterable[System], system: System) -> list[System]:
     """Returns those systems that a system can be compared with, because runtime and optimisation level are the same.
 
-    If some of them also have the same number of threads, only these are returned.
+    If some of them also have the same numbers of threads, within a layer and for layers in parallel, only these are
+    returned.
     """
     same = [
         other
@@ -61,5 +69,5 @@ def comparable_systems(systems: Iterable[System], system: System) -> list[System
         and other.runtime == system.runtime
         and other.settings.level == system.settings.level
     ]
-    alike = [other for other in same if other.settings.threads == system.settings.threads]
+    alike = [other for other in same if same_threads(other, system)]
     return sorted(alike or same, key=lambda other: other.name)

@@ -54,7 +54,7 @@ def extrapolate(
         learners={"lightgbm": LEARNERS["lightgbm"]},
         baselines={},
         widened=extrapolated_half_width(host, similar),
-        facts={"extrapolated_from": list(bases)},
+        facts={"extrapolated_from": list(adaptation.bases)},
         progress=progress,
     )
     store.put_system(system)

@@ -62,6 +62,8 @@ def system_observed(
         DataFileError: The system is known, and its hardware, settings or runtime differ from what is given.
     """
     known = store.systems().get(validate_name(name))
+    if known is not None and known.extrapolated:
+        known = None  # its capabilities are guesses
     template = None if like is None else store.system(like)
     if known is None and template is not None:
         found = replace(template, name=name, asserted=True)

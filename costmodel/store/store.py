@@ -190,10 +190,13 @@ class Store:
         system = results.system
         removed = 0
         with self._database.writing() as connection:
-            record = {"record": system.to_dict()}
-            if not add_if_new(connection, tables.systems, {"name": system.name}, record) and replace_observed:
-                removed = insertion.remove_observed(connection, system.name)
-                connection.execute(update(tables.systems).filter_by(name=system.name).values(record))
+            key, record = {"name": system.name}, {"record": system.to_dict()}
+            if not add_if_new(connection, tables.systems, key, record):
+                stored = connection.scalars(select(tables.systems.c.record).filter_by(**key)).one()
+                if replace_observed:
+                    removed = insertion.remove_observed(connection, system.name)
+                if replace_observed or System.from_dict(stored).extrapolated:
+                    connection.execute(update(tables.systems).filter_by(**key).values(record))
             lock(connection, tables.sequences, tables.measurements)  # rows can then be added many at a time
             sequences = insertion.unknown_sequences(connection, results.sequences.values())
             if sequences:

@@ -38,11 +38,11 @@ class SystemDocument(TypedDict):
 
     Attributes:
         name: Name of the system.
-        host: Hardware of the system; None if the system was never measured.
+        host: Hardware of the system; None if it is unknown.
         runtime: Name of the runtime.
         runtime_version: Full version of the runtime.
         settings: Settings of the runtime.
-        capabilities: Measured capabilities of the host; their names end in the unit.
+        capabilities: Capabilities of the host, measured unless the system is extrapolated; their names end in the unit.
         asserted: Whether the user vouched for the name, so that it was not checked against the host.
         extrapolated: Whether nothing is measured on the system, and its capabilities are guessed.
     """
@@ -63,12 +63,12 @@ class System:
 
     Attributes:
         name: Name of the system, valid as `validate_name` checks it.
-        host: Hardware of the system; None if the system is only known from the catalogue and was never measured.
+        host: Hardware of the system; None if it is unknown.
         runtime: Name of the runtime.
         runtime_version: Full version of the runtime.
         settings: Settings of the runtime.
-        capabilities: Measured capabilities of the host by name, with the unit in the name; empty until measured. See
-            `costmodel.measure.capability` for their meanings.
+        capabilities: Capabilities of the host by name, with the unit in the name: measured, or guessed if the system is
+            extrapolated; otherwise empty until measured. See `costmodel.measure.capability` for their meanings.
         asserted: Whether the user vouched for the name with `--assert-system`, so that it was not checked against the
             host.
         extrapolated: Whether nothing is measured on the system: its host is what the catalogue says of it, and its
@@ -215,12 +215,15 @@ def check_same_system(stored: System, here: System) -> None:
     """Checks that `here` is the same system as `stored`, so that its measurements may be added to those of `stored`.
 
     Facts that vary on one machine, such as clock, memory and governor, are not compared. Host and runtime are not
-    compared if the user vouches for `here` or if `stored` was never measured (it has no host, or is extrapolated).
-    Settings are always compared, including those that only a newer costmodel knows.
+    compared if the user vouches for `here` or if `stored` has no host, because it was never measured. Settings are
+    always compared, including those that only a newer costmodel knows. Nothing is compared if `stored` is extrapolated:
+    what is measured takes its place.
 
     Raises:
         SystemMismatchError: The host, the runtime, its major.minor version or its settings differ.
     """
+    if stored.extrapolated:
+        return
     theirs, ours = stored.unknown.get("settings", {}), here.unknown.get("settings", {})
     if theirs != ours:
         raise SystemMismatchError(
@@ -229,7 +232,7 @@ def check_same_system(stored: System, here: System) -> None:
             "another --system name"
         )
     differences = []
-    if not here.asserted and not stored.extrapolated and stored.host is not None and here.host is not None:
+    if not here.asserted and stored.host is not None and here.host is not None:
         differences += _differences(_identity(stored, stored.host), _identity(here, here.host))
         if gone := sorted(set(stored.host.isa) - set(here.host.isa)):
             differences.append(f"without {', '.join(gone)} here")

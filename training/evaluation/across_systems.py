@@ -1,18 +1,20 @@
 """Evaluation across systems: how well costs on a system are predicted that is new, and models that are new as well.
 
 A system is held out together with all systems of its microarchitecture, and its costs are predicted from the other
-systems: by facts about its processor alone, and after so many minutes of measuring, replayed on what was measured. Each
+systems: by facts about its processor, and after so many minutes of measuring, replayed on what was measured. Each
 is judged on models whose lineage is known there, on models that only the other systems have measured, and on models of
-lineages that no system has measured.
+lineages that no system has measured. Features contain the measured rates of the system, also where nothing but facts
+is used; only predictions for lineages that no system has measured depend on them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from costmodel.errors import MissingExtraError, TrainingError
+from costmodel.errors import MissingExtraError, TrainingError, UnknownSystemError
 from costmodel.features.schema import SCHEMA
 from costmodel.measure.protocol import Protocol
 from costmodel.progress import Progress, reported
@@ -36,7 +38,10 @@ __all__ = ["AcrossSystems", "Judgement", "evaluate_across"]
 MINUTES = (0.5, 2.0, 10.0)
 # Number of whole models that the affine baseline is fitted to, and how often they are drawn.
 _AFFINE_MODELS, _AFFINE_DRAWS = 10, 5
+_LEAST_AFFINE = 2  # fewer models determine no line
 _WITHIN = 0.1
+# Smallest number of models measured end to end on which a system is judged.
+_LEAST_JUDGED = 4
 # Share of its analytical bound from which a layer counts as bound by memory.
 _MOSTLY = 0.5
 
@@ -51,7 +56,8 @@ class Judgement:
         method: What predicted: "facts", "0.5 min" of measuring, or the name of a baseline.
         lineages: Which models are judged: those that may be measured on the system ("known"), those of lineages that
             only the bases have measured ("unmeasured"), or those of lineages that neither has measured ("unseen").
-        models: Number of models.
+        models: Number of predictions; a model counts for each group of lineages, or draw of ten models, in which it is
+            predicted.
         error: Mean absolute relative error.
         within_10pct: Share of the models whose error is at most 10%.
         bias: Geometric mean of predicted over measured latency.
@@ -112,7 +118,7 @@ def evaluate_across(
         progress: Called with (groups done, groups in total, name of the system).
 
     Raises:
-        TrainingError: No base is left, or too little is measured.
+        TrainingError: No base is left, or too few models are measured.
     """
     others = [base for base in bases if _microarchitecture(base) != _microarchitecture(system)]
     if not others:
@@ -123,6 +129,12 @@ def evaluate_across(
     adaptation = measurable(load_adaptation(store, [base.name for base in others], system), latencies_us)
     held_out = _HeldOut(adaptation, latencies_us, tuple(others), tuple(minutes), protocol or Protocol())
     found: dict[tuple[str, str], list[_Judged]] = {}
+    wholes = [latencies_us.get(adaptation.dataset.signatures[model.row]) for model in adaptation.dataset.models]
+    if sum(us is not None for us in wholes) < _LEAST_JUDGED:
+        raise TrainingError(
+            f"fewer than {_LEAST_JUDGED} models are measured end to end on {system.name}, too few to judge "
+            "predictions: measure more with `costmodel survey`"
+        )
     splits = leave_families_out(adaptation.dataset, folds)
     parts = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")(
         delayed(held_out.judge)(split) for split in splits
@@ -130,7 +142,8 @@ def evaluate_across(
     for _, part in zip(reported(splits, lambda _: system.name, progress), parts, strict=True):
         for judged in part:
             found.setdefault((judged.method, judged.lineages), []).append(judged)
-    return AcrossSystems(system.name, adaptation.bases, tuple(_judgement(parts) for parts in found.values()))
+    judgements = [_judgement(parts) for parts in found.values() if any(len(part.measured_us) for part in parts)]
+    return AcrossSystems(system.name, adaptation.bases, tuple(judgements))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +218,8 @@ class _HeldOut:
             yield judged(method, "unmeasured", state.costs_us, unmeasured)
             yield judged(method, "unseen", self._of_unseen(here.adapted(state).latencies_us, split), unmeasured)
 
-        yield from of_all("facts", extrapolated_state(here, self.bases))
+        with suppress(UnknownSystemError):  # nothing is known about the processor
+            yield from of_all("facts", extrapolated_state(here, self.bases))
         yield from self._baselines(split, judged, known, unmeasured)
         for minutes, state in zip(
             self.minutes, replayed(here, self.latencies_us, self.minutes, self.protocol), strict=True
@@ -252,6 +266,8 @@ class _HeldOut:
         bounds = np.where(memory, stream, product) * encoded.bounds_us
         ratio = encoded.totals(bounds) / encoded.totals(encoded.bounds_us)
         yield judged("ratio of bounds", "unmeasured", anchors_us * ratio, unmeasured)
+        if len(known) < _LEAST_AFFINE:
+            return
         usages = {usage.name: usage for usage in self.adaptation.usages}
         random = np.random.default_rng(0)
         for _ in range(_AFFINE_DRAWS):
@@ -270,4 +286,5 @@ class _HeldOut:
 
 
 def _microarchitecture(system: System) -> str:
-    return system.host.microarchitecture if system.host is not None else ""
+    """Returns what tells kinds of processors apart: the microarchitecture or, if it is not listed, the brand."""
+    return (system.host.microarchitecture or system.host.model_name if system.host is not None else "") or system.name

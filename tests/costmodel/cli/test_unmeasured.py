@@ -1,5 +1,6 @@
 """`costmodel predict` for systems that nobody has measured, and `costmodel evaluate` across systems."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,41 @@ def test_measuring_replaces_what_was_extrapolated(
     assert not found.extrapolated
     assert found.host == SYSTEM.host
     assert found.capabilities != guessed.capabilities
+
+
+def test_importing_replaces_what_was_extrapolated(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
+) -> None:
+    """Measurements that somebody made on the machine replace the guess, whatever its settings."""
+    run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
+    run(home, "predict", "light_resnet50", "--system", "c5.xlarge", "--json")
+    run(home, "import", shipped / "made.base.parquet", "--system", "c5.xlarge")
+    found = _systems(home)["c5.xlarge"]
+    assert (found.extrapolated, found.capabilities) == (False, BASE.capabilities)
+    run(home, "train", "--system", "c5.xlarge", "--no-tracking", "--seeds", "1")
+    warnings = run(home, "predict", "light_resnet50", "--system", "c5.xlarge", "--json").document["warnings"]
+    assert not any("extrapolated" in text for text in warnings)
+
+
+def test_threads_that_no_system_has_are_not_extrapolated(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
+) -> None:
+    """Costs with other numbers of threads are an error, before and after the machine was extrapolated at one."""
+    run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
+    two = ("predict", "light_resnet50", "--system", "c5.xlarge", "--threads", "2")
+    assert "numbers of threads" in run(home, *two).sentence
+    run(home, "predict", "light_resnet50", "--system", "c5.xlarge", "--json")
+    assert "numbers of threads" in run(home, *two).sentence
+    assert "has 4 CPUs" in run(home, *two[:-1], "8").sentence
+
+
+def test_a_lost_regressor_is_made_again(run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path) -> None:
+    """If the store knows the guessed system and its regressor is gone, the next prediction makes a new one."""
+    run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
+    ask = ("predict", "light_resnet50", "--system", "c5.xlarge", "--json")
+    first = run(home, *ask).document
+    shutil.rmtree(Home(home).bundles)
+    assert run(home, *ask).document["latency_us"] == pytest.approx(first["latency_us"])
 
 
 def test_probing_gives_an_unknown_host_a_regressor(run_here: Run, tmp_path: Path) -> None:

