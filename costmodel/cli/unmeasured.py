@@ -48,21 +48,25 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
     Raises:
         UnknownSystemError: The machine has fewer CPUs, or no system with as many threads is measured.
     """
+    from costmodel.systems.catalogue import catalogue
+
+    machine = catalogue().get(name)
+    if machine is None:
+        return
+    known = context.store.systems().get(name)
+    if known is not None and not known.extrapolated:
+        return
     from costmodel.jobs.base_systems import load_bases, same_threads
     from costmodel.jobs.extrapolation import described_system, extrapolate
     from costmodel.runtimes.base import RuntimeSettings, get_runtime
-    from costmodel.systems.catalogue import catalogue
     from costmodel.training.artefact import champion_of
-    from costmodel.training.extrapolation import similar_systems
 
-    machine = catalogue().get(name)
-    known = context.store.systems().get(name)
-    if machine is None or (known is not None and not known.extrapolated):
-        return
     settings = RuntimeSettings(threads, inter_threads=inter_threads)
     described = described_system(machine, context.tools.runtime or get_runtime(), settings)
     if known is not None and same_threads(known, described) and champion_of(context.bundles, name) is not None:
         return
+    from costmodel.training.extrapolation import similar_systems  # this and what follows needs the extra `train`
+
     if threads > machine.vcpus:
         raise UnknownSystemError(f"{name} has {machine.vcpus} CPUs: give at most {machine.vcpus} --threads")
 
