@@ -1,8 +1,8 @@
 """Extrapolation: guesses costs on a system that nobody has measured, from measured systems and facts about processors.
 
 Two facts are used. Processors of one maker gain speed by a steady rate, so that the years between two of them tell the
-typical ratio of their costs; what multiplies also depends on how many operations a core completes in a cycle. Nothing
-else that is published about a machine tells how its kernels relate to those of others (docs/adr/0017).
+typical ratio of their costs; what multiplies also depends on how many operations a core completes in a cycle. What
+else was tried made guesses worse (docs/adr/0017).
 """
 
 import math
@@ -25,7 +25,8 @@ _YEARLY_GAIN = 0.09
 # Standard deviation of log(cost / guess) of a layer, apart from what is common to the layers of a system.
 _SPREAD = 0.3
 # Half-widths of the 90% interval of log(latency / guess) of a model, from systems of the same maker and of another one.
-# They are Student's quantiles for the systems on which this could be tried, two and three, so no more than a hint.
+# About Student's quantiles for the systems on which this could be tried, two and three, with the spread among models;
+# so few systems give no more than a hint.
 _SAME_MAKER, _OTHER_MAKER = 0.4, 1.1
 _MULTIPLY_FLOPS = SCHEMA.names.index("log_multiply_flops")
 

@@ -69,7 +69,6 @@ def adapt(
     trained, and becomes the champion of this system.
     """
     from costmodel.jobs.adaptation import adapt as adapt_system
-    from costmodel.jobs.base_systems import load_bases
 
     context = Context(store, tools=command.obj)
     budget_s = parse_budget_s(budget)
@@ -80,7 +79,7 @@ def adapt(
     for name in base or ():
         context.import_if_shipped(name)
     if not base:
-        base = context.bases(*load_bases(context.store, here, context.tools.shipped_data))
+        base = context.bases(here)
     with progress_bars() as stage:
         report = adapt_system(
             context.store,

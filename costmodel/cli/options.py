@@ -155,11 +155,19 @@ class Context:
         if import_shipped(self.store, name, self.tools.shipped_data):
             note(f"{name} was imported from the data that is shipped with costmodel")
 
-    @staticmethod
-    def bases(names: list[str], imported: list[str]) -> list[str]:
-        """Returns the names of base systems, and prints a remark about those that were imported for this command."""
-        from costmodel.cli.output import note
+    def bases(
+        self, system: "System", choose: "Callable[[list[System]], list[System]]" = lambda systems: systems
+    ) -> list[str]:
+        """Returns the names of the base systems for a system, and prints a remark about those that it imports.
 
+        Args:
+            system: System to which the bases are to be adapted.
+            choose: Function that takes the systems which can be compared with `system`, and returns those to use.
+        """
+        from costmodel.cli.output import note
+        from costmodel.jobs.base_systems import load_bases
+
+        names, imported = load_bases(self.store, system, self.tools.shipped_data, choose=choose)
         for name in imported:
             note(f"{name} was imported from the data that is shipped with costmodel")
         return names

@@ -21,7 +21,7 @@ __all__ = ["evaluate", "print_evaluation", "train"]
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds to average over.")]
 # Width of a terminal, in columns, from which on all metrics are in one table; a narrower one gets two tables.
 _ONE_TABLE_WIDTH = 110
-# Number of groups in which lineages are held out while systems are evaluated, which takes a minute for each.
+# Number of groups in which lineages are held out while systems are evaluated, which takes minutes for each.
 _FOLDS = 4
 # Columns of the table of predictors: the head of each, and its cell.
 _Columns = tuple[tuple[str, Callable[["PredictorResult"], str]], ...]

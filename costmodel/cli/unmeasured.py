@@ -24,10 +24,9 @@ def probe_this_host(context: Context, system: str | None, threads: int, inter_th
         inter_threads: Number of layers that run in parallel.
     """
     from costmodel.jobs.adaptation import adapt
-    from costmodel.jobs.base_systems import load_bases
 
     runtime, here = context.here(system, threads, inter_threads=inter_threads)
-    bases = context.bases(*load_bases(context.store, here, context.tools.shipped_data))
+    bases = context.bases(here)
     with progress_bars() as stage:
         report = adapt(
             context.store, here, runtime, bases, context.bundles, budget_s=_PROBING_S, progress=stage,
@@ -56,7 +55,7 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
     known = context.store.systems().get(name)
     if known is not None and not known.extrapolated:
         return
-    from costmodel.jobs.base_systems import load_bases, same_threads
+    from costmodel.jobs.base_systems import same_threads
     from costmodel.jobs.extrapolation import described_system, extrapolate
     from costmodel.runtimes.base import RuntimeSettings, get_runtime
     from costmodel.training.artefact import champion_of
@@ -74,7 +73,7 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
         """Leaves out systems with other numbers of threads, whose effect nothing is known about."""
         return similar_systems(machine.host, [system for system in systems if same_threads(system, described)])
 
-    bases = context.bases(*load_bases(context.store, described, context.tools.shipped_data, choose=chosen))
+    bases = context.bases(described, chosen)
     note(f"nobody has measured {name}: a regressor is made for it from the measurements of other systems, once")
     with progress_bars() as stage:
         extrapolate(context.store, described, bases, context.bundles, progress=stage("training"))
