@@ -1,7 +1,10 @@
+from .aligned_memory import aligned_copies as aligned_copies
+from .aligned_memory import is_aligned as is_aligned
 from .argument_constraints import is_constrained as is_constrained
 from .described_layers import LayerSpec as LayerSpec
 from .described_layers import block_model as block_model
 from .described_layers import is_block_layer as is_block_layer
+from .index_inputs import index_limits as index_limits
 from .network import build_network as build_network
 from .network import external_tensor as external_tensor
 from .network import value_name as value_name

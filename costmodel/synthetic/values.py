@@ -15,8 +15,9 @@ import numpy as np
 from costmodel.ir.graph import TensorType
 from costmodel.ir.layer_view import LayerView
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
+from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_copies
 from costmodel.synthetic.argument_constraints import required_values
-from costmodel.synthetic.argument_rules import SEED
+from costmodel.synthetic.argument_rules import SEED, random_below
 
 __all__ = ["model_inputs", "synthetic_tensor", "synthetic_value", "weight_start"]
 
@@ -30,8 +31,13 @@ _SMALL_INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
 def _pool(dtype: str, positive: bool) -> np.ndarray:
     """Returns the common pool of one element type: the random values of which synthetic tensors are slices.
 
-    The pool is cached because drawing values anew for each tensor takes longer than timing the tensor's layer.
+    The pool is cached because drawing values anew for each tensor takes longer than timing the tensor's layer. It is
+    aligned because inputs are read where they lie.
     """
+    return aligned_copies([_random_values(dtype, positive)])[0]
+
+
+def _random_values(dtype: str, positive: bool) -> np.ndarray:
     rng = np.random.default_rng(SEED)
     kind = _numpy_type(dtype)
     if dtype == "bool":
@@ -72,20 +78,30 @@ def synthetic_tensor(kind: TensorType, *, positive: bool = False, start: int = 0
     return pool[start : start + kind.elements].reshape(kind.shape)
 
 
-def model_inputs(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
-    """Returns values for the inputs of a whole model, by name, given their types.
+def model_inputs(types: Mapping[str, TensorType], limits: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Returns values for the inputs of a whole model, by name, in memory of numpy's, as users pass them.
 
     An input of one element is positive, because it is more often a count or a threshold than an index.
+
+    Args:
+        types: Type of each input.
+        limits: For inputs that are indices, the number of rows that they may choose from; see `index_limits`.
     """
-    return {name: synthetic_tensor(kind, positive=kind.elements == 1) for name, kind in types.items()}
+    return {
+        name: random_below(limits[name], kind.shape).astype(kind.dtype)
+        if name in limits and kind.elements > 1
+        else np.array(synthetic_tensor(kind, positive=kind.elements == 1))
+        for name, kind in types.items()
+    }
 
 
-def synthetic_value(sequence: LayerSequence, index: int) -> np.ndarray:
+def synthetic_value(sequence: LayerSequence, index: int, limit: int | None = None) -> np.ndarray:
     """Returns values for an input or a weight of `sequence` that suit the layers that read them.
 
     Args:
         sequence: Sequence in the layout in which it will run.
         index: Index of an input, or of a constant without data.
+        limit: Number of rows that an input may choose from, if layers after those that read it use it as an index.
 
     Returns:
         Array with the type and shape of the value.
@@ -101,6 +117,8 @@ def synthetic_value(sequence: LayerSequence, index: int) -> np.ndarray:
             made = required_values(view, slot) if read == index else None
             if made is not None:
                 return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
+    if limit is not None and value.type.elements > 1:
+        return random_below(limit, value.type.shape).astype(dtype)
     positive = any(_needs_positive(layer.op_type) or _is_slope(layer, index) for layer in readers)
     start = weight_start(index) if value.role == "constant" else _pool_offset(sequence, index)
     values = synthetic_tensor(value.type, positive=positive, start=start)
@@ -131,7 +149,8 @@ def _pool_offset(sequence: LayerSequence, index: int) -> int:
     """Returns the position in the common pool at which the values of an input of `sequence` begin.
 
     It lies after the earlier inputs that a layer reads together with this one, so that inputs of one layer share no
-    memory: a layer that adds two tensors then really reads two. For values that are no inputs it is 0.
+    memory: a layer that adds two tensors then really reads two. A multiple of 64 elements is a multiple of 64 bytes.
+    For values that are no inputs it is 0.
     """
     values = sequence.values
     read_together = [{i for i in layer.inputs if i >= 0 and values[i].role == "input"} for layer in sequence.layers]
@@ -141,7 +160,7 @@ def _pool_offset(sequence: LayerSequence, index: int) -> int:
         start = max((ends[other] for other in earlier), default=0)
         if i == index:
             return start
-        ends[i] = start + values[i].type.elements
+        ends[i] = -(-(start + values[i].type.elements) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     return 0
 
 

@@ -35,6 +35,7 @@ from costmodel.runtimes.ort.session import (
     watched,
 )
 from costmodel.runtimes.ort.subgraphs import has_blocked_body, has_body, with_bodies_of
+from costmodel.synthetic.index_inputs import index_limits
 from costmodel.synthetic.values import model_inputs, synthetic_tensor, weight_start
 
 __all__ = ["OnnxRuntime"]
@@ -94,7 +95,7 @@ class OnnxRuntime:
         """Loads the whole model as a user would, with symbolic dimensions replaced by numbers."""
         try:
             session, weights = self._model_session(model, settings)
-            runner = SessionRunner(session, model_inputs(model.inputs), weights)
+            runner = SessionRunner(session, model_inputs(model.inputs, index_limits(model.proto.graph)), weights)
             if has_body(model.proto):
                 runner.check_end(self._patience_s)
             return runner
@@ -259,7 +260,10 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: 
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
         kinds = {port.name: port.type for port in session.get_outputs()}
-        feeds = {name: ort_value(array) for name, array in model_inputs(model.inputs).items()}
+        feeds = {
+            name: ort_value(array)
+            for name, array in model_inputs(model.inputs, index_limits(model.proto.graph)).items()
+        }
         with watched(patience_s) if has_body(proto) else nullcontext() as options:
             values = session.run_with_ort_values(list(names), feeds, options)
     except Exception as error:

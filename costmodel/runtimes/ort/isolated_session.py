@@ -2,12 +2,11 @@
 
 Inside a model, a layer writes into memory that another layer has just freed, its weights have not been read since the
 last run, and a Reshape copies nothing. Therefore results are allocated in an arena that all sequences share, are freed
-with the layer that produced them, and never become outputs of the network. Weights are in memory pages of their own,
-as ONNX Runtime allocates them.
+with the layer that produced them, and never become outputs of the network. Weights and inputs are in aligned memory, as
+ONNX Runtime allocates them.
 """
 
-import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,8 @@ from onnx import numpy_helper
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.runtimes.ort.session import SessionRunner, new_session, ort_value, session_options, shared_arena
+from costmodel.synthetic.aligned_memory import aligned_copies, is_aligned
+from costmodel.synthetic.index_inputs import index_limits
 from costmodel.synthetic.network import build_network, external_tensor, value_name
 from costmodel.synthetic.values import synthetic_value
 
@@ -26,7 +27,6 @@ __all__ = ["open_isolated"]
 _WEIGHTS = "weights.bin"
 # Smaller weights are embedded in the network, where shape inference finds them: the scales of Resize determine a shape.
 _EMBEDDED_BYTES = 1024
-_ALIGNMENT = 64
 # In a model with results larger than this share of the level 3 cache, their memory is no longer in the caches when it
 # is used again. Sequences with such results therefore do not use the shared arena.
 _SOON_REUSED_SHARE = 1 / 16
@@ -62,14 +62,12 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
         options.add_session_config_entry("session.use_env_allocators", "1")
     options.enable_mem_pattern = False  # a memory plan would not use the memory that was just freed
     shared_arena()
-    arrays = _in_ordinary_pages([synthetic_value(sequence, i) for i in large])
+    arrays = aligned_copies([synthetic_value(sequence, i) for i in large])
     values = [ort_value(array) for array in arrays]
     if values:
         options.add_external_initializers([value_name(i) for i in large], values)
     session = new_session(network.SerializeToString(), options)
-    runner = SessionRunner(
-        session, {value_name(i): synthetic_value(sequence, i) for i in input_indices(sequence)}, values
-    )
+    runner = SessionRunner(session, _inputs(sequence, index_limits(network.graph)), values)
     if body:
         runner.check_end(patience_s)
     return runner
@@ -85,19 +83,16 @@ def _soon_reused_bytes() -> float:
     return l3_kib * 1024 * _SOON_REUSED_SHARE
 
 
-def _in_ordinary_pages(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns copies of arrays in one block of ordinary memory pages.
+def _inputs(sequence: LayerSequence, limits: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Returns values for the inputs of a sequence, by name, in aligned memory as in a model.
 
-    ONNX Runtime's weights are in ordinary pages, whereas numpy allocates large arrays in huge pages.
+    Args:
+        sequence: Layer sequence to run.
+        limits: Numbers of rows that integer inputs may choose from, by name.
     """
-    starts = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]).tolist()
-    block = np.frombuffer(mmap.mmap(-1, max(1, starts[-1])), np.uint8)
-    copies = []
-    for start, array in zip(starts, arrays, strict=False):
-        copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-        copy[...] = array
-        copies.append(copy)
-    return copies
+    inputs = {value_name(i): synthetic_value(sequence, i, limits.get(value_name(i))) for i in input_indices(sequence)}
+    apart = [name for name, array in inputs.items() if not is_aligned(array)]
+    return inputs | dict(zip(apart, aligned_copies([inputs[name] for name in apart]), strict=True))
 
 
 def _has_body(sequence: LayerSequence) -> bool:
