@@ -23,6 +23,7 @@ from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.held_out import accuracy, predict_held_out
 from costmodel.training.evaluation.splits import leave_families_out
+from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.lightgbm_regressor import DEFAULTS, Hyperparameters, LightGBMRegressor
 from costmodel.training.regressors.registry import REGRESSORS, Regressor
 
@@ -129,7 +130,7 @@ def main() -> None:
 
 def _row(name: str, dataset: Dataset, make: Callable[[], Regressor]) -> str:
     started = perf_counter()
-    run = predict_held_out(dataset, leave_families_out(dataset, FOLDS), lambda _: make(), 0)
+    run = predict_held_out(dataset, leave_families_out(by_lineage(dataset), FOLDS), lambda _: make(), 0)
     found = accuracy(run)
     layer, model = found.layer, found.model_unseen
     return (

@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from costmodel.features.copies import ALONG_ONE_AXIS, ONE_AXIS_SINCE
+from costmodel.features.transposition import unmoved_run
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import attribute_of
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -15,9 +17,6 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer
 __all__ = ["AccessPattern", "access_pattern_of"]
 
 _INTERPOLATIONS = {"nearest": 0.0, "linear": 1.0, "bilinear": 1.0, "cubic": 2.0, "bicubic": 2.0}
-# Operator set version from which softmax works along one axis; before, it flattened all axes from that one on.
-_ONE_AXIS_SINCE = 13
-_FLATTENING = ("Softmax", "LogSoftmax", "Hardmax")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +24,7 @@ class AccessPattern:
     """The order in which a layer accesses the elements of its tensors.
 
     Attributes:
+        axes: Axes of the first input that the layer works along; none for a transposition.
         last_axis_kept: Whether elements adjacent in memory are processed alike: the layer does not work along the last
             axis, or, for a transposition, the last axis stays the last.
         inner_run: Number of elements that the layer leaves adjacent in memory. For a layer that works along axes, the
@@ -37,6 +37,7 @@ class AccessPattern:
         interpolation: Interpolation mode: 0 for nearest or none, 1 for linear, 2 for cubic.
     """
 
+    axes: tuple[int, ...]
     last_axis_kept: bool
     inner_run: int
     axis_size: int
@@ -56,11 +57,12 @@ def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPa
     interpolation = _INTERPOLATIONS.get(mode.get("s", ""), 0.0)
     if layer.op_type == "Transpose":
         order = layer.attributes.get("perm", {}).get("ints", list(range(len(data.shape)))[::-1])
-        kept, run = _kept_in_place(order, data.shape)
-        return AccessPattern(kept, run, 1, operand, inner, interpolation)
+        kept = not order or order[-1] == len(order) - 1
+        return AccessPattern((), kept, unmoved_run(order, data.shape), 1, operand, inner, interpolation)
     axes = _axes(sequence, layer, data)
     inner_run = math.prod(data.shape[max(axes) + 1 :]) if axes else _common_run(data.shape, output.shape)
     return AccessPattern(
+        axes=tuple(axes),
         last_axis_kept=len(data.shape) - 1 not in axes,
         inner_run=inner_run,
         axis_size=math.prod(data.shape[axis] for axis in axes),
@@ -84,17 +86,9 @@ def _axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> li
     if attribute is None or "i" not in attribute:
         return []
     axis = attribute["i"] % rank
-    if layer.op_type in _FLATTENING and layer.since < _ONE_AXIS_SINCE:
+    if layer.op_type in ALONG_ONE_AXIS and layer.since < ONE_AXIS_SINCE:
         return list(range(axis, rank))
     return [axis]
-
-
-def _kept_in_place(order: Sequence[int], shape: Sequence[int]) -> tuple[bool, int]:
-    """Returns whether a permutation keeps the last axis last, and how many elements the unmoved last axes hold."""
-    kept = len(shape)
-    while kept and order[kept - 1] == kept - 1:
-        kept -= 1
-    return not shape or order[-1] == len(shape) - 1, math.prod(shape[kept:])
 
 
 def _common_run(first: Sequence[int], second: Sequence[int]) -> int:

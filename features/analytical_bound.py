@@ -15,12 +15,17 @@ _MIN_LAYER_US = 0.1
 def layer_bound_us(work: Work, system: System) -> float:
     """Returns a lower bound on the cost of one layer on `system`, in microseconds.
 
-    The bound is the roofline of the layer's work plus the time that the runtime takes for any layer, even an empty one.
-    It is never 0, so that a ratio to it is finite.
+    The bound is the roofline of the layer's work, with vectors filled up, plus the time that the runtime takes for any
+    layer, even an empty one. It is never 0, so that a ratio to it is finite.
     """
     rate = system.capabilities["gemm_gflops"] * 1e3  # operations per microsecond
     scalar = work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / system.settings.threads
-    compute = work.multiply_flops / rate + work.other_flops / (rate * _SIMPLE_RATE) + scalar
+    assert system.host is not None
+    lanes = max(4, system.host.vector_bits // 32)
+    filled = -(-work.vectorised // lanes) * lanes / work.vectorised if work.vectorised else 1.0
+    compute = (
+        work.multiply_flops * filled / rate + (work.other_flops + work.copy_flops) / (rate * _SIMPLE_RATE) + scalar
+    )
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
     return max(compute, memory) + max(system.capabilities["layer_us"], _MIN_LAYER_US)
 

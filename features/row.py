@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from costmodel.features.access_pattern import access_pattern_of
+from costmodel.features.access_pattern import AccessPattern, access_pattern_of
+from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -48,12 +49,15 @@ def layer_features(
     """
     assert system.host is not None
     types = _data_and_output(sequence, layer)
+    pattern = access_pattern_of(sequence, layer)
+    path = kernel_path_of(sequence, layer, work.contraction, pattern.axes, pattern.inner_run)
     return (
         *_work_features(work, bound, system),
         *_shape_features(types, layer, work, max(4, system.host.vector_bits // 32)),
         *_window_features(types, layer),
-        *_layout_features(types, sequence, layer, work),
-        *_system_features(work, system),
+        *_layout_features(types, pattern, work),
+        *_kernel_features(path),
+        *_system_features(work, path, system),
     )
 
 
@@ -80,6 +84,7 @@ def _work_features(work: Work, bound: float, system: System) -> list[float]:
         math.log(bound),
         math.log1p(work.multiply_flops),
         math.log1p(work.other_flops),
+        math.log1p(work.copy_flops),
         math.log1p(work.scalar_calls),
         math.log1p(work.input_bytes),
         math.log1p(work.weight_bytes),
@@ -147,9 +152,8 @@ def _window_features(types: _DataAndOutput, layer: SequenceLayer) -> list[float]
     ]
 
 
-def _layout_features(types: _DataAndOutput, sequence: LayerSequence, layer: SequenceLayer, work: Work) -> list[float]:
+def _layout_features(types: _DataAndOutput, pattern: AccessPattern, work: Work) -> list[float]:
     data, output = types
-    pattern = access_pattern_of(sequence, layer)
     return [
         float(pattern.last_axis_kept),
         _log(pattern.inner_run),
@@ -162,7 +166,21 @@ def _layout_features(types: _DataAndOutput, sequence: LayerSequence, layer: Sequ
     ]
 
 
-def _system_features(work: Work, system: System) -> list[float]:
+def _kernel_features(path: KernelPath) -> list[float]:
+    return [
+        path.transpose,
+        _log(path.read_stride),
+        _log(path.moved_axis),
+        _log(path.span),
+        path.reduction,
+        math.log1p(path.workspace_bytes),
+        float(path.spatial_rank),
+        math.log1p(path.row_bytes),
+        float(path.transposed_operands),
+    ]
+
+
+def _system_features(work: Work, path: KernelPath, system: System) -> list[float]:
     assert system.host is not None
     threads = system.settings.threads
 
@@ -182,6 +200,9 @@ def _system_features(work: Work, system: System) -> list[float]:
         0.0,
         0.0,
         math.log1p(work.output_bytes / threads),
+        over(path.workspace_bytes, system.host.l2_bytes),
+        over(path.table_bytes, system.host.l2_bytes),
+        over(path.recurrent_bytes, system.host.l2_bytes),
     ]
 
 

@@ -54,8 +54,8 @@ OPERATORS = (
 )  # fmt: skip
 
 _WORK = (
-    "log_bound_us", "log_multiply_flops", "log_other_flops", "log_scalar_calls", "log_input_bytes", "log_weight_bytes",
-    "log_output_bytes", "log_moved_bytes", "log_intensity", "memory_share",
+    "log_bound_us", "log_multiply_flops", "log_other_flops", "log_copy_flops", "log_scalar_calls", "log_input_bytes",
+    "log_weight_bytes", "log_output_bytes", "log_moved_bytes", "log_intensity", "memory_share",
 )  # fmt: skip
 _SHAPE = (
     "log_batch", "log_rows", "log_columns", "log_depth", "rows_waste", "columns_waste", "columns_tile_waste",
@@ -71,9 +71,14 @@ _LAYOUT = (
     "last_axis_kept", "log_inner_run", "log_axis_size", "log_other_operand", "other_operand_inner", "constant_operand",
     "interpolation", "log_scaled",
 )  # fmt: skip
+_KERNEL = (
+    "transpose_path", "log_read_stride", "log_moved_axis", "log_span", "reduction_path", "log_workspace",
+    "spatial_rank", "log_row_bytes", "transposed_operands",
+)  # fmt: skip
 _SYSTEM = (
     "threads", "log_gemm_gflops", "log_memory_gbps", "layer_us", "vector_bits", "work_over_l1", "work_over_l2",
     "work_over_l3", "weights_over_l2", "footprint_over_l2", "footprint_over_l3", "log_grain_per_thread",
+    "workspace_over_l2", "table_over_l2", "recurrent_over_l2",
 )  # fmt: skip
 
 
@@ -117,9 +122,10 @@ FEATURE_GROUPS = {
     "shape": _SHAPE,
     "window": _WINDOW,
     "layout": _LAYOUT,
+    "kernel": _KERNEL,
     "system": _SYSTEM,
     "footprint": tuple(name for name in _SYSTEM if name.startswith("footprint")),
     "operator": (*(f"op_{name}" for name in OPERATORS), "op_other"),
 }
 
-SCHEMA = Schema(4, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_SYSTEM, *FEATURE_GROUPS["operator"]))
+SCHEMA = Schema(5, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))

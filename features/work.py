@@ -10,29 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from costmodel.features.contraction import Contraction
+from costmodel.features.copies import RECURRENT, copy_flops, implicit_output
 from costmodel.ir.graph import Attributes, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
-__all__ = ["Contraction", "Work", "layer_work", "window_area"]
+Types = Sequence[TensorType | None]
 
-
-@dataclass(frozen=True, slots=True)
-class Contraction:
-    """A layer expressed as `batch` matrix products of (rows x depth) by (depth x columns).
-
-    For a convolution there is one product for each image and group: rows are output positions, columns are the output
-    channels of the group, and depth is the input channels of the group times the number of elements in the window.
-    """
-
-    batch: int
-    rows: int
-    columns: int
-    depth: int
-
-    @property
-    def flops(self) -> float:
-        """Number of floating-point operations, of which a multiply-add counts as two."""
-        return 2.0 * self.batch * self.rows * self.columns * self.depth
+__all__ = ["Work", "layer_work", "window_area"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +31,12 @@ class Work:
         input_bytes: Bytes read from tensors other than constants.
         weight_bytes: Bytes read from constants.
         output_bytes: Bytes written.
-        contraction: The largest contraction of the layer, by its operations; None if it has none.
+        contraction: The contraction that characterises the layer: the recurrence of a recurrent layer, else its largest
+            one by its operations; None if it has none.
+        copy_flops: Time that the kernel spends on copying elements into another order, besides the memory traffic, in
+            simple operations; see `costmodel.features.copies`.
+        vectorised: Number of elements along the axis that the kernel of a matrix product computes in vectors, which it
+            fills up to whole ones; 0 if it computes in another way.
     """
 
     multiply_flops: float
@@ -56,6 +46,8 @@ class Work:
     weight_bytes: int
     output_bytes: int
     contraction: Contraction | None
+    copy_flops: float = 0.0
+    vectorised: int = 0
 
     @property
     def flops(self) -> float:
@@ -79,6 +71,8 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     largest = max((value.type.elements for value in present), default=0)
     rule = _CONTRACTIONS.get(layer.op_type)
     contractions = rule(inputs, outputs, layer.attributes) if rule is not None else []
+    if layer.op_type not in RECURRENT:
+        contractions.sort(key=lambda contraction: -contraction.flops)
     multiply = sum(c.flops for c in contractions)
     written = sum(t.nbytes for t in outputs)
     read = sum(t.nbytes for t in activations)
@@ -89,13 +83,31 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         weights_read = sum(t.nbytes for t in weights)
     return Work(
         multiply_flops=multiply,
-        other_flops=_other_flops(layer, inputs, outputs, largest, multiply > 0),
+        other_flops=_other_flops(sequence, layer, inputs, outputs, largest, multiply > 0),
+        copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None),
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
         weight_bytes=weights_read,
         output_bytes=written,
-        contraction=max(contractions, key=lambda c: c.flops, default=None),
+        vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
+        contraction=contractions[0] if contractions else None,
     )
+
+
+def _vectorised(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], product: Contraction) -> int:
+    """Returns `Work.vectorised`.
+
+    The axis is that of the output channels of a blocked convolution, the positions of any other one, and the columns of
+    a product. A product with a single column, or a convolution with a single position, is computed along its depth.
+    """
+    data = inputs[0]
+    if layer.op_type in ("Conv", "FusedConv") and data is not None:
+        if data.blocked or outputs[0].blocked:
+            return product.columns if layer.attributes.get("group", {"i": 1})["i"] == 1 else 0
+        return product.rows if product.rows > 1 else 0
+    if layer.op_type in ("Gemm", "FusedGemm", "MatMul", "FusedMatMul"):
+        return product.columns if product.columns > 1 else 0
+    return 0
 
 
 _SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split", "Shape", "Size"}
@@ -106,6 +118,8 @@ _TRANSCENDENTAL = {
     "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish", "QLinearSoftmax", "QLinearSigmoid",
 }  # fmt: skip
 _TRANSCENDENTAL_FLOPS = 10.0
+_FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
+_PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
 _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _PER_INPUT = {
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
@@ -116,8 +130,6 @@ _NORMALISATIONS = {
     "SkipSimplifiedLayerNormalization": 6, "InstanceNormalization": 8, "GroupNorm": 8, "GroupNormalization": 8,
     "BatchNormalization": 2, "MeanVarianceNormalization": 8, "RMSNormalization": 5, "EmbedLayerNormalization": 10,
 }  # fmt: skip
-
-Types = Sequence[TensorType | None]
 
 
 def window_area(layer: SequenceLayer, data: TensorType) -> int:
@@ -137,16 +149,27 @@ def _calls_library(sequence: LayerSequence, layer: SequenceLayer) -> bool:
 
 
 def _other_flops(
-    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], largest: int, has_contraction: bool
+    sequence: LayerSequence,
+    layer: SequenceLayer,
+    inputs: Types,
+    outputs: Sequence[TensorType],
+    largest: int,
+    has_contraction: bool,
 ) -> float:
     elements = sum(t.elements for t in outputs)
     if layer.op_type in _FREE:
         return 0.0
+    if layer.op_type in RECURRENT:
+        return _TRANSCENDENTAL_FLOPS * _gate_elements(inputs)
+    if layer.op_type == "PRelu":
+        return _PRELU_FLOPS * elements
+    if layer.op_type == "Resize" and inputs[0] is not None and inputs[0].shape == outputs[0].shape:
+        return 0.0  # a copy
     if has_contraction:  # bias, rescaling, and a fused activation
         fused = layer.attributes.get("activation", {}).get("s", "")
-        return float(elements) * (_TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
+        return float(elements) * _FUSED_FLOPS.get(fused, _TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
     if layer.op_type == "DFT":
-        return _fourier_flops(inputs[0])
+        return _fourier_flops(inputs[0], _fourier_axis(sequence, layer))
     if layer.op_type in _TRANSCENDENTAL:
         return _TRANSCENDENTAL_FLOPS * elements
     if layer.op_type in _NORMALISATIONS:
@@ -165,17 +188,27 @@ def _other_flops(
     return float(elements)
 
 
-def _fourier_flops(data: TensorType | None) -> float:
+def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
+    """Returns the axis that a DFT transforms: an attribute before version 20, then an input."""
+    if layer.since < 20:
+        return int(layer.attributes.get("axis", {"i": 1})["i"])
+    given = layer.inputs[2] if len(layer.inputs) > 2 else -1
+    data = sequence.values[given].data if given >= 0 else None
+    return int(data[0]) if data else -2
+
+
+def _fourier_flops(data: TensorType | None, axis: int) -> float:
     """Returns the operations of a Fourier transform: 5 per element on each of the log2(length) levels of an FFT.
 
     A transform whose length is not a power of two takes four times as many, because ONNX Runtime then computes two
     longer transforms (Bluestein, 1970).
 
     Args:
-        data: Type of the input, whose last axis but one is transformed.
+        data: Type of the input.
+        axis: Axis that is transformed.
     """
     assert data is not None
-    length = data.shape[-2] if len(data.shape) > 1 else 1
+    length = data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1
     factor = 1.0 if length & (length - 1) == 0 else 4.0
     return 5.0 * factor * data.elements * math.log2(max(2, length))
 
@@ -243,7 +276,17 @@ def _recurrent(inputs: Types, outputs: Sequence[TensorType], attributes: Attribu
     # The gates are the larger axis, since each hidden unit has several; quantised weights have the two axes exchanged.
     directions, hidden, gates_hidden = recurrence.shape[0], min(recurrence.shape[1:]), max(recurrence.shape[1:])
     width = kernel.elements // max(1, directions * gates_hidden)
-    return [Contraction(steps * directions, batch, gates_hidden, width + hidden)]
+    return [
+        Contraction(steps * directions, batch, gates_hidden, hidden),  # one after the other
+        Contraction(directions, steps * batch, gates_hidden, width),  # of all steps at once
+    ]
+
+
+def _gate_elements(inputs: Types) -> int:
+    data, recurrence = inputs[0], inputs[2]
+    assert data is not None
+    assert recurrence is not None
+    return data.shape[0] * data.shape[1] * recurrence.shape[0] * max(recurrence.shape[1:])
 
 
 def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
@@ -255,10 +298,13 @@ def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes
             return []
         for letter, size in zip(term, kind.shape, strict=True):
             sizes[letter] = max(size, sizes.get(letter, 1))  # an axis of size 1 is broadcast
-    output_elements = outputs[0].elements
-    depth = math.prod(sizes.values()) // max(1, output_elements)
-    columns = outputs[0].shape[-1] if outputs[0].shape else 1
-    return [Contraction(1, max(1, output_elements // max(1, columns)), columns, max(1, depth))]
+    out = equation.split("->")[1] if "->" in equation else implicit_output(terms)
+    first, *others = terms
+    second = set("".join(others))
+    kept = set(out)
+    batch = set(first) & second & kept
+    parts = (batch, (set(first) & kept) - batch, (second & kept) - batch, sizes.keys() - kept)
+    return [Contraction(*(math.prod(sizes[letter] for letter in part) for part in parts))]
 
 
 def _attention(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, past: int) -> list[Contraction]:

@@ -20,6 +20,7 @@ from costmodel.systems.system import System
 from costmodel.training.base_costs import base_costs
 from costmodel.training.dataset import Dataset, dataset_of
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out
+from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.anchors import anchored
 from costmodel.training.regressors.transfer import UNKNOWN_SPREAD, CostTransfer
 from costmodel.training.suggestion import BenchmarkTimeModel, Usage, importance
@@ -186,7 +187,7 @@ class Adaptation:
             return AdaptationState(measured, costs, np.full(len(self.dataset), UNKNOWN_SPREAD), apart)
         shares = importance(self.usages, self.anchors_us)
         costs, spread = self._transfer.predict_costs(exact, single, ~self.dataset.whole, shares)
-        for split in leave_families_out(self.dataset, _FOLDS):
+        for split in leave_families_out(by_lineage(self.dataset), _FOLDS):
             learnt_from, judged = single & split.train_rows, single & split.test_rows
             if learnt_from.any() and judged.any():
                 apart[judged] = self._transfer.predict_costs(exact, learnt_from, judged, shares)[0][judged]

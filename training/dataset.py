@@ -109,6 +109,18 @@ class Dataset:
             models=tuple(replace(model, family=model.name) for model in self.models),
         )
 
+    def renamed(self, names: Mapping[str, str]) -> "Dataset":
+        """Returns this data set with other names for its families; families of the same name become one.
+
+        Args:
+            names: New name of each family to rename.
+        """
+        return replace(
+            self,
+            families=tuple(frozenset(names.get(family, family) for family in of_row) for of_row in self.families),
+            models=tuple(replace(model, family=names.get(model.family, model.family)) for model in self.models),
+        )
+
     @property
     def fingerprint(self) -> str:
         """Digest of the feature schema, signatures and latencies, by which a bundle identifies its training data."""

@@ -19,6 +19,7 @@ from costmodel.progress import Progress
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.held_out import HeldOut, predict_held_out
 from costmodel.training.evaluation.splits import Split, leave_families_out, leave_share_out
+from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.lightgbm_regressor import (
     DEFAULTS,
     OBJECTIVES,
@@ -147,6 +148,7 @@ def search(
     """
     if dataset.whole_only:
         raise TrainingError("a search needs measured layers, and nothing but whole models is measured")
+    dataset = by_lineage(dataset)
     confirming = leave_share_out(dataset, CONFIRMING_SHARE, seed)
     # The seed differs from that of the evaluation, so that other families are held out together.
     splits = [_without_confirming(dataset, split, confirming) for split in leave_families_out(dataset, folds, seed + 1)]

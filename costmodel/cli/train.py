@@ -40,6 +40,8 @@ _UNSEEN: _Columns = (
     ("unseen", lambda result: _percent(result.model_unseen.mape)),
     ("in 5%", lambda result: _percent(result.model_unseen.within_5pct)),
     ("in 10%", lambda result: _percent(result.model_unseen.within_10pct)),
+    ("macro", lambda result: _percent(result.model_unseen.macro_mape)),
+    ("p95", lambda result: _percent(result.model_unseen.percentile_95)),
 )
 
 
@@ -243,6 +245,13 @@ def print_evaluation(report: "EvaluationReport") -> None:
         )
     say("layers, models: mean error; unseen: of models as if no layer had been measured", style="dim")
     say("in 5%, in 10%: share within; tau: order kept; covered: inside their interval", style="dim")
+    say("macro: mean over lineages; p95: error that 95% of the models do not exceed", style="dim")
+    if report.measured.mape is not None:
+        best = report.measured
+        say(
+            f"with every layer measured, models have {best.mape:.1%} error, {_percent(best.within_5pct)} within 5% and "
+            f"{_percent(best.within_10pct)} within 10%: predicting layers cannot be expected to do better"
+        )
     models = report.predictors[report.champion].models
     if models:
         say()

@@ -32,6 +32,16 @@ def test_the_bound_is_the_slower_of_arithmetic_and_memory() -> None:
     assert layer_bound_us(moving, SYSTEM) == pytest.approx(1000 + EMPTY_US)
 
 
+def test_copies_take_time_and_vectors_are_filled_up() -> None:
+    """Copies count like simple operations; one column takes as long as a vector of sixteen."""
+    copying = Work(0, 0, 0, 0, 0, 0, None, copy_flops=20e6)
+    assert layer_bound_us(copying, SYSTEM) == pytest.approx(1000 + EMPTY_US)
+    lanes = SYSTEM.host.vector_bits // 32 if SYSTEM.host else 0
+    for columns in (1, lanes):
+        work = Work(80e6 * columns / lanes, 0, 0, 0, 0, 0, None, vectorised=columns)
+        assert layer_bound_us(work, SYSTEM) == pytest.approx(1000 + EMPTY_US)
+
+
 def test_scalar_calls_share_the_threads() -> None:
     """A thousand scalar calls of 8 ns take 8 us on one thread and 4 us on two."""
     work = Work(0, 0, 1000, 0, 0, 0, None)

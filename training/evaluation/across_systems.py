@@ -24,6 +24,7 @@ from costmodel.training.adaptation import Adaptation, AdaptationState, load_adap
 from costmodel.training.evaluation.replay import measurable, replayed
 from costmodel.training.evaluation.splits import Split, leave_families_out
 from costmodel.training.extrapolation import extrapolated_state
+from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 
 try:
@@ -135,7 +136,7 @@ def evaluate_across(
             f"fewer than {_LEAST_JUDGED} models are measured end to end on {system.name}, too few to judge "
             "predictions: measure more with `costmodel survey`"
         )
-    splits = leave_families_out(adaptation.dataset, folds)
+    splits = leave_families_out(by_lineage(adaptation.dataset), folds)
     parts = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")(
         delayed(held_out.judge)(split) for split in splits
     )

@@ -18,6 +18,7 @@ from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.held_out import Accuracy, Errors, accuracy, predict_held_out
 from costmodel.training.evaluation.results import LayerMetrics, ModelMetrics
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, inner_splits, leave_share_out
+from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.registry import REGRESSORS, Regressor
 
 try:
@@ -237,6 +238,8 @@ def compare(
     score_of: Callable[[Accuracy], float | None] = attrgetter(metric)
     if dataset.whole_only and len(dataset.all_families) < LEAST_FAMILIES:  # as in an evaluation
         dataset = dataset.by_model()
+    else:
+        dataset = by_lineage(dataset)
     splits = [leave_share_out(dataset, HELD_OUT_SHARE, seed) for seed in range(runs)]
 
     def run_one(seed: int, name: str) -> float | None:

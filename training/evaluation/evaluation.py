@@ -37,6 +37,7 @@ from costmodel.training.evaluation.results import (
     SizeErrors,
 )
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out, split_name
+from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.registry import BASELINES, REGRESSORS, Regressor
 
 __all__ = ["Evaluation", "evaluate"]
@@ -76,15 +77,15 @@ def evaluate(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluates every predictor with every seed on held-out families.
+    """Evaluates every predictor with every seed on held-out lineages (`costmodel.training.lineages`).
 
-    Where only whole models are measured, and of fewer than three families (such as the models of a search space),
+    Where fewer than three lineages are measured, families are held out instead. Where only whole models are measured, and of fewer than three families (such as the models of a search space),
     models are held out instead of families.
 
     Args:
         dataset: Measured sequences and models.
         seeds: Seeds of the regressors that use random numbers; results are averaged over them.
-        folds: Number of groups in which families are held out; None for one family at a time.
+        folds: Number of groups in which lineages are held out; None for one at a time.
         level: Nominal coverage of intervals.
         predictors: Functions that make a predictor from a seed, by name; the champion is the predictor with the
             smallest error over models that is not a baseline.
@@ -94,7 +95,8 @@ def evaluate(
     Raises:
         TrainingError: Fewer than three families are measured, and not only whole models.
     """
-    judged, split = dataset, split_name(folds)
+    judged = by_lineage(dataset)
+    split = split_name(folds, "family" if judged is dataset else "lineage")
     if dataset.whole_only and len(dataset.all_families) < LEAST_FAMILIES:
         judged, folds = dataset.by_model(), _MODEL_FOLDS
         split = f"leave-models-out, {folds} folds"
@@ -109,7 +111,7 @@ def evaluate(
             progress(done, len(names), name)
         runs = [predict_held_out(judged, splits, predictors[name], seed, jobs=jobs) for seed in seeds]
         results[name], calibrations[name] = _score(
-            dataset, [HeldOutWithDistances(run, held_out_distances) for run in runs], level
+            judged, [HeldOutWithDistances(run, held_out_distances) for run in runs], level
         )
         first_runs[name] = runs[0]
     if progress is not None:
@@ -123,7 +125,8 @@ def evaluate(
         predictors=results,
         champion=next((name for name in ranked if name not in BASELINES), ranked[0]),
         rows=len(dataset),
-        families={family: _family_facts(dataset, family) for family in dataset.all_families},
+        families={family: _family_facts(judged, family) for family in judged.all_families},
+        measured=_model_metrics([accuracy(first_runs[names[0]]).measured], [None], [None]),
     )
     return Evaluation(report, calibrations, best=ranked[0], held_out=first_runs, distances=held_out_distances)
 
@@ -217,6 +220,8 @@ def _model_metrics(
         kendall_tau=mean.kendall_tau,
         interval_coverage=_mean(covered),
         interval_half_width=_mean(half_widths),
+        percentile_95=mean.percentile_95,
+        macro_mape=mean.macro_mape,
     )
 
 

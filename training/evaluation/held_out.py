@@ -38,6 +38,8 @@ class Errors:
         within_5pct: Share of the predictions with an error of at most 5%.
         within_10pct: Share of the predictions with an error of at most 10%.
         kendall_tau: Kendall's rank correlation of predictions and measurements.
+        percentile_95: Error that 95% of the predictions do not exceed.
+        macro_mape: Mean over lineages of the mean absolute relative error of each; None if no lineages are given.
     """
 
     mape: float | None = None
@@ -45,6 +47,8 @@ class Errors:
     within_5pct: float | None = None
     within_10pct: float | None = None
     kendall_tau: float | None = None
+    percentile_95: float | None = None
+    macro_mape: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,13 @@ class Accuracy:
         layer: Errors over layer sequences.
         model: Errors over models, with measured costs for the layers that also occur in another family.
         model_unseen: Errors over models, with all costs predicted.
+        measured: Errors over models, with all costs measured: what no predictor of costs can be expected to improve on.
     """
 
     layer: Errors
     model: Errors
     model_unseen: Errors
+    measured: Errors
 
 
 @dataclass(frozen=True)
@@ -241,15 +247,23 @@ def accuracy(run: HeldOut) -> Accuracy:
     """Computes the errors of a predictor over the layers and models that were held out."""
     data, models = run.dataset, run.judged_models
     measured = np.array([model.latency_us for model in data.models], dtype=np.float64)[models]
+    lineages = [data.models[i].family for i in models.tolist()]
     return Accuracy(
         layer=errors_of(run.rows_us[run.judged], data.latencies_us[run.judged]),
-        model=errors_of(run.composed_us[models], measured),
-        model_unseen=errors_of(run.unseen_us[models], measured),
+        model=errors_of(run.composed_us[models], measured, lineages),
+        model_unseen=errors_of(run.unseen_us[models], measured, lineages),
+        measured=errors_of(np.array([run.known_us[i].sum() for i in models]), measured, lineages),
     )
 
 
-def errors_of(predicted: np.ndarray, measured: np.ndarray) -> Errors:
-    """Computes the errors of predictions against the measurements of the same sequences or models."""
+def errors_of(predicted: np.ndarray, measured: np.ndarray, lineages: Sequence[str] = ()) -> Errors:
+    """Computes the errors of predictions against the measurements of the same sequences or models.
+
+    Args:
+        predicted: Predictions, shape [num_predictions].
+        measured: Measurements, shape [num_predictions].
+        lineages: Lineage of each model; empty if the errors of lineages are not wanted.
+    """
     if not len(measured):
         return Errors()
     relative = np.abs(predicted - measured) / measured
@@ -260,7 +274,14 @@ def errors_of(predicted: np.ndarray, measured: np.ndarray) -> Errors:
         within_5pct=float((relative <= 0.05).mean()),
         within_10pct=float((relative <= 0.10).mean()),
         kendall_tau=None if tau is None or np.isnan(tau) else tau,
+        percentile_95=float(np.quantile(relative, 0.95)),
+        macro_mape=_macro(relative, lineages) if lineages else None,
     )
+
+
+def _macro(relative: np.ndarray, lineages: Sequence[str]) -> float:
+    of_model = np.array(lineages)
+    return float(np.mean([relative[of_model == lineage].mean() for lineage in sorted(set(lineages))]))
 
 
 def rank_correlation(one: np.ndarray, other: np.ndarray) -> float | None:

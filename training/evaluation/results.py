@@ -55,6 +55,8 @@ class ModelMetrics:
         kendall_tau: Kendall's rank correlation of predicted and measured latencies.
         interval_coverage: Share of the models inside intervals that were calibrated without their family.
         interval_half_width: Mean half-width of these intervals, in log latency.
+        percentile_95: Error that 95% of the models do not exceed.
+        macro_mape: Mean over lineages of the mean absolute relative error of each.
     """
 
     mape: float | None
@@ -63,6 +65,8 @@ class ModelMetrics:
     kendall_tau: float | None
     interval_coverage: float | None
     interval_half_width: float | None
+    percentile_95: float | None = None
+    macro_mape: float | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -246,6 +250,7 @@ class EvaluationReport:
     champion: str
     rows: int
     families: Mapping[str, FamilyFacts]
+    measured: ModelMetrics
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON document that `costmodel evaluate --json` prints."""
@@ -258,6 +263,7 @@ class EvaluationReport:
             "champion": self.champion,
             "rows": self.rows,
             "families": {family: asdict(facts) for family, facts in self.families.items()},
+            "measured": asdict(self.measured),
         }
 
 

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -36,9 +37,15 @@ class Split:
     models: tuple[int, ...]
 
 
-def split_name(folds: int | None) -> str:
-    """Returns how reports name a split into `folds` groups of families, or by single families if `folds` is None."""
-    return "leave-one-family-out" if folds is None else f"leave-families-out, {folds} folds"
+def split_name(folds: int | None, of: Literal["family", "lineage"] = "family") -> str:
+    """Returns how reports name a split.
+
+    Args:
+        folds: Number of groups of families or lineages; None if they are held out one at a time.
+        of: What is held out.
+    """
+    several = {"family": "families", "lineage": "lineages"}[of]
+    return f"leave-one-{of}-out" if folds is None else f"leave-{several}-out, {folds} folds"
 
 
 def leave_families_out(dataset: Dataset, folds: int | None = None, seed: int = 0) -> list[Split]:

@@ -1,0 +1,130 @@
+"""Copies of elements into another order, which kernels make besides their arithmetic.
+
+ONNX Runtime transposes operands, spreads out the windows of a convolution (im2col), looks up rows one at a time, and
+reads the weights of a recurrence again in each step. The
+constants are times per copied element or run, in simple operations of `costmodel.features.analytical_bound`, of which a
+core makes about 20 per nanosecond. They need to be right within a factor of two: a regressor learns the rest.
+"""
+
+import math
+from collections.abc import Sequence
+
+from costmodel.features.contraction import Contraction
+from costmodel.features.transposition import transpose_flops
+from costmodel.ir.graph import Attributes, TensorType
+from costmodel.ir.sequence import SequenceLayer
+
+__all__ = [
+    "ALONG_ONE_AXIS",
+    "ONE_AXIS_SINCE",
+    "RECURRENT",
+    "copy_flops",
+    "implicit_output",
+    "spreads_windows",
+    "transposed_order",
+]
+
+Types = Sequence[TensorType | None]
+
+# Softmax and its like work along one axis since this version of the operator; before, they flattened all axes from that
+# one on.
+ALONG_ONE_AXIS = ("Softmax", "LogSoftmax", "Hardmax")
+ONE_AXIS_SINCE = 13
+_CONVOLUTIONS = ("Conv", "FusedConv")
+_SPREAD_FLOPS = 4.0  # for each element of each window
+_LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
+# For each weight that a recurrent layer reads again in each step; a product reads its weights once for so many rows.
+_REREAD_FLOPS = 2.0
+_ROWS_OF_TILE = 12
+RECURRENT = ("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM")
+
+
+def copy_flops(
+    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contraction: Contraction | None
+) -> float:
+    """Returns the time of the copies of one layer, in simple operations.
+
+    Args:
+        layer: The layer.
+        inputs: Types of its inputs; None for an absent one.
+        outputs: Types of its outputs.
+        contraction: The layer as matrix products; None if it is not one.
+    """
+    data = inputs[0] if inputs else None
+    if data is None:
+        return 0.0
+    if layer.op_type == "Einsum":
+        return _einsum_copies(inputs, outputs, layer.attributes)
+    if contraction is not None and spreads_windows(layer, data):
+        return _SPREAD_FLOPS * contraction.batch * contraction.rows * contraction.depth
+    if layer.op_type == "ConvTranspose" and contraction is not None:
+        return _SPREAD_FLOPS * contraction.batch * contraction.rows * contraction.columns
+    if layer.op_type == "Gather" and data.shape:
+        axis = layer.attributes.get("axis", {"i": 0})["i"] % len(data.shape)
+        return _LOOKUP_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[axis + 1 :]))
+    if layer.op_type == "GatherElements":
+        return _LOOKUP_FLOPS * outputs[0].elements
+    if layer.op_type in RECURRENT and contraction is not None:
+        tiles = -(-contraction.rows // _ROWS_OF_TILE)
+        return _REREAD_FLOPS * contraction.batch * contraction.columns * contraction.depth * tiles
+    order = transposed_order(layer, data.shape)
+    times = 2 if layer.op_type in ALONG_ONE_AXIS else 1  # there and back
+    return times * transpose_flops(order, data.shape) if order else 0.0
+
+
+def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:
+    """Returns whether a convolution copies its input window by window before it multiplies (im2col)."""
+    if layer.op_type not in _CONVOLUTIONS or data.blocked:
+        return False
+    kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
+    strides = layer.attributes.get("strides", {}).get("ints", [])
+    return math.prod(kernel) * math.prod(strides) != 1
+
+
+def transposed_order(layer: SequenceLayer, shape: Sequence[int]) -> list[int]:
+    """Returns the order of axes to which a layer transposes its first input; empty if it does not transpose it.
+
+    A softmax along an axis that is not the last one exchanges this axis with the last one, and back afterwards.
+    """
+    rank = len(shape)
+    if layer.op_type == "Transpose":
+        return list(layer.attributes.get("perm", {}).get("ints", range(rank)[::-1]))
+    if layer.op_type in ALONG_ONE_AXIS and layer.since >= ONE_AXIS_SINCE and rank:
+        order = list(range(rank))
+        axis = layer.attributes.get("axis", {"i": -1})["i"] % rank
+        order[axis], order[-1] = order[-1], order[axis]
+        return order if axis != rank - 1 else []
+    return []
+
+
+def implicit_output(terms: Sequence[str]) -> str:
+    """Returns the output term of an equation without one: the letters that occur once, in alphabetical order."""
+    letters = "".join(terms)
+    return "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+
+
+def _einsum_copies(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> float:
+    """Returns the time in which an Einsum transposes tensors before and after its matrix product.
+
+    The product reads its operands as [batch, rows, depth] and [batch, depth, columns], and writes [batch, rows,
+    columns]; what is in another order is transposed.
+    """
+    equation = attributes["equation"]["s"].replace(" ", "")
+    terms = equation.split("->")[0].split(",")
+    tensors = [*(kind for kind in inputs if kind is not None), outputs[0]]
+    if len(terms) != 2 or len(tensors) != 3 or "." in equation:
+        return float(sum(kind.elements for kind in tensors))
+    out = equation.split("->")[1] if "->" in equation else implicit_output(terms)
+    one, other = terms
+    batch = [letter for letter in one if letter in other and letter in out]
+    rows = [letter for letter in one if letter not in other and letter in out]
+    columns = [letter for letter in other if letter not in one and letter in out]
+    depth = [letter for letter in one if letter in other and letter not in out]
+    wanted = ([*batch, *rows, *depth], [*batch, *depth, *columns], [*batch, *rows, *columns])
+    copied = 0.0
+    for term, order, kind in zip((one, other, out), wanted, tensors, strict=True):
+        if list(term) != order and len(term) == len(kind.shape):
+            places = [term.index(letter) for letter in order if letter in term]
+            rest = [place for place in range(len(term)) if place not in places]
+            copied += transpose_flops([*places, *rest], kind.shape)
+    return copied

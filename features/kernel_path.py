@@ -1,0 +1,123 @@
+"""The path that a layer takes through ONNX Runtime's kernels, where it decides the cost more than the amount of work.
+
+The rules are those of ONNX Runtime 1.31 (`core/providers/cpu/math/element_wise_ops.h`,
+`core/providers/cpu/reduction/reduction_ops.cc`, `core/mlas/lib/convolve.cpp`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from costmodel.features.contraction import Contraction
+from costmodel.features.copies import RECURRENT, spreads_windows, transposed_order
+from costmodel.features.transposition import transpose_path
+from costmodel.ir.graph import ITEM_BYTES, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
+
+__all__ = ["KernelPath", "kernel_path_of"]
+
+# Ways to reduce a tensor by which axes are kept (K) and reduced (R), neighbours of one kind taken together.
+_REDUCTIONS = {"R": 1.0, "KR": 2.0, "RK": 3.0, "KRK": 4.0, "RKR": 5.0}
+_OTHER_REDUCTION = 6.0
+_LOOKUPS = {"Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements"}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPath:
+    """What decides how fast a kernel is, besides the amount of its work.
+
+    Attributes:
+        transpose: Way in which the first input is transposed, see `TransposePath`; 0 if it is not.
+        read_stride: For a transposition, the distance in the input between elements that are adjacent in the output.
+        moved_axis: For a transposition, the size of the axis that becomes the last one.
+        span: For an operator with broadcast operands, the number of elements that one inner loop computes.
+        reduction: Way in which axes are reduced; 0 for other operators.
+        workspace_bytes: Bytes into which a convolution copies its input window by window (im2col), or from which a
+            transposed one adds up its output (col2im); 0 if it does neither.
+        spatial_rank: Number of spatial axes of a convolution or pooling.
+        table_bytes: Bytes of the tensor in which a layer looks elements up, read or not.
+        row_bytes: Bytes of what one index looks up.
+        recurrent_bytes: Bytes of the weights that a recurrent layer reads again in each step.
+        transposed_operands: 1 if the first operand of a matrix product is transposed, plus 2 if the second one is.
+    """
+
+    transpose: float
+    read_stride: int
+    moved_axis: int
+    span: int
+    reduction: float
+    workspace_bytes: int
+    spatial_rank: int
+    table_bytes: int
+    row_bytes: int
+    recurrent_bytes: int
+    transposed_operands: int
+
+
+def kernel_path_of(
+    sequence: LayerSequence, layer: SequenceLayer, contraction: Contraction | None, axes: Sequence[int], inner_run: int
+) -> KernelPath:
+    """Returns the kernel path of one layer of a sequence.
+
+    Args:
+        sequence: Sequence that contains the layer.
+        layer: Layer to describe.
+        contraction: Largest contraction of the layer; None if it has none.
+        axes: Axes of the first input that the layer works along.
+        inner_run: Number of elements that the layer leaves adjacent; see `costmodel.features.access_pattern`.
+    """
+    inputs = [sequence.values[i].type for i in layer.inputs if i >= 0]
+    data = inputs[0] if inputs else TensorType("float32", (1,))
+    output = sequence.values[next(i for i in layer.outputs if i >= 0)].type
+    order = transposed_order(layer, data.shape)
+    is_lookup = layer.op_type in _LOOKUPS
+    return KernelPath(
+        transpose=float(transpose_path(order, data.shape)) if order else 0.0,
+        read_stride=math.prod(data.shape[order[-1] + 1 :]) if order else 1,
+        moved_axis=data.shape[order[-1]] if order else 1,
+        span=_span([t.shape for t in inputs], output.shape) if len(inputs) > 1 and contraction is None else 1,
+        reduction=_reduction(data.shape, axes) if layer.op_type.startswith(("Reduce", "Arg")) else 0.0,
+        workspace_bytes=_workspace_bytes(layer, contraction, data),
+        spatial_rank=len(layer.attributes.get("kernel_shape", {}).get("ints", [])),
+        table_bytes=data.nbytes if is_lookup else 0,
+        row_bytes=inner_run * ITEM_BYTES.get(data.dtype, 0) if is_lookup else 0,
+        recurrent_bytes=sequence.values[layer.inputs[2]].type.nbytes if layer.op_type in RECURRENT else 0,
+        transposed_operands=sum(
+            weight for name, weight in (("transA", 1), ("transB", 2)) if layer.attributes.get(name, {"i": 0})["i"]
+        ),
+    )
+
+
+def _span(shapes: Sequence[Sequence[int]], output: Sequence[int]) -> int:
+    """Returns how many elements of an output are computed in one loop over operands that are contiguous or constant.
+
+    The loop covers the last axes along which each operand either has all elements or a single one.
+    """
+    span, state = 1, None
+    for back in range(1, len(output) + 1):
+        size = output[-back]
+        if size == 1:
+            continue
+        current = tuple(len(shape) >= back and shape[-back] != 1 for shape in shapes)
+        if state is not None and current != state:
+            break
+        state = current
+        span *= size
+    return span
+
+
+def _reduction(shape: Sequence[int], axes: Sequence[int]) -> float:
+    kinds = ""
+    for axis, size in enumerate(shape):
+        kind = "R" if axis in axes else "K"
+        if size != 1 and not kinds.endswith(kind):
+            kinds += kind
+    return _REDUCTIONS.get(kinds, 0.0 if kinds in ("", "K") else _OTHER_REDUCTION)
+
+
+def _workspace_bytes(layer: SequenceLayer, contraction: Contraction | None, data: TensorType) -> int:
+    if contraction is None:
+        return 0
+    if layer.op_type == "ConvTranspose":
+        return contraction.rows * contraction.columns * 4
+    return contraction.rows * contraction.depth * 4 if spreads_windows(layer, data) else 0

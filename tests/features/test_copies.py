@@ -1,0 +1,135 @@
+"""Copies that kernels make besides their arithmetic, and other things that decide the path through a kernel."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.features.access_pattern import access_pattern_of
+from costmodel.features.kernel_path import KernelPath, kernel_path_of
+from costmodel.features.work import layer_work
+from costmodel.ir.graph import TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+
+Shape = tuple[int, ...]
+
+
+def layer_of(
+    op_type: str, inputs: list[Shape], output: Shape, *, since: int = 13, blocked: bool = False, **attributes: object
+) -> LayerSequence:
+    """Returns a sequence of one layer."""
+    kinds = {int: "i", str: "s", list: "ints"}
+    values = [
+        *(Value(TensorType("float32", shape, blocked and slot == 0), "input") for slot, shape in enumerate(inputs)),
+        Value(TensorType("float32", output, blocked), "internal"),
+    ]
+    encoded = {name: {kinds[type(value)]: value} for name, value in attributes.items()}
+    layer = SequenceLayer(op_type, "", since, encoded, tuple(range(len(inputs))), (len(inputs),))
+    return LayerSequence((layer,), tuple(values), (len(inputs),))
+
+
+def copies(sequence: LayerSequence) -> float:
+    """Returns the copies of the only layer of a sequence."""
+    return layer_work(sequence, sequence.layers[0]).copy_flops
+
+
+def path_of(sequence: LayerSequence) -> KernelPath:
+    """Returns the kernel path of the only layer of a sequence."""
+    layer = sequence.layers[0]
+    pattern = access_pattern_of(sequence, layer)
+    return kernel_path_of(sequence, layer, layer_work(sequence, layer).contraction, pattern.axes, pattern.inner_run)
+
+
+def test_a_softmax_over_channels_transposes_twice() -> None:
+    """A softmax along another axis than the last is transposed there and back; before version 13 it is not."""
+    image = (1, 21, 60, 60)
+    single = copies(layer_of("Transpose", [image], (1, 60, 60, 21), perm=[0, 3, 2, 1]))
+    assert copies(layer_of("Softmax", [image], image, axis=1)) == 2 * single
+    assert copies(layer_of("Softmax", [image], image, axis=-1)) == 0
+    assert copies(layer_of("Softmax", [image], image, axis=1, since=11)) == 0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "kernel", "group", "windows"),
+    [
+        ([(1, 8, 100), (8, 1, 5)], [5], 8, 8 * 100 * 5),
+        ([(1, 4, 6, 7, 8), (9, 4, 3, 3, 3)], [3, 3, 3], 1, 6 * 7 * 8 * 4 * 27),
+        ([(1, 4, 50), (9, 4, 1)], [1], 1, 0),
+    ],
+)
+def test_convolutions_that_are_not_blocked_spread_out_their_windows(
+    inputs: list[Shape], kernel: list[int], group: int, windows: int
+) -> None:
+    """Each window is copied before it is multiplied, unless it is a single position."""
+    output = (1, inputs[1][0], *inputs[0][2:])
+    sequence = layer_of("Conv", inputs, output, kernel_shape=kernel, group=group, strides=[1] * len(kernel))
+    assert copies(sequence) == 4 * windows
+    assert path_of(sequence).workspace_bytes == 4 * windows // group
+
+
+def test_blocked_convolutions_spread_nothing() -> None:
+    """A blocked convolution reads its input where it lies, and computes whole blocks of channels."""
+    sequence = layer_of(
+        "Conv", [(1, 64, 8, 8), (1, 64, 3, 3)], (1, 1, 8, 8), blocked=True, kernel_shape=[3, 3], strides=[1, 1]
+    )
+    work = layer_work(sequence, sequence.layers[0])
+    assert (work.copy_flops, work.vectorised) == (0, 1)
+
+
+def test_lookups_count_runs() -> None:
+    """A lookup takes time for each run of adjacent elements, however long."""
+    rows = copies(layer_of("Gather", [(1000, 64), (7,)], (7, 64), axis=0))
+    single = copies(layer_of("Gather", [(64, 1000), (7,)], (64, 7), axis=1))
+    assert single == 64 * rows
+
+
+@pytest.mark.parametrize(
+    ("equation", "inputs", "output", "copied"),
+    [
+        ("ij,jk->ik", [(3, 4), (4, 5)], (3, 5), False),
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)], (2, 3, 5), False),
+        ("bhqd,bhkd->bhqk", [(2, 4, 5, 8), (2, 4, 6, 8)], (2, 4, 5, 6), True),
+        ("bqhd,bkhd->bhqk", [(2, 5, 4, 8), (2, 6, 4, 8)], (2, 4, 5, 6), True),
+    ],
+)
+def test_einsum_transposes_what_is_in_another_order(
+    equation: str, inputs: list[Shape], output: Shape, copied: bool
+) -> None:
+    """Operands that a batched product can read as they are, are not copied."""
+    assert bool(copies(layer_of("Einsum", inputs, output, equation=equation))) == copied
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_the_span_of_a_broadcast(shape: list[int], data: st.DataObject) -> None:
+    """Along a span, every operand is either contiguous or constant."""
+    other = [data.draw(st.sampled_from([1, size])) for size in shape]
+    span = path_of(layer_of("Add", [tuple(shape), tuple(other)], tuple(shape))).span
+    index = np.broadcast_to(np.arange(np.prod(other)).reshape(other), shape).reshape(-1, span)
+    steps = np.diff(index, axis=1)
+    assert (steps == 1).all() or (steps == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("axes", "path"), [([0, 1, 2, 3], 1), ([2, 3], 2), ([0, 1], 3), ([1], 4), ([0, 3], 5), ([1, 3], 6)]
+)
+def test_reductions(axes: list[int], path: int) -> None:
+    """Reductions have kernels by which axes are kept."""
+    shape = (2, 3, 4, 5)
+    output = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    assert path_of(layer_of("ReduceMean", [shape], output, axes=axes)).reduction == path
+
+
+def test_a_recurrent_layer_reads_its_weights_in_each_step() -> None:
+    """The weights of the recurrence are read again in each step, those of the input once for all steps."""
+    shapes = [(10, 1, 40), (1, 128, 40), (1, 128, 32)]
+    sequence = layer_of("LSTM", shapes, (10, 1, 1, 32), hidden_size=32)
+    twice = layer_of("LSTM", [(20, 1, 40), *shapes[1:]], (20, 1, 1, 32), hidden_size=32)
+    assert path_of(sequence).recurrent_bytes == 4 * 128 * 32
+    assert copies(twice) == 2 * copies(sequence) > 0
+
+
+def test_transposed_operands() -> None:
+    """A matrix product says which of its operands are transposed."""
+    plain = layer_of("Gemm", [(4, 8), (8, 5)], (4, 5))
+    both = layer_of("Gemm", [(8, 4), (5, 8)], (4, 5), transA=1, transB=1)
+    assert (path_of(plain).transposed_operands, path_of(both).transposed_operands) == (0, 3)
