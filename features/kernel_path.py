@@ -80,7 +80,7 @@ def kernel_path_of(
         workspace_bytes=_workspace_bytes(layer, contraction, data),
         spatial_rank=len(layer.attributes.get("kernel_shape", {}).get("ints", [])),
         table_bytes=data.nbytes if is_lookup else 0,
-        row_bytes=inner_run * ITEM_BYTES.get(data.dtype, 0) if is_lookup else 0,
+        row_bytes=int(inner_run * ITEM_BYTES.get(data.dtype, 0)) if is_lookup else 0,
         recurrent_bytes=sequence.values[layer.inputs[2]].type.nbytes if layer.op_type in RECURRENT else 0,
         transposed_operands=sum(
             weight for name, weight in (("transA", 1), ("transB", 2)) if layer.attributes.get(name, {"i": 0})["i"]

@@ -73,6 +73,8 @@ MEASURED = (
 )
 HELD_BACK = ("light_resnet50", "light_inception_v2")
 FAMILIES = ("alexnet", "inception", "shufflenet", "squeezenet", "vgg")
+# SqueezeNet's layers are joined like those of Inception.
+LINEAGES = ("alexnet", "inception", "shufflenet", "vgg")
 # Fast regressors, for tests that do not depend on the regressor.
 QUICK = MappingProxyType({"lightgbm": LightGBMRegressor})
 SAMPLES = 40

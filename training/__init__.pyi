@@ -29,6 +29,7 @@ from .labels import count_reasons as count_reasons
 from .labels import suspects as suspects
 from .level_choice import LEAST_COMPARED as LEAST_COMPARED
 from .level_choice import held_out_errors as held_out_errors
+from .lineages import by_lineage as by_lineage
 from .listing import TrainedRegressor as TrainedRegressor
 from .listing import list_regressors as list_regressors
 from .search import Search as Search

@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 __all__ = ["by_lineage", "lineages_of"]
 
 # Distance (1 - cosine similarity) up to which families are of one lineage.
-_SAME = 0.45
+_SAME = 0.35
 _FIRST_OPERATOR = SCHEMA.names.index(FEATURE_GROUPS["operator"][0])
 # What makes a kind of layer besides its operator; sizes do not count.
 _KIND = [

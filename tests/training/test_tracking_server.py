@@ -94,7 +94,7 @@ def test_every_regressor_is_recorded_on_the_server(client: MlflowClient, report:
         run = client.get_run(one.run_id)
         assert run.info.status == "FINISHED"
         assert (run.data.tags["predictor"], run.data.tags["version"]) == (one.name, one.version)
-        assert run.data.tags["split"] == "leave-one-family-out"
+        assert run.data.tags["split"] == "leave-one-lineage-out"
         assert run.data.metrics[f"{one.name}.model_unseen.mape"] > 0
         assert client.get_experiment(run.info.experiment_id).name == EXPERIMENT
         assert ("objective" in run.data.params) == (one.name == "lightgbm")

@@ -79,8 +79,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluates every predictor with every seed on held-out lineages (`costmodel.training.lineages`).
 
-    Where fewer than three lineages are measured, families are held out instead. Where only whole models are measured, and of fewer than three families (such as the models of a search space),
-    models are held out instead of families.
+    Where fewer than three lineages are measured, families are held out instead; where only whole models are measured,
+    and of fewer than three families (such as the models of a search space), models.
 
     Args:
         dataset: Measured sequences and models.
@@ -97,6 +97,7 @@ def evaluate(
     """
     judged = by_lineage(dataset)
     split = split_name(folds, "family" if judged is dataset else "lineage")
+    dataset = judged
     if dataset.whole_only and len(dataset.all_families) < LEAST_FAMILIES:
         judged, folds = dataset.by_model(), _MODEL_FOLDS
         split = f"leave-models-out, {folds} folds"
@@ -111,7 +112,7 @@ def evaluate(
             progress(done, len(names), name)
         runs = [predict_held_out(judged, splits, predictors[name], seed, jobs=jobs) for seed in seeds]
         results[name], calibrations[name] = _score(
-            judged, [HeldOutWithDistances(run, held_out_distances) for run in runs], level
+            dataset, [HeldOutWithDistances(run, held_out_distances) for run in runs], level
         )
         first_runs[name] = runs[0]
     if progress is not None:
@@ -125,7 +126,7 @@ def evaluate(
         predictors=results,
         champion=next((name for name in ranked if name not in BASELINES), ranked[0]),
         rows=len(dataset),
-        families={family: _family_facts(judged, family) for family in judged.all_families},
+        families={family: _family_facts(dataset, family) for family in dataset.all_families},
         measured=_model_metrics([accuracy(first_runs[names[0]]).measured], [None], [None]),
     )
     return Evaluation(report, calibrations, best=ranked[0], held_out=first_runs, distances=held_out_distances)

@@ -104,7 +104,7 @@ def inner_splits(dataset: Dataset, split: Split, folds: int, seed: int) -> list[
         folds: Number of groups of families.
         seed: Seed of the assignment of families to groups.
     """
-    return [
+    made = [
         replace(
             inner,
             train_rows=inner.train_rows & split.train_rows,
@@ -113,6 +113,8 @@ def inner_splits(dataset: Dataset, split: Split, folds: int, seed: int) -> list[
         )
         for inner in leave_families_out(dataset, folds, seed)
     ]
+    # With few families, those of both splits may be all there are.
+    return [inner for inner in made if inner.train_rows.any()]
 
 
 def _enough_families(dataset: Dataset) -> tuple[str, ...]:

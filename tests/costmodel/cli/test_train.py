@@ -86,7 +86,7 @@ def test_evaluate_is_one_table_where_there_is_room(run: Run, ready: Home, monkey
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = run(ready, "evaluate", *NAMED, "--folds", "2").out.splitlines()
         assert max(map(len, lines)) <= columns
-        assert "leave-families-out, 2 folds" in lines[0]
+        assert "leave-lineages-out, 2 folds" in lines[0]
         assert sum(line.startswith("predictor ") for line in lines) == tables
         (unseen,) = [line for line in lines if " unseen " in line and line.startswith("predictor")]
         assert re.search(r"unseen +in 5% +in 10%$", unseen)

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,7 +18,7 @@ from costmodel.training.evaluation.learning_curve import REDUCTIONS, SHARES, lea
 from costmodel.training.evaluation.report import FullReport, family_errors, full_report, write_report
 from costmodel.training.evaluation.results import FamilyErrors, ModelResult
 from costmodel.training.regressors.baselines import RooflineRegressor
-from tests.synthetic import FAMILIES, MEASURED
+from tests.synthetic import LINEAGES, MEASURED
 
 CHEAP = {"roofline": lambda seed: RooflineRegressor()}
 FIGURES = {"coverage", "distances", "families", "learning_curve", "operators", "predictions", "sizes"}
@@ -76,7 +77,7 @@ def test_the_same_report_is_the_same_folder(folder: Path, report: FullReport, tm
 def test_families_stand_with_what_even_measured_layers_miss(folder: Path) -> None:
     """Families are sorted by error, with their number of models and the error of summed measured layers."""
     rows = _rows(folder / "families.csv")
-    assert {row["family"] for row in rows} == set(FAMILIES)
+    assert {row["family"] for row in rows} == set(LINEAGES)
     errors = [float(row["unseen"]) for row in rows]
     assert errors == sorted(errors, reverse=True)
     assert all(float(row["sum"]) <= 0.031 for row in rows)  # by construction of the synthetic latencies
@@ -114,12 +115,12 @@ def test_layers_are_listed_by_operator_and_size(folder: Path) -> None:
 
 
 def test_wider_intervals_hold_more(dataset: Dataset) -> None:
-    """Coverage does not decrease with the level."""
+    """Coverage does not decrease with the level, except by a model: higher levels pool more distances."""
     evaluation = evaluate(dataset, seeds=(0,), predictors=CHEAP)
     points = coverage_by_level(HeldOutWithDistances(evaluation.held_out["roofline"], evaluation.distances))
     assert [point.level for point in points] == list(LEVELS)
     for shares in zip(*((point.model, point.model_unseen, point.layer) for point in points), strict=True):
-        assert list(shares) == sorted(shares)
+        assert all(higher >= lower - 1 / len(MEASURED) - 1e-9 for lower, higher in pairwise(shares))
         assert 0 <= shares[0] <= shares[-1] <= 1
 
 
