@@ -62,7 +62,7 @@ def kernel_path_of(
     Args:
         sequence: Sequence that contains the layer.
         layer: Layer to describe.
-        contraction: Largest contraction of the layer; None if it has none.
+        contraction: Contraction that characterises the layer; None if it has none.
         axes: Axes of the first input that the layer works along.
         inner_run: Number of elements that the layer leaves adjacent; see `costmodel.features.access_pattern`.
     """

@@ -31,7 +31,7 @@ def compare(
     other: Annotated[str, typer.Argument(metavar="B", help="Another predictor.", callback=one_of(_predictors))],
     system: SystemOption = None,
     threads: ThreadsOption = 1,
-    splits: Annotated[int, typer.Option("--splits", min=2, help="Runs, each with other families held out.")] = 10,
+    splits: Annotated[int, typer.Option("--splits", min=2, help="Runs, each with other lineages held out.")] = 10,
     metric: Annotated[
         str, typer.Option("--metric", metavar="NAME", callback=one_of(_metrics), help="The metric to compare.")
     ] = "model_unseen.mape",
@@ -43,8 +43,8 @@ def compare(
 ) -> None:
     """Test whether one predictor is better than another.
 
-    Trains and evaluates both predictors several times, each time with other families held out and with another seed.
-    In each run, both predictors get the same families and the same seed. Prints the probability that A is better than
+    Trains and evaluates both predictors several times, each time with other lineages held out and with another seed.
+    In each run, both predictors get the same lineages and the same seed. Prints the probability that A is better than
     B, with an interval of that probability.
     """
     from costmodel.training.dataset import load_dataset
@@ -70,7 +70,7 @@ def compare(
         return
     percent = not metric.endswith("tau")
     say(
-        f"{found.system}, {metric}, {len(found.seeds)} runs, each with {found.held_out_share:.0%} of the families "
+        f"{found.system}, {metric}, {len(found.seeds)} runs, each with {found.held_out_share:.0%} of the lineages "
         "held out at random"
     )
     print_table(

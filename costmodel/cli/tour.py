@@ -70,7 +70,7 @@ def tour(
             f"{report.unstable} of {report.measured} times are uncertain, because the machine was busy or its times "
             "varied; what is trained on them is as uncertain: run again on a quieter machine or with more --budget"
         )
-    step("2. Train, and evaluate on held-out families")
+    step("2. Train, and evaluate on held-out lineages")
     with progress_bars() as stage:
         trained = train_system(
             context.store, here.name, context.bundles, tracking=context.home.tracking, jobs=usable_cpus(),

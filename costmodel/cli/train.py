@@ -62,9 +62,9 @@ def train(
 ) -> None:
     """Train the regressor of a system and make it the champion.
 
-    The regressor is evaluated on held-out families, and the run is recorded in MLflow: in `mlruns/`, or at
+    The regressor is evaluated on held-out lineages, and the run is recorded in MLflow: in `mlruns/`, or at
     MLFLOW_TRACKING_URI. With --search, hyperparameters are searched first, and each trial is recorded as a child run;
-    the best hyperparameters are used if they do better than the defaults on families that took no part in the search.
+    the best hyperparameters are used if they do better than the defaults on lineages that took no part in the search.
     """
     from costmodel.training.train import train_system
 
@@ -98,10 +98,10 @@ def train(
 
 
 def _print_search(found: "Search") -> None:
-    """Prints the result of a hyperparameter search, with the errors on families that took no part in the search."""
+    """Prints the result of a hyperparameter search, with the errors on lineages that took no part in the search."""
     say(
         f"search: {len(found.trials)} trials, {found.pruned} pruned; on {len(found.confirming)} "
-        f"families that took no part, the error of a {found.judged} is {found.found_error:.1%} with the best and "
+        f"lineages that took no part, the error of a {found.judged} is {found.found_error:.1%} with the best and "
         f"{found.defaults_error:.1%} with the default hyperparameters: "
         + ("the best are used" if found.adopted else "the defaults are used")
     )
@@ -116,7 +116,7 @@ def evaluate(
     folds: Annotated[
         int | None,
         typer.Option(
-            "--folds", min=2, help="Groups in which families are held out; by default each alone.", show_default=False
+            "--folds", min=2, help="Groups in which lineages are held out; by default each alone.", show_default=False
         ),
     ] = None,
     out: Annotated[
@@ -137,7 +137,7 @@ def evaluate(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Evaluate the predictors on held-out families.
+    """Evaluate the predictors on held-out lineages: families of models that are made of the same kinds of layers.
 
     Every predictor, baselines included, is judged on the same measured sequences. With --out, the learning curve of the
     champion is computed as well, and figures are drawn.

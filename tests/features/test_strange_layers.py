@@ -29,7 +29,8 @@ MOST_BITS = 1000
 
 def _operators() -> list[str]:
     """Returns every operator name in the source files that treat operators differently."""
-    files = [ROOT / f"features/{name}.py" for name in ("work", "access_pattern", "row")]
+    names = ("access_pattern", "copies", "kernel_path", "row", "work")
+    files = [ROOT / f"features/{name}.py" for name in names]
     files += [ROOT / "costmodel/ir/footprint.py", ROOT / "serving/validation/preconditions.py"]
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

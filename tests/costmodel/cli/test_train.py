@@ -45,7 +45,7 @@ def test_train_says_what_a_search_found(run: Run, own: Home) -> None:
     """A search of one trial tries the defaults and adopts nothing else."""
     done = run(own, "train", *NAMED, "--no-tracking", "--search", "1")
     assert re.search(
-        r"search: 1 trials, 0 pruned; on \d+ families that took no part, the error of a layer "
+        r"search: 1 trials, 0 pruned; on \d+ lineages that took no part, the error of a layer "
         r".* the defaults are used",
         done.said,
     )

@@ -194,7 +194,7 @@ def test_of_several_families_one_is_left_out_at_a_time(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path / 'several.db'}")
     _observe(store, 20, families=4)
     evaluation = evaluate(load_dataset(store, SYSTEM.name), seeds=(0,), predictors=QUICK)
-    assert evaluation.report.split == "leave-one-lineage-out"
+    assert evaluation.report.split == "leave-one-family-out"
     assert evaluation.report.predictors["log_linear"].model.interval_coverage is not None
 
 
