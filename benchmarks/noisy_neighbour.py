@@ -27,6 +27,7 @@ from costmodel.estimate.cost import Cost, Uncertainty
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models
+from costmodel.measure.denormals import denormals_flushed
 from costmodel.measure.groups import Group
 from costmodel.measure.machine_state import StateProbe, state_probes
 from costmodel.measure.protocol import Protocol
@@ -103,8 +104,9 @@ def quiet_us(runner: Runner, silence: Path) -> list[float]:
     """Times runs of a model without the neighbour."""
     silence.touch()
     time.sleep(0.3)
-    first_us = min(timed_us(runner, time.perf_counter_ns) for _ in range(3))
-    times_us = [timed_us(runner, time.perf_counter_ns) for _ in range(max(5, min(40, int(300_000 / first_us))))]
+    with denormals_flushed():  # as while models are measured
+        first_us = min(timed_us(runner, time.perf_counter_ns) for _ in range(3))
+        times_us = [timed_us(runner, time.perf_counter_ns) for _ in range(max(5, min(40, int(300_000 / first_us))))]
     silence.unlink()
     time.sleep(0.3)
     return times_us
