@@ -104,7 +104,7 @@ def families(path: Path, title: str, rows: Sequence[FamilyErrors]) -> None:
         "layers predicted", (predicted[0], 0), (0, 7), textcoords="offset points", ha="right", color=_GOOD, fontsize=8
     )
     axes.set_ylim(len(rows) - 0.4, -1.6)
-    axes.set_xlabel("mean error of the family's models (how many)")
+    axes.set_xlabel("mean error of the lineage's models (how many)")
     _write_title(axes, title)
     save_figure(figure, path)
 

@@ -99,10 +99,10 @@ def write_report(folder: Path, report: FullReport) -> None:
     _write_classes(folder, result, subtitle)
     if result.models:
         _write_csv(folder / "models.csv", [asdict(model) for model in result.models])
-        figures.predictions(folder / "predictions.svg", f"Models of families left out\n{subtitle}", result.models)
+        figures.predictions(folder / "predictions.svg", f"Models of lineages left out\n{subtitle}", result.models)
         families = family_errors(result.models)
         _write_csv(folder / "families.csv", [asdict(family) for family in families])
-        figures.families(folder / "families.svg", f"Error by family\n{subtitle}", families)
+        figures.families(folder / "families.svg", f"Error by lineage\n{subtitle}", families)
     _write_csv(folder / "coverage.csv", [asdict(point) for point in report.coverage])
     if all(point.model is not None and point.model_unseen is not None for point in report.coverage):
         figures.coverage(folder / "coverage.svg", f"Do intervals keep their promise?\n{subtitle}", report.coverage)
