@@ -20,7 +20,7 @@ __all__ = ["evaluate", "print_evaluation", "train"]
 
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds to average over.")]
 # Width of a terminal, in columns, from which on all metrics are in one table; a narrower one gets two tables.
-_ONE_TABLE_WIDTH = 110
+_ONE_TABLE_WIDTH = 120
 # Number of groups in which lineages are held out while systems are evaluated, which takes minutes for each.
 _FOLDS = 4
 # Columns of the table of predictors: the head of each, and its cell.
@@ -137,7 +137,9 @@ def evaluate(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Evaluate the predictors on held-out lineages: families of models that are made of the same kinds of layers.
+    """Evaluate the predictors on held-out lineages.
+
+    A lineage is a group of families of models that are made of the same kinds of layers.
 
     Every predictor, baselines included, is judged on the same measured sequences. With --out, the learning curve of the
     champion is computed as well, and figures are drawn.

@@ -89,7 +89,7 @@ def test_evaluate_is_one_table_where_there_is_room(run: Run, ready: Home, monkey
         assert "leave-lineages-out, 2 folds" in lines[0]
         assert sum(line.startswith("predictor ") for line in lines) == tables
         (unseen,) = [line for line in lines if " unseen " in line and line.startswith("predictor")]
-        assert re.search(r"unseen +in 5% +in 10%$", unseen)
+        assert re.search(r"unseen +in 5% +in 10% +macro +p95$", unseen)
 
 
 def test_evaluate_fills_a_folder(run: Run, ready: Home, tmp_path: Path) -> None:
