@@ -81,8 +81,8 @@ def test_without_data_there_is_a_sentence(run: Run, ready: Home, command: str) -
 
 
 def test_evaluate_is_one_table_where_there_is_room(run: Run, ready: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From 110 columns on, errors with no measured layer are in the same table, otherwise in a second one."""
-    for columns, tables in ((110, 1), (109, 2)):
+    """From 120 columns on, errors with no measured layer are in the same table, otherwise in a second one."""
+    for columns, tables in ((120, 1), (119, 2)):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = run(ready, "evaluate", *NAMED, "--folds", "2").out.splitlines()
         assert max(map(len, lines)) <= columns
