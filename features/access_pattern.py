@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.features.copies import ALONG_ONE_AXIS, ONE_AXIS_SINCE
+from costmodel.features.copies import ALONG_ONE_AXIS, ONE_AXIS_SINCE, transposed_order
 from costmodel.features.transposition import unmoved_run
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import attribute_of
@@ -56,7 +56,7 @@ def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPa
     mode = attribute_of(layer.op_type, layer.domain, layer.since, layer.attributes, "mode") or {}
     interpolation = _INTERPOLATIONS.get(mode.get("s", ""), 0.0)
     if layer.op_type == "Transpose":
-        order = layer.attributes.get("perm", {}).get("ints", list(range(len(data.shape)))[::-1])
+        order = transposed_order(layer, data.shape)
         kept = not order or order[-1] == len(order) - 1
         return AccessPattern((), kept, unmoved_run(order, data.shape), 1, operand, inner, interpolation)
     axes = _axes(sequence, layer, data)

@@ -1,30 +1,28 @@
 """Copies of elements into another order, which kernels make besides their arithmetic.
 
 ONNX Runtime transposes operands, spreads out the windows of a convolution (im2col), looks up rows one at a time, and
-reads the weights of a recurrence again in each step. The
-constants are times per copied element or run, in simple operations of `costmodel.features.analytical_bound`, of which a
-core makes about 20 per nanosecond. They need to be right within a factor of two: a regressor learns the rest.
+reads the weights of a recurrence again in each step. The constants are times per copied element or run, in simple
+operations of `costmodel.features.analytical_bound`, of which a core makes about 20 per nanosecond. They need to be
+right within a factor of two: a regressor learns the rest.
 """
 
 import math
 from collections.abc import Sequence
 
 from costmodel.features.contraction import Contraction
+from costmodel.features.einsum import EinsumSteps
+from costmodel.features.products import RECURRENT, Types
 from costmodel.features.transposition import transpose_flops
-from costmodel.ir.graph import Attributes, TensorType
+from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 
 __all__ = [
     "ALONG_ONE_AXIS",
     "ONE_AXIS_SINCE",
-    "RECURRENT",
     "copy_flops",
-    "implicit_output",
     "spreads_windows",
     "transposed_order",
 ]
-
-Types = Sequence[TensorType | None]
 
 # Softmax and its like work along one axis since this version of the operator; before, they flattened all axes from that
 # one on.
@@ -36,7 +34,6 @@ _LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
 # For each weight that a recurrent layer reads again in each step; a product reads its weights once for so many rows.
 _REREAD_FLOPS = 2.0
 _ROWS_OF_TILE = 12
-RECURRENT = ("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM")
 
 
 def copy_flops(
@@ -54,7 +51,8 @@ def copy_flops(
     if data is None:
         return 0.0
     if layer.op_type == "Einsum":
-        return _einsum_copies(inputs, outputs, layer.attributes)
+        shapes = [kind.shape for kind in inputs if kind is not None]
+        return EinsumSteps.of(layer.attributes["equation"]["s"], shapes).copy_flops
     if contraction is not None and spreads_windows(layer, data):
         return _SPREAD_FLOPS * contraction.batch * contraction.rows * contraction.depth
     if layer.op_type == "ConvTranspose" and contraction is not None:
@@ -95,36 +93,3 @@ def transposed_order(layer: SequenceLayer, shape: Sequence[int]) -> list[int]:
         order[axis], order[-1] = order[-1], order[axis]
         return order if axis != rank - 1 else []
     return []
-
-
-def implicit_output(terms: Sequence[str]) -> str:
-    """Returns the output term of an equation without one: the letters that occur once, in alphabetical order."""
-    letters = "".join(terms)
-    return "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
-
-
-def _einsum_copies(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> float:
-    """Returns the time in which an Einsum transposes tensors before and after its matrix product.
-
-    The product reads its operands as [batch, rows, depth] and [batch, depth, columns], and writes [batch, rows,
-    columns]; what is in another order is transposed.
-    """
-    equation = attributes["equation"]["s"].replace(" ", "")
-    terms = equation.split("->")[0].split(",")
-    tensors = [*(kind for kind in inputs if kind is not None), outputs[0]]
-    if len(terms) != 2 or len(tensors) != 3 or "." in equation:
-        return float(sum(kind.elements for kind in tensors))
-    out = equation.split("->")[1] if "->" in equation else implicit_output(terms)
-    one, other = terms
-    batch = [letter for letter in one if letter in other and letter in out]
-    rows = [letter for letter in one if letter not in other and letter in out]
-    columns = [letter for letter in other if letter not in one and letter in out]
-    depth = [letter for letter in one if letter in other and letter not in out]
-    wanted = ([*batch, *rows, *depth], [*batch, *depth, *columns], [*batch, *rows, *columns])
-    copied = 0.0
-    for term, order, kind in zip((one, other, out), wanted, tensors, strict=True):
-        if list(term) != order and len(term) == len(kind.shape):
-            places = [term.index(letter) for letter in order if letter in term]
-            rest = [place for place in range(len(term)) if place not in places]
-            copied += transpose_flops([*places, *rest], kind.shape)
-    return copied

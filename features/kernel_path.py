@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.features.contraction import Contraction
-from costmodel.features.copies import RECURRENT, spreads_windows, transposed_order
+from costmodel.features.copies import spreads_windows, transposed_order
+from costmodel.features.products import RECURRENT
 from costmodel.features.transposition import transpose_path
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer

@@ -6,16 +6,14 @@ presence: whoever adds a rule here adds its check there.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from costmodel.features.contraction import Contraction
-from costmodel.features.copies import RECURRENT, copy_flops, implicit_output
-from costmodel.ir.graph import Attributes, TensorType
+from costmodel.features.copies import copy_flops
+from costmodel.features.products import RECURRENT, Types, products_of
+from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
-
-Types = Sequence[TensorType | None]
 
 __all__ = ["Work", "layer_work", "window_area"]
 
@@ -69,10 +67,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     weights = [value.type for value in present if value.role == "constant"]
     activations = [value.type for value in present if value.role != "constant"]
     largest = max((value.type.elements for value in present), default=0)
-    rule = _CONTRACTIONS.get(layer.op_type)
-    contractions = rule(inputs, outputs, layer.attributes) if rule is not None else []
-    if layer.op_type not in RECURRENT:
-        contractions.sort(key=lambda contraction: -contraction.flops)
+    contractions = products_of(layer, inputs, outputs)
     multiply = sum(c.flops for c in contractions)
     written = sum(t.nbytes for t in outputs)
     read = sum(t.nbytes for t in activations)
@@ -188,6 +183,13 @@ def _other_flops(
     return float(elements)
 
 
+def _gate_elements(inputs: Types) -> int:
+    data, recurrence = inputs[0], inputs[2]
+    assert data is not None
+    assert recurrence is not None
+    return data.shape[0] * data.shape[1] * recurrence.shape[0] * max(recurrence.shape[1:])
+
+
 def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
     """Returns the axis that a DFT transforms: an attribute before version 20, then an input."""
     if layer.since < 20:
@@ -211,166 +213,3 @@ def _fourier_flops(data: TensorType | None, axis: int) -> float:
     length = data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1
     factor = 1.0 if length & (length - 1) == 0 else 4.0
     return 5.0 * factor * data.elements * math.log2(max(2, length))
-
-
-def _convolution(
-    inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, weight: int = 1
-) -> list[Contraction]:
-    filters, output = inputs[weight], outputs[0]
-    assert filters is not None
-    group = attributes.get("group", {"i": 1})["i"]
-    images, channels = output.shape[0], filters.shape[0]
-    return [
-        Contraction(
-            batch=images * group,
-            rows=output.elements // max(1, images * channels),  # holds for any position of the channel axis
-            columns=channels // group,
-            depth=math.prod(filters.shape[1:]),
-        )
-    ]
-
-
-def _transposed_convolution(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    data, filters = inputs[0], inputs[1]
-    assert data is not None
-    assert filters is not None
-    group = attributes.get("group", {"i": 1})["i"]
-    return [
-        Contraction(
-            batch=data.shape[0] * group,
-            rows=math.prod(data.shape[2:]),
-            columns=math.prod(filters.shape[1:]),
-            depth=filters.shape[0] // group,
-        )
-    ]
-
-
-def _gemm(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    a, output = inputs[0], outputs[0]
-    assert a is not None
-    depth = a.shape[0] if attributes.get("transA", {"i": 0})["i"] else a.shape[-1]
-    return [Contraction(1, math.prod(output.shape[:-1]), output.shape[-1], depth)]
-
-
-def _matmul(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    a, output = inputs[0], outputs[0]
-    b = next((t for t in inputs[1:] if t is not None and len(t.shape) > 0 and t.elements > 1), None)
-    assert a is not None
-    depth = a.shape[-1]
-    if attributes.get("transA", {"i": 0})["i"] and len(a.shape) > 1:
-        depth = a.shape[0] if attributes.get("transBatchA", {"i": 0})["i"] else a.shape[-2]
-    if not output.shape:
-        return [Contraction(1, 1, 1, depth)]
-    if b is not None and len(b.shape) <= 2:  # one matrix for the whole batch, which the runtime folds into the rows
-        return [Contraction(1, math.prod(output.shape[:-1]), output.shape[-1], depth)]
-    rows = output.shape[-2] if len(output.shape) > 1 else 1
-    return [Contraction(math.prod(output.shape[:-2]), rows, output.shape[-1], depth)]
-
-
-def _recurrent(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    data, kernel, recurrence = inputs[0], inputs[1], inputs[2]
-    assert data is not None
-    assert kernel is not None
-    assert recurrence is not None
-    steps, batch = data.shape[0], data.shape[1]
-    # The gates are the larger axis, since each hidden unit has several; quantised weights have the two axes exchanged.
-    directions, hidden, gates_hidden = recurrence.shape[0], min(recurrence.shape[1:]), max(recurrence.shape[1:])
-    width = kernel.elements // max(1, directions * gates_hidden)
-    return [
-        Contraction(steps * directions, batch, gates_hidden, hidden),  # one after the other
-        Contraction(directions, steps * batch, gates_hidden, width),  # of all steps at once
-    ]
-
-
-def _gate_elements(inputs: Types) -> int:
-    data, recurrence = inputs[0], inputs[2]
-    assert data is not None
-    assert recurrence is not None
-    return data.shape[0] * data.shape[1] * recurrence.shape[0] * max(recurrence.shape[1:])
-
-
-def _einsum(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    equation = attributes["equation"]["s"].replace(" ", "")
-    terms = equation.split("->")[0].split(",")
-    sizes: dict[str, int] = {}
-    for term, kind in zip(terms, inputs, strict=True):
-        if kind is None or "." in term:
-            return []
-        for letter, size in zip(term, kind.shape, strict=True):
-            sizes[letter] = max(size, sizes.get(letter, 1))  # an axis of size 1 is broadcast
-    out = equation.split("->")[1] if "->" in equation else implicit_output(terms)
-    first, *others = terms
-    second = set("".join(others))
-    kept = set(out)
-    batch = set(first) & second & kept
-    parts = (batch, (set(first) & kept) - batch, (second & kept) - batch, sizes.keys() - kept)
-    return [Contraction(*(math.prod(sizes[letter] for letter in part) for part in parts))]
-
-
-def _attention(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes, *, past: int) -> list[Contraction]:
-    """Returns the matrix products of an attention layer.
-
-    The scores and the weighted sum of the values, two products of the same size, are written as one product of twice
-    the depth. An operator with weights of its own (com.microsoft's Attention) first projects its input to queries, keys
-    and values.
-
-    Args:
-        inputs: Types of the inputs: query, key, ...; the key may be absent, or packed with the query.
-        outputs: Types of the outputs; the first has shape [batch, tokens, heads * size] or [batch, heads, tokens,
-            size].
-        attributes: Attributes of the layer.
-        past: Position, among the inputs, of the keys of earlier runs, which have shape [..., keys, size].
-    """
-    output_shape = outputs[0].shape
-    if len(output_shape) == 4:
-        batch, heads, length, size = output_shape
-    elif len(output_shape) == 3:
-        batch, length, width = output_shape
-        heads = attributes.get("num_heads", attributes.get("q_num_heads", {"i": 1}))["i"]
-        size = width // heads
-    else:
-        return []
-    query, key, earlier = (inputs[slot] if slot < len(inputs) else None for slot in (0, 1, past))
-    keys, projection = length, []
-    if key is not None and len(key.shape) == 2:
-        assert query is not None
-        projection = [Contraction(1, batch * length, key.shape[1], query.shape[-1])]
-    elif key is not None:
-        keys = key.shape[-2] if len(key.shape) == 4 else key.shape[1]
-    if earlier is not None:
-        keys += earlier.shape[-2]
-    return [Contraction(batch * heads, length, keys, 2 * size), *projection]
-
-
-def _block_quantised(inputs: Types, outputs: Sequence[TensorType], attributes: Attributes) -> list[Contraction]:
-    return [
-        Contraction(1, math.prod(outputs[0].shape[:-1]), attributes["N"]["i"], attributes["K"]["i"]),
-    ]
-
-
-_CONTRACTIONS: dict[str, Callable[[Types, Sequence[TensorType], Attributes], list[Contraction]]] = {
-    "Conv": _convolution,
-    "FusedConv": _convolution,
-    "NhwcFusedConv": _convolution,
-    "ConvInteger": _convolution,
-    "QLinearConv": partial(_convolution, weight=3),
-    "ConvTranspose": _transposed_convolution,
-    "Gemm": _gemm,
-    "FusedGemm": _gemm,
-    "QGemm": _gemm,
-    "MatMul": _matmul,
-    "FusedMatMul": _matmul,
-    "MatMulInteger": _matmul,
-    "MatMulIntegerToFloat": _matmul,
-    "DynamicQuantizeMatMul": _matmul,
-    "QLinearMatMul": _matmul,
-    "MatMulNBits": _block_quantised,
-    "LSTM": _recurrent,
-    "GRU": _recurrent,
-    "RNN": _recurrent,
-    "DynamicQuantizeLSTM": _recurrent,
-    "Einsum": _einsum,
-    "Attention": partial(_attention, past=4),
-    "MultiHeadAttention": partial(_attention, past=6),
-    "GroupQueryAttention": partial(_attention, past=3),
-}

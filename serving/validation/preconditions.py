@@ -1,15 +1,18 @@
 """Checks, operator by operator, what the code that prices layers takes for granted.
 
-Each rule in `features/work.py`, `features/access_pattern.py` and `costmodel/ir/footprint.py` that reads a particular
-input or attribute of a layer has its preconditions here and may rely on them. As in those rules, operators are
+Each rule in `costmodel.features` and `costmodel.ir.footprint` that reads a particular input or attribute of a layer has
+its preconditions here and may rely on them. As in those rules, operators are
 identified by their name alone, regardless of the domain.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from math import prod
 
+from costmodel.errors import ModelError
+from costmodel.ir.equation import expand_equation
 from costmodel.ir.layer_view import LayerView
-from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
 __all__ = ["fault_of_preconditions"]
 
@@ -18,7 +21,6 @@ Precondition = Callable[[LayerView], str | None]
 
 _MOST_STEPS = 2**96  # maximum number of multiply-adds of an Einsum: far beyond what any machine can compute
 _MOST_OPERANDS = 16  # maximum number of inputs of a matrix product, including scales and zero points
-_ELLIPSIS = "."
 
 
 def _tensor(slot: int, least: int = 0, most: int | None = None) -> Precondition:
@@ -169,33 +171,24 @@ def _valid_equation(view: LayerView) -> str | None:
     equation = view.attributes.get("equation", {}).get("s")
     if equation is None:
         return "lacks its attribute equation"
-    terms, arrow, result = equation.replace(" ", "").partition("->")
-    terms = terms.split(",")
-    if len(terms) != len(view.inputs):
-        return f"has an equation of {len(terms)} terms for {len(view.inputs)} inputs"
+    missing = next((slot for slot, value in enumerate(view.inputs) if value is None), None)
+    if missing is not None:
+        return f"lacks its input {missing}"
+    shapes = [value.type.shape for value in view.inputs if value is not None]
+    try:
+        terms, result = expand_equation(equation, [len(shape) for shape in shapes])
+    except ModelError as error:
+        return f"has {error}"
     sizes: dict[str, int] = {}
-    for slot, (term, value) in enumerate(zip(terms, view.inputs, strict=True)):
-        fault = _fault_of_term(slot, term, value, sizes)
-        if fault is not None:
-            return fault
-    if arrow and _ELLIPSIS not in result and len(result) != len(_result_shape(view)):
-        return f"has an equation for a result of {len(result)} dimensions, not {len(_result_shape(view))}"
-    return "has an equation of absurdly many steps" if prod(sizes.values()) > _MOST_STEPS else None
-
-
-def _fault_of_term(slot: int, term: str, value: Value | None, sizes: dict[str, int]) -> str | None:
-    if value is None:
-        return f"lacks its input {slot}"
-    if _ELLIPSIS in term:
-        return None
-    if len(term) != len(value.type.shape) or not (term.isalpha() or not term):
-        return f"has an equation that does not fit the {len(value.type.shape)} dimensions of its input {slot}"
-    for letter, size in zip(term, value.type.shape, strict=True):
+    for letter, size in zip("".join(terms), chain.from_iterable(shapes), strict=True):
         known = sizes.setdefault(letter, size)
         if 1 not in (size, known) and size != known:
-            return f"has the sizes {known} and {size} for {letter} in its equation"
+            name = letter if letter.isalpha() else "its ellipsis"
+            return f"has the sizes {known} and {size} for {name} in its equation"
         sizes[letter] = max(known, size)
-    return None
+    if len(result) != len(_result_shape(view)):
+        return f"has an equation for a result of {len(result)} dimensions, not {len(_result_shape(view))}"
+    return "has an equation of absurdly many steps" if prod(sizes.values()) > _MOST_STEPS else None
 
 
 def _valid_heads(view: LayerView) -> str | None:

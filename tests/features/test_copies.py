@@ -83,22 +83,6 @@ def test_lookups_count_runs() -> None:
     assert single == 64 * rows
 
 
-@pytest.mark.parametrize(
-    ("equation", "inputs", "output", "copied"),
-    [
-        ("ij,jk->ik", [(3, 4), (4, 5)], (3, 5), False),
-        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)], (2, 3, 5), False),
-        ("bhqd,bhkd->bhqk", [(2, 4, 5, 8), (2, 4, 6, 8)], (2, 4, 5, 6), True),
-        ("bqhd,bkhd->bhqk", [(2, 5, 4, 8), (2, 6, 4, 8)], (2, 4, 5, 6), True),
-    ],
-)
-def test_einsum_transposes_what_is_in_another_order(
-    equation: str, inputs: list[Shape], output: Shape, copied: bool
-) -> None:
-    """Operands that a batched product can read as they are, are not copied."""
-    assert bool(copies(layer_of("Einsum", inputs, output, equation=equation))) == copied
-
-
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_the_span_of_a_broadcast(shape: list[int], data: st.DataObject) -> None:
     """Along a span, every operand is either contiguous or constant."""
