@@ -15,10 +15,11 @@ from costmodel.onnx_io.external_data import omitted_bytes
 
 __all__ = ["index_limits"]
 
-# Operators whose outputs have no other values than their first input (Concat and Where: than one of their inputs).
+# Operators whose outputs have no other values than some of their inputs: Concat all of them, Where the last two, the
+# others the first one.
 _PASSED_ON = {
     "Cast", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice",
-    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
 }  # fmt: skip
 _LOOKUPS = {"Gather", "GatherElements"}
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
@@ -79,5 +80,9 @@ def _limits_of(
                 if not omitted_bytes(offset):
                     largest = int(np.max(numpy_helper.to_array(offset), initial=0))
                     waiting.append((node.output[0], added + largest))
-            elif node.op_type in _PASSED_ON and (slot == 0 or node.op_type == "Concat"):
+            elif node.op_type in _PASSED_ON and _passes_on(node.op_type, slot):
                 waiting.extend((output, added) for output in node.output)
+
+
+def _passes_on(op_type: str, slot: int) -> bool:
+    return {"Concat": True, "Where": slot > 0}.get(op_type, slot == 0)

@@ -95,7 +95,7 @@ class OnnxRuntime:
         """Loads the whole model as a user would, with symbolic dimensions replaced by numbers."""
         try:
             session, weights = self._model_session(model, settings)
-            runner = SessionRunner(session, model_inputs(model.inputs, index_limits(model.proto.graph)), weights)
+            runner = SessionRunner(session, _inputs(model), weights)
             if has_body(model.proto):
                 runner.check_end(self._patience_s)
             return runner
@@ -249,6 +249,11 @@ def _add_outputs(proto: ModelProto, names: Sequence[str]) -> None:
     proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
 
 
+def _inputs(model: Model) -> dict[str, np.ndarray]:
+    """Returns synthetic values for the inputs of a model, by name."""
+    return model_inputs(model.inputs, index_limits(model.proto.graph))
+
+
 def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: float) -> dict[str, TensorType]:
     """Returns the types of the values `names`, found by running the graph once on synthetic inputs.
 
@@ -260,10 +265,7 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: 
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
         kinds = {port.name: port.type for port in session.get_outputs()}
-        feeds = {
-            name: ort_value(array)
-            for name, array in model_inputs(model.inputs, index_limits(model.proto.graph)).items()
-        }
+        feeds = {name: ort_value(array) for name, array in _inputs(model).items()}
         with watched(patience_s) if has_body(proto) else nullcontext() as options:
             values = session.run_with_ort_values(list(names), feeds, options)
     except Exception as error:

@@ -36,6 +36,21 @@ GRAPHS = {
         "two = Constant<value = int64[1] {2}>() rows = Add(ids, two) y = Gather(table, rows)",
         88,
     ),
+    "chosen": (
+        "int64[4] ids, float[60, 8] table",
+        """
+        zero = Constant<value = int64[1] {0}>()
+        known = Less(ids, zero)
+        rows = Where(known, zero, ids)
+        y = Gather(table, rows)
+        """,
+        60,
+    ),
+    "only a condition": (
+        "bool[4] m, int64[4] ids, float[60, 8] table",
+        "r = Where(m, ids, ids) y = Gather(r, m)",
+        None,
+    ),
     "not an index": ("int64[4] ids, float[90, 8] table", "m = Cast<to = 1>(ids) y = MatMul(m, m)", None),
     "computed": ("int64[4] ids, float[90, 8] table", "m = Mul(ids, ids) y = Gather(table, m)", None),
 }
