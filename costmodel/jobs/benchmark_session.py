@@ -14,7 +14,7 @@ from costmodel.measure.affinity import pinned
 from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
 from costmodel.measure.capability import measure_capabilities, reference_sequence
 from costmodel.measure.denormals import denormals_flushed
-from costmodel.measure.groups import Group, evicted_bytes, grouped
+from costmodel.measure.groups import Group, evicted_bytes, fits_in_core, grouped
 from costmodel.measure.lock import measuring_lock
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, state_probes
 from costmodel.measure.measurement import Measurement, is_data_dependent, kind_of, now
@@ -323,6 +323,7 @@ class BenchmarkSession:
             self._monitor,
             # With several threads, those of the runtime's pool may have lost their CPUs instead.
             self._cpu_ns if self.system.settings.cpus == 1 else None,
+            warm=fits_in_core(footprint_bytes, self.system.host),
         )
         times_us = ([time_us for probe in kind for time_us in probe.times_us] for kind in (shorts, longs))
         overhead_us = call_overhead_us(*times_us) if layers else 0.0

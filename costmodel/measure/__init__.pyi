@@ -9,6 +9,7 @@ from .denormals import denormals_flushed as denormals_flushed
 from .duration import estimated_group_seconds as estimated_group_seconds
 from .groups import Group as Group
 from .groups import evicted_bytes as evicted_bytes
+from .groups import fits_in_core as fits_in_core
 from .groups import grouped as grouped
 from .groups import groups_of_samples as groups_of_samples
 from .groups import memory_bound_bytes as memory_bound_bytes

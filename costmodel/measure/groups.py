@@ -8,7 +8,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.model import Model
 from costmodel.systems.host import Host
 
-__all__ = ["Group", "evicted_bytes", "grouped", "groups_of_samples", "memory_bound_bytes"]
+__all__ = ["Group", "evicted_bytes", "fits_in_core", "grouped", "groups_of_samples", "memory_bound_bytes"]
 
 _MOST_LOADED = 256
 _MOST_BYTES = 2 << 30
@@ -20,6 +20,8 @@ _LOWEST_SAMPLE_LIMIT = 16
 _LOWEST_BYTE_LIMIT = 16 << 20
 # Assumed where the host does not report its level 3 cache: a typical lower limit for servers.
 _DEFAULT_L3_BYTES = 32 << 20
+# Share of a core's own cache that the weights of a model may take if everything else it needs is to stay there as well.
+_CORE_SHARE = 0.5
 _L3_MULTIPLE = 2  # weights of this many times the level 3 cache all come from main memory
 
 
@@ -110,6 +112,17 @@ def memory_bound_bytes(host: Host | None) -> int:
     It is twice the level 3 cache of `host`, or of a typical server if the size of that cache is unknown.
     """
     return _L3_MULTIPLE * ((host.l3_bytes if host else 0) or _DEFAULT_L3_BYTES)
+
+
+def fits_in_core(footprint_bytes: int | None, host: Host | None) -> bool:
+    """Returns whether a model is so small that a core's own cache (level 2) keeps all it needs from run to run.
+
+    Args:
+        footprint_bytes: Size of the weights that the model reads; None if there is no model.
+        host: Host with that cache; None if it is unknown.
+    """
+    # What reads no weights at all is no network, but a collection of operators.
+    return 0 < (footprint_bytes or 0) <= _CORE_SHARE * (host.l2_bytes if host else 0)
 
 
 def evicted_bytes(footprint_bytes: int | None, loaded_bytes: int, host: Host | None) -> int:

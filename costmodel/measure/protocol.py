@@ -28,7 +28,7 @@ class Protocol:
         max_runs: Maximum number of timed runs of a lap in a turn; the minimum is one.
     """
 
-    version: int = 7
+    version: int = 8
     passes: int = 8
     max_passes: int = 24
     min_passes: int = 3

@@ -3,7 +3,7 @@
 Inside a model a layer follows other layers: its weights have left the caches since its last run, its input has just
 been written, and the memory system is busy with other data. A network that is timed back to back meets none of these
 conditions; a network that takes turns with others meets all of them, at no extra cost, because every run is timed
-(docs/adr/0005).
+(docs/adr/0005). The layers of a very small model are the exception: nothing leaves the caches between its runs.
 
 A lap runs a list of networks once, one after the other: all layers of a group, or one whole model. A pass gives each
 lap one turn, in which a short lap is run several times.
@@ -85,6 +85,8 @@ def take_turns(
     deadline_ns: float = math.inf,
     monitor: MachineStateMonitor | None = None,
     cpu_ns: Callable[[], int] | None = None,
+    *,
+    warm: bool = False,
 ) -> int:
     """Times all networks in passes, with the probes spread evenly between the layers.
 
@@ -101,6 +103,8 @@ def take_turns(
         monitor: Monitor of the machine's state; runs that were timed while the machine was not quiet are repeated.
         cpu_ns: Time that this thread has spent on a CPU, in nanoseconds. The time of a run that lost the CPU to another
             process is then the time that it spent on the CPU. None if other threads take part in a run.
+        warm: Whether each layer runs once untimed just before each run that is timed, as for a model that is so small
+            that everything it needs stays in a core's own cache.
 
     Returns:
         Number of passes that were made.
@@ -112,7 +116,9 @@ def take_turns(
     laps = [[network] for network in networks if network.whole]
     if layers:
         laps.append([TimedNetwork(evictor), *_interleaved(layers, probes)])
-    timer = _Timer(reference, protocol, clock_ns, monitor or MachineStateMonitor((), protocol), deadline_ns, cpu_ns)
+    timer = _Timer(
+        reference, protocol, clock_ns, monitor or MachineStateMonitor((), protocol), deadline_ns, cpu_ns, warm
+    )
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -162,6 +168,7 @@ class _Timer:
         deadline_ns: Clock value at which all waiting for a quiet machine ends.
         cpu_ns: Reads the time that this thread has spent on a CPU, in nanoseconds; None if other threads take part in a
             run.
+        warm: Whether each layer runs once untimed just before each run that is timed.
         reference_us: Time that the reference kernel took when it was last timed, in microseconds.
         due_ns: Clock value at which the reference kernel is to be timed again.
     """
@@ -172,6 +179,7 @@ class _Timer:
     monitor: MachineStateMonitor
     deadline_ns: float
     cpu_ns: Callable[[], int] | None
+    warm: bool = False
     reference_us: float = math.nan
     due_ns: float = -math.inf
 
@@ -229,6 +237,8 @@ class _Timer:
     def _run(self, network: TimedNetwork) -> float:
         try:
             if not network.whole:
+                if self.warm:
+                    network.runner.run()
                 network.runner.feed()
             if self.cpu_ns is None:
                 return timed_us(network.runner, self.clock_ns)

@@ -9,7 +9,7 @@ from onnx import ModelProto
 from costmodel.ir.footprint import read_bytes, weight_bytes
 from costmodel.ir.graph import LayerGraph, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.measure.groups import evicted_bytes, grouped
+from costmodel.measure.groups import evicted_bytes, fits_in_core, grouped
 from costmodel.partition.decomposition import decompose
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM
@@ -68,6 +68,14 @@ def test_what_is_swept_makes_up_for_the_rest_of_the_model() -> None:
     assert evicted_bytes(400, 1000, SYSTEM.host) == 0
     assert evicted_bytes(both * 10, 0, SYSTEM.host) == evicted_bytes(None, 0, SYSTEM.host) == both
     assert evicted_bytes(None, 0, None) > 0
+
+
+def test_what_fits_in_the_cache_of_a_core() -> None:
+    """A model fits if its weights take at most half of the cache; a collection without weights is no model."""
+    assert SYSTEM.host is not None
+    half = SYSTEM.host.l2_bytes // 2
+    assert [fits_in_core(nbytes, SYSTEM.host) for nbytes in (1, half, half + 1, 0, None)] == [True, True, *[False] * 3]
+    assert not fits_in_core(1, None)
 
 
 def test_weights_are_what_is_not_written_down() -> None:

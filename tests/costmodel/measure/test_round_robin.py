@@ -120,6 +120,18 @@ class TestTurns:
         runs = 1 + SINGLE.passes
         assert [(e.runner.runs, e.runner.feeds) for e in (layer, whole)] == [(runs, runs), (runs, 0)]
 
+    def test_layers_of_a_tiny_model_run_untimed_first(self) -> None:
+        """A warm layer runs once untimed before each run; its inputs are written just before the timed one."""
+        table = Table()
+        # The untimed run takes longer, as it finds the caches cold.
+        layer = table.entry("a", 1.0, lambda run: 10.0 if run % 2 == 0 else 5.0)
+        whole = table.entry("W", whole=True)
+        reference = table.entry("r", 0.001).runner
+        take_turns([layer, whole], [], reference, table.entry(".").runner, SINGLE, table.clock, warm=True)
+        assert layer.times_us == [5.0] * SINGLE.passes
+        assert layer.runner.feeds * 2 == layer.runner.runs
+        assert whole.runner.runs == 1 + SINGLE.passes
+
     def test_the_reference_is_timed_now_and_then(self) -> None:
         """The reference kernel runs twice when due, and the second run counts until it is due again."""
         table = Table()
