@@ -3,7 +3,7 @@
 from costmodel.training.corpora.operator_instances.draw import Draw
 from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
-__all__ = ["SWEEPS"]
+__all__ = ["MORE", "SWEEPS"]
 
 _ACTIVATIONS = ("", "", "Relu", "Relu", "Sigmoid", "LeakyRelu")
 
@@ -19,15 +19,17 @@ def _conv(
     dilation: int = 1,
     activation: str = "",
     fed: bool = False,
+    sides: tuple[int, ...] = (),
 ) -> str:
-    """Returns, as ONNX text, a convolution of a square image of random size; only `stride` makes the image smaller."""
-    side, rank = d.i, len(kernel)
-    d.flops(2 * d.n * outputs * inputs / group, (side / stride) ** rank, *kernel)
+    """Returns, as ONNX text, a convolution that only `stride` makes smaller; without `sides` the image is square."""
+    rank = len(kernel)
+    sides = sides or (d.i,) * rank
+    d.flops(2 * d.n * outputs * inputs / group, *(side / stride for side in sides), *kernel)
     pads = [dilation * (extent - 1) // 2 for extent in kernel]
     attributes = (
         f"""group = {group}, strides = {[stride] * rank}, dilations = {[dilation] * rank}, pads = {pads + pads}"""
     )
-    image = ",".join([str(side)] * rank)
+    image = ",".join(map(str, sides))
     taps = ",".join(map(str, kernel))
     bias = "" if fed or d.pick(True, False, False) else f", float[{outputs}] b"
     made, then = ("c", f" y = {activation}(c)") if activation else ("y", "")
@@ -162,6 +164,55 @@ def _causal(d: Draw) -> str:
     return f"""(float[{d.n},{d.h},{d.s}] x, float[{d.n},{d.h},{k - 1}] p | float[{d.h},1,{k}] w, float[{d.h}] b)
         => (float y, float q) {{ y, q = com.microsoft.CausalConvWithState<activation = "silu">(x, w, b, p) }}"""
 
+
+def _few_channels(d: Draw) -> str:
+    """Returns, as ONNX text, a random convolution as for images of full resolution: few channels, large windows."""
+    k, side = d.pick(1, 3, 3, 5, 5, 7, 9), d.size(16, 256)
+    inputs, outputs = d.pick(1, 3, d.rounded(1, 64)), d.pick(1, 3, 12, d.rounded(1, 64), d.rounded(1, 64))
+    return _conv(d, inputs, outputs, (k, k), sides=(side, side), activation=d.pick(*_ACTIVATIONS))
+
+
+def _oblong(d: Draw) -> str:
+    """Returns, as ONNX text, a random convolution of an image that is wider than high, as of a spectrum or a line."""
+    sides = (d.size(1, 128), d.size(16, 1000))
+    inputs, outputs = d.pick(1, d.rounded(1, 512), d.g), d.pick(d.rounded(1, 512), d.g)
+    return _conv(d, inputs, outputs, _usual_kernel(d), sides=sides, activation=d.pick(*_ACTIVATIONS))
+
+
+def _patches(d: Draw) -> str:
+    """Returns, as ONNX text, a random convolution of windows that touch each other, as before a transformer."""
+    k, grid = d.pick(2, 4, 4, 8, 14, 16, 16, 32), d.size(2, 40)
+    inputs = d.pick(1, 3, 3) if k > 4 else d.pick(3, d.rounded(8, 512))
+    d.flops(2 * d.n * d.h * inputs, grid * grid, k * k)
+    return f"""(float[{d.n},{inputs},{k * grid},{k * grid}] x | float[{d.h},{inputs},{k},{k}] w, float[{d.h}] b)
+        => (float y) {{ y = Conv<strides = [{k}, {k}]>(x, w, b) }}"""
+
+
+def _dilated_sequence(d: Draw) -> str:
+    length, k, dilation = d.size(16, 4000), d.pick(2, 3, 3, 7, 15), 2 ** d.pick(0, 1, 2, 3, 5, 7)
+    group = d.pick(1, 1, 1, d.c)
+    d.flops(2 * d.n * d.c * d.c / group, length, k)
+    return f"""(float[{d.n},{d.c},{length}] x | float[{d.c},{d.c // group},{k}] w, float[{d.c}] b) => (float y)
+        {{ y = Conv<group = {group}, dilations = [{dilation}], pads = [{dilation * (k - 1)}, 0]>(x, w, b) }}"""
+
+
+def _transposed_far(d: Draw) -> str:
+    """Returns, as ONNX text, a random transposed convolution whose windows overlap, as in upscaling and generators."""
+    k, stride = d.pick((4, 1), (4, 2), (5, 2), (6, 3), (8, 4), (9, 2), (9, 3), (9, 4))
+    side = d.pick(1, 4, 8, d.size(4, 128), d.size(4, 128))
+    inputs, outputs = d.rounded(1, 1024), d.pick(1, 3, d.rounded(1, 512), d.rounded(1, 512))
+    pad = 0 if side == 1 else (k - stride) // 2
+    d.flops(2 * d.n * inputs * outputs, side * side, k * k)
+    return f"""(float[{d.n},{inputs},{side},{side}] x | float[{inputs},{outputs},{k},{k}] w) => (float y)
+        {{ y = ConvTranspose<strides = [{stride}, {stride}], pads = {[pad] * 4}>(x, w) }}"""
+
+
+# Further ways to draw instances of operators on which models spend much time.
+MORE: dict[str, tuple[Drawer, ...]] = {
+    "com.microsoft.nchwc.Conv": (_patches, _oblong, _few_channels),
+    "Conv": (_few_channels, _few_channels, _oblong, _dilated_sequence),
+    "ConvTranspose": (_transposed_far, _transposed_far),
+}
 
 SWEEPS: dict[str, Sweep] = {
     "com.microsoft.nchwc.Conv": Sweep(

@@ -1,9 +1,9 @@
 """Random instances of operators that gather, scatter, search and count."""
 
 from costmodel.training.corpora.operator_instances.draw import Draw
-from costmodel.training.corpora.operator_instances.instance import Sweep
+from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
-__all__ = ["SWEEPS"]
+__all__ = ["MORE", "SWEEPS"]
 
 _SLOW = 4 << 20
 
@@ -138,6 +138,16 @@ def _words(d: Draw) -> str:
         => (float y) {{ y = com.microsoft.WordConvEmbedding
             <embedding_size = {d.c}, conv_window_size = 3, char_embedding_size = 16>(x, w, b, c) }}"""
 
+
+def _large_table(d: Draw) -> str:
+    """Returns, as ONNX text, a random lookup in a table that may exceed the caches; it is fed to keep files small."""
+    width, ids = d.pick(1, 8, 16, 32, 64, d.h), d.size(1, 4096)
+    rows = d.size(1000, 24_000_000 // width)
+    return f"(float[{rows},{width}] x, int64[{ids}] i) => (float y) {{ y = Gather(x, i) }}"
+
+
+# Further ways to draw instances of operators on which models spend much time.
+MORE: dict[str, tuple[Drawer, ...]] = {"Gather": (*[_large_table] * 4, _embedding, _picked_fed, _picked_fed)}
 
 SWEEPS: dict[str, Sweep] = {
     "Gather": Sweep((_embedding, _picked, _picked, _picked_fed, _picked_size), 22),

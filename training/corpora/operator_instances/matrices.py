@@ -1,9 +1,11 @@
 """Random instances of matrix products."""
 
-from costmodel.training.corpora.operator_instances.draw import Draw
-from costmodel.training.corpora.operator_instances.instance import Sweep
+from itertools import permutations
 
-__all__ = ["SWEEPS"]
+from costmodel.training.corpora.operator_instances.draw import Draw
+from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
+
+__all__ = ["MORE", "SWEEPS"]
 
 
 def _rows(d: Draw) -> int:
@@ -113,6 +115,39 @@ def _square(operator: str) -> Sweep:
 
     return Sweep((draw,), 4)
 
+
+def _windows(d: Draw) -> str:
+    """Returns, as ONNX text, a random batch of many small matrix products, as of attention within windows."""
+    count, tokens = d.size(1, 256), d.pick(16, 49, 64, d.size(2, 100))
+    left, right = d.pick((f"{tokens},{d.e}", f"{d.e},{tokens}"), (f"{tokens},{tokens}", f"{tokens},{d.e}"))
+    d.flops(2 * count * d.a, tokens, tokens, d.e)
+    return f"(float[{count},{d.a},{left}] a, float[{count},{d.a},{right}] b) => (float y) {{ y = MatMul(a, b) }}"
+
+
+def _contraction(d: Draw) -> str:
+    """Returns, as ONNX text, an Einsum of two tensors with a random equation; half of the terms are in any order."""
+    letters, sizes = iter("abcdefgh"), {}
+
+    def axes(count: int, most: int) -> str:
+        chosen = "".join(next(letters) for _ in range(count))
+        sizes.update({letter: d.pick(d.size(2, most), d.size(2, most), 1 << d.size(1, 8)) for letter in chosen})
+        return chosen
+
+    batch, rows = axes(d.pick(0, 1, 1, 2), 16), axes(d.pick(1, 1, 2), 200)
+    columns, depth = axes(d.pick(0, 1, 1, 2), 200), axes(d.pick(1, 1, 2), 128)
+    terms = [
+        d.pick(term, "".join(d.pick(*permutations(term))))
+        for term in (batch + rows + depth, batch + d.pick(columns + depth, depth + columns), batch + rows + columns)
+    ]
+    d.flops(2, *sizes.values())
+    one, other = (",".join(str(sizes[letter]) for letter in term) for term in terms[:2])
+    other = d.pick(f", float[{other}] b", f"| float[{other}] b")
+    return f"""(float[{one}] a {other}) => (float y)
+        {{ y = {_einsum(f"{terms[0]},{terms[1]}->{terms[2]}")}(a, b) }}"""
+
+
+# Further ways to draw instances of operators on which models spend much time.
+MORE: dict[str, tuple[Drawer, ...]] = {"MatMul": (_windows,), "Einsum": (_contraction,) * 9}
 
 SWEEPS: dict[str, Sweep] = {
     "MatMul": Sweep((_dense, _dense, _dense_2d, _heads, _heads, _fed), 42),

@@ -1,9 +1,11 @@
 """Random instances of operators that move, repeat, slice and pad data without computing."""
 
+from itertools import permutations
+
 from costmodel.training.corpora.operator_instances.draw import Draw
 from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
-__all__ = ["SWEEPS"]
+__all__ = ["MORE", "SWEEPS"]
 
 
 def _listed(*values: int) -> str:
@@ -157,6 +159,16 @@ def _col2im(d: Draw) -> str:
         <int64[2] i = {{{side}, {side}}}, int64[2] b = {{3, 3}}>
         {{ y = Col2Im<pads = [1, 1, 1, 1]>(x, i, b) }}"""
 
+
+def _transpose_any(d: Draw) -> str:
+    rank = d.pick(2, 3, 3, 4, 4, 4, 5, 6)
+    shape = [d.size(2, max(2, int(4_000_000 ** (1 / rank)))) for _ in range(rank)]
+    order = d.pick(*permutations(range(rank)))
+    return f"(float[{_listed(*shape)}] x) => (float y) {{ y = Transpose<perm = {list(order)}>(x) }}"
+
+
+# Further ways to draw instances of operators on which models spend much time.
+MORE: dict[str, tuple[Drawer, ...]] = {"Transpose": (_transpose_any,)}
 
 SWEEPS: dict[str, Sweep] = {
     "Transpose": Sweep((_transpose,), 32),

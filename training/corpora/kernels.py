@@ -1,0 +1,66 @@
+"""The corpus of kernels: the operators on which models spend their time, each in many sizes and forms.
+
+Like those of the corpus of operators, these models are training data only and belong to no family. Sizes are drawn over
+the whole range that models use, so that a regressor interpolates where a new model has shapes that no other one has
+(docs/adr/0018).
+"""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from costmodel.training.corpora.operator_instances import convolutions, indexing, matrices, reshaping
+from costmodel.training.corpora.operator_instances.instance import Sweep, model_of
+from costmodel.training.corpora.operators import SWEEPS as OPERATORS
+from costmodel.training.corpora.recipe import Recipe
+
+__all__ = ["RECIPES"]
+
+# Instances in one model, so that no file becomes too large.
+_MOST_IN_MODEL = 60
+_MORE = {**convolutions.MORE, **matrices.MORE, **indexing.MORE, **reshaping.MORE}
+# Number of instances of each operator: more for those whose cost depends on more sizes and takes more of the time.
+_COUNTS = {
+    "com.microsoft.nchwc.Conv": 420, "Conv": 360, "com.microsoft.FusedConv": 60, "ConvTranspose": 120,
+    "MatMul": 300, "com.microsoft.FusedMatMul": 60, "Gemm": 180, "com.microsoft.FusedGemm": 60, "Einsum": 120,
+    "Gather": 120, "Transpose": 180, "Concat": 60, "Slice": 60, "Split": 40, "Pad": 30, "Expand": 30, "Tile": 20,
+    "DepthToSpace": 20, "SpaceToDepth": 20, "Softmax": 120, "ReduceMean": 60, "ReduceSum": 40, "ReduceMax": 30,
+    "ArgMax": 20, "CumSum": 20, "LayerNormalization": 60, "com.microsoft.SkipLayerNormalization": 30,
+    "InstanceNormalization": 40, "BatchNormalization": 40, "Add": 80, "Mul": 80, "Sub": 40, "Div": 40, "Where": 30,
+    "Relu": 20, "Sigmoid": 30, "Tanh": 30, "Erf": 20, "Gelu": 30, "Exp": 20, "Sqrt": 10,
+    "LeakyRelu": 20, "Elu": 20, "PRelu": 30, "Clip": 20, "Pow": 20, "Softplus": 20, "MaxPool": 30, "AveragePool": 40,
+    "GlobalAveragePool": 30, "Resize": 60, "com.microsoft.nchwc.MaxPool": 40, "com.microsoft.nchwc.AveragePool": 30,
+    "com.microsoft.nchwc.Upsample": 30, "com.microsoft.nchwc.ReorderOutput": 30, "com.microsoft.nchwc.ReorderInput": 30,
+    "LSTM": 60, "GRU": 60, "RNN": 20, "DFT": 30, "com.microsoft.QuickGelu": 20, "com.microsoft.BiasGelu": 20,
+    "com.microsoft.MultiHeadAttention": 30, "com.microsoft.Attention": 30, "com.microsoft.RotaryEmbedding": 20,
+}  # fmt: skip
+_MOST_BYTES = {"Gather": 128 << 20}
+
+
+def _sweep(name: str, count: int) -> Sweep:
+    known = OPERATORS[name]
+    return replace(
+        known,
+        drawers=(*known.drawers, *_MORE.get(name, ())),
+        count=count,
+        most_bytes=_MOST_BYTES.get(name, known.most_bytes),
+    )
+
+
+def _write(name: str, part: int, count: int, path: Path) -> None:
+    # The seed differs from that of the corpus of operators, which would draw the same instances first.
+    model = model_of(_sweep(name, count), f"kernels/{name}/{part}")
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _recipes(name: str, count: int) -> list[Recipe]:
+    parts = -(-count // _MOST_IN_MODEL)
+    each = -(-count // parts)
+    short = name.rpartition(".")[2].lower() + ("_blocked" if "nchwc" in name else "")
+    return [
+        Recipe(f"kernels_{short}_{part:02}", "", f"{name}, {each} sizes", partial(_write, name, part, each))
+        for part in range(parts)
+    ]
+
+
+RECIPES = tuple(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count))
