@@ -1,14 +1,16 @@
 """Compares ways to time models on a noisy machine: without probes of its state, and with one, two or three of them.
 
-    python benchmarks/noisy_neighbour.py MODELS CORPUS_OR_MODEL.onnx ...
+    python benchmarks/noisy_neighbour.py [--way WAY]... MODELS CORPUS_OR_MODEL.onnx ...
 
 A neighbour, another process on the other core and now and then on the same one, computes, fills the last-level cache
 or reads memory for half of the time. Each model is measured in layers and end to end, on one thread, in each way, in
 random order. The truth is the 20th percentile of runs of the model without the neighbour, before the measurements and
-after each of them. The table shows the ratios of the sum of layers, and of the measured model, to the truth: geometric
-mean, shares within 5% and 10%, smallest, largest; and how many of the intervals of the sums contain the truth.
+after each of them. The table shows ratios to the truth (geometric mean, shares within 5% and 10%, smallest, largest) of
+the sum of layers, of this sum with the context correction that is learnt from the measured models of other families,
+and of the measured model; and how many of the intervals of the corrected sums contain the truth.
 """
 
+import argparse
 import math
 import os
 import random
@@ -18,11 +20,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from costmodel.estimate.composition import half_width
+from costmodel.estimate.context_correction import cache_pressure
 from costmodel.estimate.cost import Cost, Uncertainty
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession
@@ -36,6 +40,8 @@ from costmodel.runtimes.base import Runner, RuntimeSettings, get_runtime
 from costmodel.store.store import Store
 from costmodel.systems.host import Host
 from costmodel.systems.system import System, this_system
+from costmodel.training.calibration import conformal_quantile
+from costmodel.training.context_correction import ModelLayers, fit_context_correction
 from costmodel.training.corpus import corpus_models
 
 # For each way to time: the probes, and whether time that another process had the CPU is left out.
@@ -44,14 +50,37 @@ WAYS: dict[str, tuple[tuple[str, ...], bool]] = {
     "no probe, CPU time": ((), True),
     "products": (("products",), True),
     "products, memory": (("products", "memory"), True),
+    # As `costmodel bench` does:
     "products, memory, cache": (("products", "memory", "cache"), True),
 }
-BEST = "products, memory, cache"  # as `costmodel bench` does
 # Short waits, because each model is a session of its own.
 PROTOCOL = Protocol(max_wait_us=4_000_000.0)
 SLOWEST_US = 60_000.0
+LEVEL = 0.9
 SAME_CORE = 0.1
 SPELL_S = (1.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model as it was measured in one way.
+
+    Attributes:
+        layers: Its layers with their costs.
+        costs: The same costs with their intervals.
+        whole_us: Latency of the model in microseconds.
+        seconds: Time that measuring took.
+    """
+
+    layers: ModelLayers
+    costs: tuple[Cost, ...]
+    whole_us: float
+    seconds: float
+
+    @property
+    def sum_us(self) -> float:
+        """Sum of the costs of the layers in microseconds."""
+        return float(self.layers.costs_us.sum())
 
 
 def disturb(kind: str, cpu: int) -> None:
@@ -117,16 +146,19 @@ def chosen(names: Sequence[str]) -> Callable[[Callable[[LayerSequence], Runner],
     return lambda open_sequence, host: [probe for probe in state_probes(open_sequence, host) if probe.name in names]
 
 
-def main(count: int, names: Sequence[str]) -> None:
+def main(count: int, names: Sequence[str], ways: Sequence[str]) -> None:
     """Measures, then prints the table."""
     draw, runtime, settings = random.Random(1), get_runtime(), RuntimeSettings()
     system = this_system(runtime, settings)
     models = [model for name in names for model in corpus_models(name)]
     draw.shuffle(models)
-    ratios: dict[str, list[tuple[float, float, float, bool]]] = {way: [] for way in WAYS}
+    family_of = {model.name: model.family for model in models}
+    found: dict[str, list[Measured]] = {way: [] for way in ways}
+    names_found: list[str] = []
+    truths_us: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         silence = Path(folder) / "silence"
-        stores = {way: Store(f"sqlite:///{folder}/{number}.db") for number, way in enumerate(WAYS)}
+        stores = {way: Store(f"sqlite:///{folder}/{number}.db") for number, way in enumerate(ways)}
         with neighbour(silence):
             for item in decompose_models(models[: 2 * count], runtime, settings.level, Path(folder) / "cache"):
                 runner = runtime.open_model(item.model, settings)
@@ -134,31 +166,43 @@ def main(count: int, names: Sequence[str]) -> None:
                 if timed_us(runner, time.perf_counter_ns) > SLOWEST_US:
                     continue
                 truth_us = quiet_us(runner, silence)
-                found = {}
-                for way in draw.sample(list(WAYS), len(WAYS)):
-                    found[way] = measure(stores[way], item, way, system)
+                for way in draw.sample(ways, len(ways)):
+                    found[way].append(measure(stores[way], item, way, system))
                     truth_us += quiet_us(runner, silence)
-                true_us = float(np.quantile(truth_us, 0.2))
-                for way, (sum_us, width, whole_us, seconds) in found.items():
-                    covered = abs(math.log(sum_us / true_us)) <= width
-                    ratios[way].append((sum_us / true_us, whole_us / true_us, seconds, covered))
-                print(item.model.name, f"{found[BEST][0] / true_us:.3f} {found[BEST][2] / true_us:.3f}", flush=True)
-                if len(ratios["no probe"]) == count:
+                truths_us.append(float(np.quantile(truth_us, 0.2)))
+                names_found.append(item.model.name)
+                print(item.model.name, *(f"{of[-1].sum_us / truths_us[-1]:.3f}" for of in found.values()), flush=True)
+                if len(truths_us) == count:
                     break
-    print(f"{'':26}{'sum of layers':>34}{'covered':>9}{'whole model':>34}{'seconds':>9}")
-    for way, rows in ratios.items():
-        table = np.array(rows)
-        covered = f"{table[:, 3].mean():.0%}"
-        print(f"{way:26}{row_of(table[:, 0]):>34}{covered:>9}{row_of(table[:, 1]):>34}{table[:, 2].sum():9.0f}")
+    truth = np.array(truths_us)
+    columns = ("sum of layers", "corrected", "covered", "whole model", "seconds")
+    print(f"{'':26}{columns[0]:>34}{columns[1]:>34}{columns[2]:>9}{columns[3]:>34}{columns[4]:>9}")
+    for way, measured in found.items():
+        corrected_us, widths = corrected(measured, [family_of[name] for name in names_found])
+        covered = f"{(np.abs(np.log(corrected_us / truth)) <= widths).mean():.0%}"
+        sums, wholes = (np.array(us) / truth for us in zip(*((of.sum_us, of.whole_us) for of in measured), strict=True))
+        seconds = sum(of.seconds for of in measured)
+        of_corrected = row_of(corrected_us / truth)
+        print(f"{way:26}{row_of(sums):>34}{of_corrected:>34}{covered:>9}{row_of(wholes):>34}{seconds:9.0f}")
 
 
-def measure(store: Store, item: DecomposedModel, way: str, system: System) -> tuple[float, float, float, float]:
-    """Measures a model in layers and end to end.
+def corrected(measured: Sequence[Measured], families: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the corrected sum of each model, and the half-width of its interval in log latency.
 
-    Returns:
-        The sum of layers in microseconds, the half-width of its interval in log latency, the latency of the model in
-        microseconds, and the seconds that measuring took.
+    Both are learnt from the measured models of other families, as `costmodel train` learns them from all models.
     """
+    sums_us, widths = [], []
+    for one, family in zip(measured, families, strict=True):
+        others = [other for other, of in zip(measured, families, strict=True) if of != family]
+        correction = fit_context_correction([o.layers for o in others], [o.whole_us for o in others])
+        errors = [abs(math.log(o.layers.corrected_us(correction).sum() / o.whole_us)) for o in others]
+        sums_us.append(one.layers.corrected_us(correction).sum())
+        widths.append(half_width(one.costs, Uncertainty(construction=conformal_quantile(np.array(errors), LEVEL))))
+    return np.array(sums_us), np.array(widths)
+
+
+def measure(store: Store, item: DecomposedModel, way: str, system: System) -> Measured:
+    """Measures a model in layers and end to end."""
     probes, on_cpu = WAYS[way]
     layers = {p.sequence.signature: p.sequence for p in item.decomposition.segments}
     group = Group(item.model.name, tuple(layers.values()), item.whole, item.model, item.footprint_bytes)
@@ -172,10 +216,18 @@ def measure(store: Store, item: DecomposedModel, way: str, system: System) -> tu
     ) as session:
         report = session.run([group], again=True)
     timings = store.timings(session.system.name)
-    of_layers = [timings[p.sequence.signature] for p in item.decomposition.segments]
-    costs = [Cost(of.latency_us, of.interval_us, "measured", "") for of in of_layers]
-    width = half_width(costs, Uncertainty())
-    return sum(of.latency_us for of in of_layers), width, timings[item.whole.signature].latency_us, report.seconds
+    sequences = [p.sequence for p in item.decomposition.segments]
+    of_layers = [timings[sequence.signature] for sequence in sequences]
+    return Measured(
+        ModelLayers(
+            np.array([of.latency_us for of in of_layers]),
+            tuple(sequence.kind for sequence in sequences),
+            cache_pressure(item.footprint_bytes, system.host),
+        ),
+        tuple(Cost(of.latency_us, of.interval_us, "measured", "") for of in of_layers),
+        timings[item.whole.signature].latency_us,
+        report.seconds,
+    )
 
 
 def row_of(ratio: np.ndarray) -> str:
@@ -190,7 +242,10 @@ if __name__ == "__main__":
             disturb(kind, int(cpu))
         case ["--neighbour", silence]:
             be_a_neighbour(Path(silence))
-        case [count, *names] if names:
-            main(int(count), names)
-        case _:
-            sys.exit(__doc__)
+        case arguments:
+            parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+            parser.add_argument("--way", action="append", choices=WAYS, help="a way to time (default: all)")
+            parser.add_argument("count", type=int, metavar="MODELS")
+            parser.add_argument("names", nargs="+", metavar="CORPUS_OR_MODEL.onnx")
+            options = parser.parse_args(arguments)
+            main(options.count, options.names, options.way or list(WAYS))

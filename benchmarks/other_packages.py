@@ -1,0 +1,163 @@
+"""Models that other packages define, written as ONNX files: for the sets of `others.py` and `lockbox.py`."""
+
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from costmodel.onnx_io.torch_export import example_inputs, write_module
+
+TOKENS = 8000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from, and an example of its input.
+
+    Attributes:
+        make: Makes the torch module.
+        example: Example of its input.
+        without_vision: Whether importing its package needs torchvision, which does not exist for CPUs here; nothing of
+            torchvision is used.
+    """
+
+    make: Callable[[], Any]
+    example: torch.Tensor
+    without_vision: bool = False
+
+    def write(self, path: Path) -> None:
+        """Writes the model, with random weights, as an ONNX file."""
+        torch.manual_seed(0)
+        with _vision_absent_but_importable() if self.without_vision else nullcontext():
+            module = self.make().eval()
+        write_module(module, example_inputs(module, self.example), path)
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A model of scikit-learn or LightGBM, fitted to random numbers, and how many rows it predicts at once.
+
+    Attributes:
+        make: Makes the estimator.
+        rows: Number of rows of the input.
+        columns: Number of columns of the input.
+    """
+
+    make: Callable[[], Any]
+    rows: int
+    columns: int
+
+    def write(self, path: Path) -> None:
+        """Writes the model as an ONNX file."""
+        draw = np.random.default_rng(0)
+        table = draw.normal(size=(2000, self.columns)).astype(np.float32)
+        fitted = self.make().fit(table, (table[:, 0] * table[:, 1] > 0).astype(np.int64))
+        if type(fitted).__module__.startswith("lightgbm"):
+            convert = import_module("onnxmltools.convert").convert_lightgbm
+            types = import_module("onnxmltools.convert.common.data_types")
+        else:
+            convert = import_module("skl2onnx").convert_sklearn
+            types = import_module("skl2onnx.common.data_types")
+        inputs = [("x", types.FloatTensorType([self.rows, self.columns]))]
+        options = {} if type(fitted).__module__.startswith("lightgbm") else {"options": {id(fitted): {"zipmap": False}}}
+        path.write_bytes(convert(fitted, initial_types=inputs, target_opset=15, **options).SerializeToString())
+
+
+def image(*shape: int) -> torch.Tensor:
+    """Returns a random image batch of this shape, as an example of an input."""
+    return torch.rand(*shape)
+
+
+def ids(length: int) -> torch.Tensor:
+    """Returns random token ids, shape [1, length], as an example of an input."""
+    return torch.randint(0, TOKENS, (1, length))
+
+
+def monai(name: str, size: Sequence[int], **options: Any) -> Source:
+    """Returns a network of MONAI for one-channel images of this size."""
+    return Source(
+        lambda: getattr(import_module("monai.networks.nets"), name)(in_channels=1, out_channels=2, **options),
+        image(1, 1, *size),
+    )
+
+
+def vit(path: str, size: int, **options: Any) -> Source:
+    """Returns a network of vit-pytorch, named as module and class, for square images."""
+    module, _, name = path.rpartition(".")
+    return Source(
+        lambda: getattr(import_module(f"vit_pytorch.{module}"), name)(num_classes=100, **options),
+        image(1, 3, size, size),
+        without_vision=True,
+    )
+
+
+def pytorchcv(name: str, size: int) -> Source:
+    """Returns a network of pytorchcv for square images."""
+    return Source(
+        lambda: import_module("pytorchcv.model_provider").get_model(name, pretrained=False),
+        image(1, 3, size, size),
+        without_vision=True,
+    )
+
+
+def x_transformer(kind: str, length: int, **options: Any) -> Source:
+    """Returns an encoder or a decoder of x-transformers."""
+
+    def make() -> Any:
+        package = import_module("x_transformers")
+        layers = getattr(package, kind)(dim=256, depth=4, heads=4, **options)
+        return package.TransformerWrapper(num_tokens=TOKENS, max_seq_len=256, attn_layers=layers)
+
+    return Source(make, ids(length))
+
+
+def transformers(name: str, example: torch.Tensor, **options: Any) -> Source:
+    """Returns a model of Transformers, named without "Model"."""
+
+    def make() -> Any:
+        package = import_module("transformers")
+        config = getattr(package, f"{name}Config")(**options)
+        config._attn_implementation = "eager"
+        model = getattr(package, f"{name}Model")(config)
+        model.config.use_cache = model.config.return_dict = False
+        return model
+
+    return Source(make, example)
+
+
+@contextmanager
+def _vision_absent_but_importable() -> Iterator[None]:
+    """Puts empty modules in the place of torchvision for the time of an import."""
+
+    def missing(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+    names = [f"torchvision{part}" for part in ("", ".transforms", ".transforms.functional", ".models", ".ops")]
+    for name in names:
+        module = types.ModuleType(name)
+        module.__dict__.update(__path__=[], __getattr__=missing)
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
+def export(sources: Mapping[str, Source | Estimator], folder: Path) -> None:
+    """Writes models to a folder as ONNX files; those that exist are left as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in sources.items():
+        path = folder / f"{name}.onnx"
+        if not path.exists():
+            source.write(path)
+            print(name, flush=True)
