@@ -134,21 +134,20 @@ LINEAGES: dict[str, dict[str, Source | Estimator]] = {
         ),
     },
     "macaron": {"xt_macaron": transformer("Encoder", 96, macaron=True, use_scalenorm=True)},
-    "selecsls": {"cv_selecsls42": pytorchcv("selecsls42b", 192)},
+    "selecsls": {"cv_selecsls42": pytorchcv("selecsls42b", 224)},
     "hardnet": {"cv_hardnet39": pytorchcv("hardnet39ds", 224)},
-    "vovnet": {"cv_vovnet27": pytorchcv("vovnet27s", 160), "cv_vovnet39": pytorchcv("vovnet39", 128)},
-    "resnest": {"cv_resnesta10": pytorchcv("resnesta10", 160), "cv_resnesta18": pytorchcv("resnesta18", 128)},
+    "vovnet": {"cv_vovnet27": pytorchcv("vovnet27s", 224), "cv_vovnet39": pytorchcv("vovnet39", 224)},
+    "resnest": {"cv_resnestabc14": pytorchcv("resnestabc14", 224), "cv_resnesta18": pytorchcv("resnesta18", 224)},
     "igcv3": {"cv_igcv3": pytorchcv("igcv3_w1", 224)},
-    "darknet": {"cv_darknet53": pytorchcv("darknet53", 160), "cv_darknet_ref": pytorchcv("darknet_ref", 224)},
-    "bninception": {"cv_bninception": pytorchcv("bninception", 192)},
-    "diracnet": {"cv_diracnet18": pytorchcv("diracnet18v2", 128), "cv_diracnet34": pytorchcv("diracnet34v2", 96)},
-    "condensenet": {"cv_condensenet": pytorchcv("condensenet74_c4_g4", 160)},
-    "bisenet": {"cv_bisenet": pytorchcv("bisenet_resnet18_celebamaskhq", 320)},
+    "darknet": {"cv_darknet53": pytorchcv("darknet53", 224), "cv_darknet_ref": pytorchcv("darknet_ref", 224)},
+    "bninception": {"cv_bninception": pytorchcv("bninception", 224)},
+    "diracnet": {"cv_diracnet18": pytorchcv("diracnet18v2", 224), "cv_diracnet34": pytorchcv("diracnet34v2", 224)},
+    "condensenet": {"cv_condensenet": pytorchcv("condensenet74_c4_g4", 224)},
     "sinet": {"cv_sinet": pytorchcv("sinet_cityscapes", 256)},
     "lednet": {"cv_lednet": pytorchcv("lednet_cityscapes", 256)},
     "openpose": {"cv_lwopenpose": pytorchcv("lwopenpose2d_mobilenet_cmupan_coco", 256)},
-    "fishnet": {"cv_fishnet99": pytorchcv("fishnet99", 128)},
-    "dla": {"cv_dla34": pytorchcv("dla34", 160), "cv_dla46c": pytorchcv("dla46c", 224)},
+    "fishnet": {"cv_fishnet99": pytorchcv("fishnet99", 224)},
+    "dla": {"cv_dla34": pytorchcv("dla34", 224), "cv_dla46c": pytorchcv("dla46c", 224)},
     "wavlm": {
         "hf_wavlm": transformers(
             "WavLM", image(1, 16000), hidden_size=192, num_hidden_layers=4, num_attention_heads=4, intermediate_size=768
@@ -160,11 +159,10 @@ LINEAGES: dict[str, dict[str, Source | Estimator]] = {
     },
     "forest": {
         "sk_forest": _estimator("sklearn.ensemble.RandomForestClassifier", 2000, 30, n_estimators=200, random_state=0),
-        "lgbm": _estimator("lightgbm.LGBMClassifier", 2000, 30, n_estimators=300, num_leaves=31, verbosity=-1),
     },
     "kernel_machine": {
         "sk_svc": _estimator("sklearn.svm.SVC", 500, 40),
-        "sk_gaussian_process": _estimator("sklearn.gaussian_process.GaussianProcessClassifier", 500, 20),
+        "sk_neighbours": _estimator("sklearn.neighbors.KNeighborsClassifier", 100, 20),
     },
     "perceptron": {
         "sk_mlp": _estimator(

@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Estimator:
-    """A model of scikit-learn or LightGBM, fitted to random numbers, and how many rows it predicts at once.
+    """A model of scikit-learn, fitted to random numbers, and how many rows it predicts at once.
 
     Attributes:
         make: Makes the estimator.
@@ -59,15 +59,11 @@ class Estimator:
         draw = np.random.default_rng(0)
         table = draw.normal(size=(2000, self.columns)).astype(np.float32)
         fitted = self.make().fit(table, (table[:, 0] * table[:, 1] > 0).astype(np.int64))
-        if type(fitted).__module__.startswith("lightgbm"):
-            convert = import_module("onnxmltools.convert").convert_lightgbm
-            types = import_module("onnxmltools.convert.common.data_types")
-        else:
-            convert = import_module("skl2onnx").convert_sklearn
-            types = import_module("skl2onnx.common.data_types")
+        types, convert = import_module("skl2onnx.common.data_types"), import_module("skl2onnx").convert_sklearn
         inputs = [("x", types.FloatTensorType([self.rows, self.columns]))]
-        options = {} if type(fitted).__module__.startswith("lightgbm") else {"options": {id(fitted): {"zipmap": False}}}
-        path.write_bytes(convert(fitted, initial_types=inputs, target_opset=15, **options).SerializeToString())
+        options = {id(fitted): {"zipmap": False}}  # the probabilities as a tensor, not as a map
+        model = convert(fitted, initial_types=inputs, options=options, target_opset=15)
+        path.write_bytes(model.SerializeToString())
 
 
 def image(*shape: int) -> torch.Tensor:
