@@ -3,7 +3,7 @@
     python benchmarks/wall_clock.py CORPUS [MODELS]
 
 By models: each one is loaded and run until the standard error of its latency is 1%. By layers: each unique layer is
-loaded and run in four passes, after which the sums of nearly all models have a standard error below 1%.
+loaded and run in four passes, after which the standard error of a sum is about 1%; the table has both errors.
 Both are sessions of `costmodel bench`, with its waits for a quiet machine. Cutting the models into layers is timed
 apart: it is done once, for all systems, and a benchmark suite (`costmodel decompose --out`) brings the layers to
 another machine without the models.
