@@ -184,7 +184,7 @@ def open_lockbox(system: str, folder: Path) -> None:
     if any(row.startswith("|") and f"| {number} |" in row and f"| {system} |" in row for row in _LOG.open()):
         sys.exit(f"version {number} has opened the lockbox on {system}: docs/lockbox.md has its figures")
     lineage_of = {name: lineage for lineage, models in LINEAGES.items() for name in models}
-    found = judged(system, lineage_of.keys() & {path.stem for path in folder.glob("*.onnx")})
+    found = judged(system, lineage_of.keys() & {path.stem for path in folder.rglob("*.onnx")})
     lineages = [lineage_of[name] for name in found.names]
     cells = [datetime.now(UTC).strftime("%Y-%m-%d"), number, _git("rev-parse", "--short", "HEAD"), system]
     cells += [f"{len(found.names)}, {len(set(lineages))}"]
@@ -209,7 +209,7 @@ def _git(*arguments: str) -> str:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["export", folder]:
-            export({name: source for models in LINEAGES.values() for name, source in models.items()}, Path(folder))
+            export(LINEAGES, Path(folder))
         case ["open", system, folder]:
             open_lockbox(system, Path(folder))
         case _:

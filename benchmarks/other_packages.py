@@ -149,11 +149,17 @@ def _vision_absent_but_importable() -> Iterator[None]:
             del sys.modules[name]
 
 
-def export(sources: Mapping[str, Source | Estimator], folder: Path) -> None:
-    """Writes models to a folder as ONNX files; those that exist are left as they are."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, source in sources.items():
-        path = folder / f"{name}.onnx"
-        if not path.exists():
-            source.write(path)
-            print(name, flush=True)
+def export(lineages: Mapping[str, Mapping[str, Source | Estimator]], folder: Path) -> None:
+    """Writes models as ONNX files, each to a subfolder of its lineage; those that exist are left as they are.
+
+    Args:
+        lineages: Models by name, by lineage.
+        folder: Folder for the subfolders, whose names `costmodel bench` takes as families.
+    """
+    for lineage, sources in lineages.items():
+        (folder / lineage).mkdir(parents=True, exist_ok=True)
+        for name, source in sources.items():
+            path = folder / lineage / f"{name}.onnx"
+            if not path.exists():
+                source.write(path)
+                print(name, flush=True)

@@ -67,6 +67,14 @@ SOURCES = {
 }
 
 
+def by_lineage() -> dict[str, dict[str, Source]]:
+    """Returns the models by lineage: a network for images and the same one for volumes are of one lineage."""
+    found: dict[str, dict[str, Source]] = defaultdict(dict)
+    for name, source in SOURCES.items():
+        found[name.removesuffix("2d").removesuffix("3d")][name] = source
+    return found
+
+
 @dataclass(frozen=True)
 class Judged:
     """How well models are predicted of which nothing was measured.
@@ -112,7 +120,7 @@ def judged(system: str, names: Set[str]) -> Judged:
 
 def judge(system: str, folder: Path) -> None:
     """Prints how well the models of a folder are predicted on a system."""
-    found = judged(system, {path.stem for path in folder.glob("*.onnx")})
+    found = judged(system, {path.stem for path in folder.rglob("*.onnx")})
     print(f"{system}, {len(found.names)} models of other packages, {found.learnt_from} sequences learnt from")
     for label, ratios in (("layers measured", found.sums), ("layers predicted", found.predictions)):
         errors = np.abs(ratios - 1)
@@ -151,7 +159,7 @@ def _held_out(dataset: Dataset, names: Set[str]) -> tuple[Dataset, Split]:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["export", folder]:
-            export(SOURCES, Path(folder))
+            export(by_lineage(), Path(folder))
         case ["judge", system, folder]:
             judge(system, Path(folder))
         case _:
