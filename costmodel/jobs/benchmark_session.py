@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 from costmodel.errors import LoweringError, MeasurementError
@@ -338,7 +339,7 @@ class BenchmarkSession:
                     stable=is_precise(entry.pass_times_us, self._protocol) and not self._monitor.kept_disturbed,
                     overhead_us=0.0 if entry.whole else overhead_us,
                     data_dependent=is_data_dependent(sequence),
-                    environment=environment,
+                    environment={**environment, **_disturbed(entry)},
                     measured_at=now(),
                 )
 
@@ -364,6 +365,13 @@ def _denormals(system: System, *, flushed: bool) -> str:
     if not flushed:
         return "kept"
     return "flushed" if system.settings.cpus == 1 else "kept by the pool"
+
+
+def _disturbed(entry: TimedNetwork) -> dict[str, Any]:
+    """Returns the entry on a network's runs on the disturbed machine: for each state, their number and median time."""
+    if not entry.disturbed_us:
+        return {}
+    return {"disturbed_us": {s: [len(us), round(median(us), 3)] for s, us in entry.disturbed_us.items()}}
 
 
 def _quiet_times(system: System) -> dict[str, float]:

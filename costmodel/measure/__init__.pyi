@@ -14,6 +14,7 @@ from .groups import grouped as grouped
 from .groups import groups_of_samples as groups_of_samples
 from .groups import memory_bound_bytes as memory_bound_bytes
 from .lock import measuring_lock as measuring_lock
+from .machine_state import QUIET as QUIET
 from .machine_state import MachineStateMonitor as MachineStateMonitor
 from .machine_state import StateProbe as StateProbe
 from .machine_state import state_probes as state_probes
@@ -23,7 +24,6 @@ from .measurement import Kind as Kind
 from .measurement import Measurement as Measurement
 from .measurement import Timing as Timing
 from .measurement import is_data_dependent as is_data_dependent
-from .measurement import jitter as jitter
 from .measurement import kind_of as kind_of
 from .measurement import now as now
 from .protocol import Protocol as Protocol
@@ -33,3 +33,6 @@ from .round_robin import is_precise as is_precise
 from .round_robin import take_turns as take_turns
 from .round_robin import try_out as try_out
 from .statistics import MODEL_QUANTILE as MODEL_QUANTILE
+from .tenancy import jitter as jitter
+from .tenancy import slowdowns as slowdowns
+from .tenancy import state_shares as state_shares

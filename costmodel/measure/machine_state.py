@@ -170,6 +170,7 @@ class MachineStateMonitor:
             the quickest of its times.
         kept_disturbed: Number of these checks after which runs were kept although the machine was not quiet.
         lost_us: Time since `restart` that was spent on waiting and on runs that were discarded, in microseconds.
+        found: State that `stayed_quiet` found last, before it waited.
         states_us: Time since `restart` that the machine spent in each state, waits included, in microseconds, by name.
     """
 
@@ -210,6 +211,7 @@ class MachineStateMonitor:
         self._checked_ns = self._clock_ns()
         self.checks_us: dict[str, list[float]] = {probe.name: [] for probe in self._probes}
         self.states_us: dict[str, float] = {}
+        self.found = QUIET
         self.kept_disturbed = 0
         self.lost_us = 0.0
         self._slowdowns: list[float] = []
@@ -267,7 +269,8 @@ class MachineStateMonitor:
             deadline_ns: Clock value at which all waiting ends, in nanoseconds.
         """
         timed_for_us = (self._clock_ns() - self._checked_ns) / 1000
-        if self._check() == QUIET:
+        self.found = self._check()
+        if self.found == QUIET:
             self._slowdowns.append(1.0)
             self._patience_us = min(self._protocol.max_wait_us, self._patience_us + _WAITING_SHARE * timed_for_us)
             return True

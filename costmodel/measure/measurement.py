@@ -5,16 +5,14 @@ reference kernel is timed between them, and runs are added until their times agr
 docs/adr/0003 and 0005.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal
 
-import numpy as np
-
 from costmodel.ir.sequence import LayerSequence
-from costmodel.measure.statistics import MODEL_QUANTILE, mean_interval_us, mean_us, median_interval_us, median_us
+from costmodel.measure.statistics import mean_interval_us, mean_us, median_interval_us, median_us
 
 __all__ = [
     "MIN_LATENCY_US",
@@ -23,7 +21,6 @@ __all__ = [
     "Measurement",
     "Timing",
     "is_data_dependent",
-    "jitter",
     "kind_of",
     "now",
 ]
@@ -162,24 +159,6 @@ def kind_of(sequence: LayerSequence, *, whole: bool) -> Kind:
 def is_data_dependent(sequence: LayerSequence) -> bool:
     """Returns whether the time of a sequence depends on the values of its inputs."""
     return any(layer.op_type in DATA_DEPENDENT for layer in sequence.layers)
-
-
-def jitter(measurements: Iterable[Measurement]) -> dict[str, float]:
-    """Returns the factors from the latency to the p50, p90 and p99 of run times, each at least 1.
-
-    Each factor is the median over the measurements; a measurement that is a latency observed elsewhere is left out. If
-    nothing is left, the jitter is unknown and the result is empty.
-    """
-    factors = []
-    for measurement in measurements:
-        if measurement.observed:  # a single latency does not show how runs differ
-            continue
-        times = np.asarray(measurement.times_us)
-        factors.append(np.quantile(times, (0.5, 0.9, 0.99)) / np.quantile(times, MODEL_QUANTILE))
-    if not factors:
-        return {}
-    typical = np.median(factors, axis=0)
-    return dict(zip(("p50", "p90", "p99"), (float(max(1.0, f)) for f in typical), strict=True))
 
 
 def now() -> str:

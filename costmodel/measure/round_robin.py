@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costmodel.errors import MeasurementError
-from costmodel.measure.machine_state import MachineStateMonitor
+from costmodel.measure.machine_state import QUIET, MachineStateMonitor
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.stopwatch import timed_us
 from costmodel.runtimes.base import Runner
@@ -41,6 +41,8 @@ class TimedNetwork:
         pass_times_us: Times of the runs in microseconds, a tuple for each pass.
         reference_us: For each pass, the time, in microseconds, that the reference kernel took when it was last timed
             before the network's last run in that pass.
+        disturbed_us: Times, in microseconds, of runs while the machine was not quiet, by its state. Most of these runs
+            were repeated, and their times are nowhere else.
         error: Error that ended the timing of this network; None if it did not fail.
     """
 
@@ -48,6 +50,7 @@ class TimedNetwork:
     whole: bool = False
     pass_times_us: list[tuple[float, ...]] = field(default_factory=list)
     reference_us: list[float] = field(default_factory=list)
+    disturbed_us: dict[str, list[float]] = field(default_factory=dict)
     error: MeasurementError | None = None
 
     @property
@@ -209,7 +212,11 @@ class _Timer:
             self._time_reference_if_due()
             timed.append((network, self._run(network) if network.error is None else math.nan, self.reference_us))
             if self.monitor.due or len(timed) == len(order):
-                if self.monitor.stayed_quiet(self.deadline_ns):
+                quiet_enough = self.monitor.stayed_quiet(self.deadline_ns)
+                if self.monitor.found != QUIET:
+                    for disturbed, time_us, _ in timed[confirmed:]:
+                        disturbed.disturbed_us.setdefault(self.monitor.found, []).append(time_us)
+                if quiet_enough:
                     confirmed = len(timed)
                 else:
                     del timed[confirmed:]

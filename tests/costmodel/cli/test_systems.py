@@ -1,10 +1,13 @@
-"""`costmodel systems`: measured systems, catalogued systems and this host."""
+"""`costmodel systems`: measured systems, catalogued systems, this host, and the states of one system."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from costmodel.paths import Home
+from costmodel.store.results import Results
+from costmodel.store.store import Store
 from tests.shell import Run
 from tests.synthetic import SYSTEM
 
@@ -41,3 +44,33 @@ def test_a_new_home_knows_the_catalogue(run: Run, tmp_path: Path) -> None:
     assert done.code == 0
     assert "not measured yet: `costmodel bench`" in done.out
     assert "c5.xlarge" in done.out
+
+
+def test_states_of_a_shared_machine(run: Run, ready: Home, tmp_path: Path) -> None:
+    """Shares of the states, slowdowns of models and operators, and the quantiles that follow."""
+    home, store = tmp_path / "home", Store(ready.store_url, create=False)
+    elsewhere = replace(SYSTEM, name="elsewhere")
+    states = {"states_us": {"quiet": 800.0, "memory": 200.0}}
+    measured = [
+        replace(one, environment=states | {"disturbed_us": {"memory": [3, 2 * one.timing.call_us]}})
+        for one in store.measurements(SYSTEM.name, repeats=False)
+    ]
+    url = f"sqlite:///{tmp_path / 'states.db'}"
+    sequences = store.sequences(one.signature for one in measured)
+    Store(url).put_results(Results(elsewhere, tuple(measured), sequences))
+    document = run(home, "systems", "elsewhere", "--store", url, "--json").document
+    assert document["shares"] == {"quiet": 0.8, "memory": 0.2}
+    assert document["slowdowns"]["memory"]["Conv"] == pytest.approx(2.0)
+    assert document["jitter"]["p99"] >= 2.0 > document["jitter"]["p50"]
+    said = run(home, "systems", "elsewhere", "--store", url)
+    assert "memory" in said.out
+    assert "20%" in said.out
+    assert "Users observe, times the latency: p50" in said.said
+
+
+def test_states_that_were_not_recorded(run: Run, ready: Home) -> None:
+    """A system whose measurements have no states says so, and an unknown one is refused."""
+    assert "not recorded" in run(ready, "systems", SYSTEM.name).said
+    refused = run(ready, "systems", "nowhere")
+    assert refused.code == 1
+    assert "nowhere" in refused.err

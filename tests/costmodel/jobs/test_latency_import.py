@@ -14,7 +14,7 @@ from onnx import ModelProto
 from costmodel.errors import DataFileError, StoreError, SystemNameError, UnknownSystemError
 from costmodel.ir.graph import LayerGraph
 from costmodel.jobs.latency_import import import_latencies, system_observed
-from costmodel.measure.measurement import jitter
+from costmodel.measure.tenancy import jitter
 from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.store.latency_csv import ObservedLatency, read_latencies

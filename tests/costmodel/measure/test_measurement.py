@@ -10,7 +10,7 @@ from hypothesis import given
 from costmodel.errors import MeasurementError
 from costmodel.measure.affinity import pinned
 from costmodel.measure.capability import reference_sequence
-from costmodel.measure.measurement import MIN_LATENCY_US, Measurement, is_data_dependent, jitter, now
+from costmodel.measure.measurement import MIN_LATENCY_US, Measurement, is_data_dependent, now
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.statistics import mean_us, median_us
 from costmodel.measure.stopwatch import repeated_us, timed_us
@@ -150,17 +150,6 @@ class TestLatency:
         clock = FakeClock()
         runner = scripted(clock, 1.0, *(float(time) for time in range(1, 101)), 1e6)
         assert repeated_us(runner, clock, budget_us=5050.0) == median_us(range(1, 101))
-
-    @given(st.lists(st.lists(times_us, min_size=1, max_size=3), min_size=1, max_size=4))
-    def test_jitter_is_no_gain_and_grows_with_the_quantile(self, of_each: list[list[list[float]]]) -> None:
-        """Jitter is at least 1 and does not decrease with the quantile."""
-        factors = jitter(measured(elementwise(2), *rounds) for rounds in of_each)
-        assert 1.0 <= factors["p50"] <= factors["p90"] <= factors["p99"]
-
-    def test_a_machine_without_noise_has_no_jitter(self) -> None:
-        """Equal run times give no jitter; without measurements it is unknown."""
-        assert jitter([measured(elementwise(2), [5.0] * 9)]) == {"p50": 1.0, "p90": 1.0, "p99": 1.0}
-        assert jitter([]) == {}
 
 
 def test_what_depends_on_data_is_known_by_its_operators() -> None:
