@@ -2,14 +2,17 @@
 
 from costmodel.features.work import Work, layer_work
 from costmodel.ir.sequence import LayerSequence
+from costmodel.systems.microarchitecture import microarchitecture_facts
 from costmodel.systems.system import System
 
-__all__ = ["bound_us", "layer_bound_us"]
+__all__ = ["bound_us", "kernel_slowdown", "layer_bound_us"]
 
 # Simple operations run at a fraction of the rate of fused multiply-adds: one operation per instruction instead of two,
 # and no register blocking.
 _SIMPLE_RATE = 0.25
 _MIN_LAYER_US = 0.1
+_LEAST_LANES = 4  # elements of a vector on any processor
+_MOST_UNITS = 2.0  # vectors that a core multiplies and adds in a cycle; fewer on some
 
 
 def layer_bound_us(work: Work, system: System) -> float:
@@ -21,13 +24,24 @@ def layer_bound_us(work: Work, system: System) -> float:
     rate = system.capabilities["gemm_gflops"] * 1e3  # operations per microsecond
     scalar = work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / system.settings.threads
     assert system.host is not None
-    lanes = max(4, system.host.vector_bits // 32)
-    filled = -(-work.vectorised // lanes) * lanes / work.vectorised if work.vectorised else 1.0
     compute = (
-        work.multiply_flops * filled / rate + (work.other_flops + work.copy_flops) / (rate * _SIMPLE_RATE) + scalar
+        work.multiply_flops * kernel_slowdown(work, system) / rate
+        + (work.other_flops + work.copy_flops) / (rate * _SIMPLE_RATE)
+        + scalar
     )
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
     return max(compute, memory) + max(system.capabilities["layer_us"], _MIN_LAYER_US)
+
+
+def kernel_slowdown(work: Work, system: System) -> float:
+    """Returns how many times as long a layer's multiplications take as if all vectors were full and all units busy."""
+    assert system.host is not None
+    lanes = max(_LEAST_LANES, system.host.vector_bits // 32)
+    if work.blocked is not None:
+        facts = microarchitecture_facts(system.host.microarchitecture)
+        units = _MOST_UNITS if facts is None else min(_MOST_UNITS, facts.flops_per_cycle / (2 * lanes))
+        return work.blocked.slowdown(lanes, units)
+    return -(-work.vectorised // lanes) * lanes / work.vectorised if work.vectorised else 1.0
 
 
 def bound_us(sequence: LayerSequence, system: System) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
+from costmodel.features.analytical_bound import kernel_slowdown
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -56,7 +57,7 @@ def layer_features(
         *_shape_features(types, layer, work, max(4, system.host.vector_bits // 32)),
         *_window_features(types, layer),
         *_layout_features(types, pattern, work),
-        *_kernel_features(path),
+        *_kernel_features(path, kernel_slowdown(work, system)),
         *_system_features(work, path, system),
     )
 
@@ -166,7 +167,7 @@ def _layout_features(types: _DataAndOutput, pattern: AccessPattern, work: Work) 
     ]
 
 
-def _kernel_features(path: KernelPath) -> list[float]:
+def _kernel_features(path: KernelPath, slowdown: float) -> list[float]:
     return [
         path.transpose,
         _log(path.read_stride),
@@ -177,6 +178,7 @@ def _kernel_features(path: KernelPath) -> list[float]:
         float(path.spatial_rank),
         math.log1p(path.row_bytes),
         float(path.transposed_operands),
+        math.log(slowdown),
     ]
 
 

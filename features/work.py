@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.contraction import Contraction
 from costmodel.features.copies import copy_flops
 from costmodel.features.products import RECURRENT, Types, products_of
@@ -34,7 +35,8 @@ class Work:
         copy_flops: Time that the kernel spends on copying elements into another order, besides the memory traffic, in
             simple operations; see `costmodel.features.copies`.
         vectorised: Number of elements along the axis that the kernel of a matrix product computes in vectors, which it
-            fills up to whole ones; 0 if it computes in another way.
+            fills up to whole ones; 0 if it computes in another way, and for a blocked convolution.
+        blocked: The layer as a convolution that is computed in blocks of channels; None if it is none.
     """
 
     multiply_flops: float
@@ -46,6 +48,7 @@ class Work:
     contraction: Contraction | None
     copy_flops: float = 0.0
     vectorised: int = 0
+    blocked: BlockedConvolution | None = None
 
     @property
     def flops(self) -> float:
@@ -86,20 +89,19 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         output_bytes=written,
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
+        blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
     )
 
 
 def _vectorised(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], product: Contraction) -> int:
     """Returns `Work.vectorised`.
 
-    The axis is that of the output channels of a blocked convolution, the positions of any other one, and the columns of
-    a product. A product with a single column, or a convolution with a single position, is computed along its depth.
+    The axis is that of the positions of a convolution, and of the columns of a product. A product with a single column,
+    or a convolution with a single position, is computed along its depth. `Work.blocked` describes blocked convolutions.
     """
     data = inputs[0]
     if layer.op_type in ("Conv", "FusedConv") and data is not None:
-        if data.blocked or outputs[0].blocked:
-            return product.columns if layer.attributes.get("group", {"i": 1})["i"] == 1 else 0
-        return product.rows if product.rows > 1 else 0
+        return product.rows if product.rows > 1 and not outputs[0].blocked else 0
     if layer.op_type in ("Gemm", "FusedGemm", "MatMul", "FusedMatMul"):
         return product.columns if product.columns > 1 else 0
     return 0
@@ -115,6 +117,8 @@ _TRANSCENDENTAL = {
 _TRANSCENDENTAL_FLOPS = 10.0
 _FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
 _PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
+_AVERAGE_FLOPS = 30.0  # for each element of a window, where channels are not blocked: one element at a time
+_FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
 _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _PER_INPUT = {
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
@@ -173,7 +177,8 @@ def _other_flops(
         return float(largest)
     if layer.op_type in ("MaxPool", "AveragePool", "LpPool"):
         assert inputs[0] is not None
-        return float(elements * window_area(layer, inputs[0]))
+        each = 1.0 if layer.op_type == "MaxPool" or inputs[0].blocked else _AVERAGE_FLOPS
+        return each * elements * window_area(layer, inputs[0])
     if layer.op_type == "LRN":
         return float(elements * layer.attributes["size"]["i"])
     if layer.op_type in ("Sum", "Mean", "Max", "Min"):
@@ -200,16 +205,19 @@ def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
 
 
 def _fourier_flops(data: TensorType | None, axis: int) -> float:
-    """Returns the operations of a Fourier transform: 5 per element on each of the log2(length) levels of an FFT.
+    """Returns the operations of Fourier transforms, each of log2(length) levels if the length is a power of two.
 
-    A transform whose length is not a power of two takes four times as many, because ONNX Runtime then computes two
-    longer transforms (Bluestein, 1970).
+    For other lengths, ONNX Runtime computes two transforms of at least twice the length, and a third one for all of
+    them together (Bluestein, 1970).
 
     Args:
         data: Type of the input.
         axis: Axis that is transformed.
     """
     assert data is not None
-    length = data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1
-    factor = 1.0 if length & (length - 1) == 0 else 4.0
-    return 5.0 * factor * data.elements * math.log2(max(2, length))
+    length = max(1, data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1)
+    parts = data.shape[-1] if data.shape and data.shape[-1] in (1, 2) else 1  # real numbers, or complex ones
+    transforms = data.elements / parts / length
+    if length & (length - 1):
+        length, transforms = 1 << (2 * length - 2).bit_length(), 2 * transforms + 1
+    return _FOURIER_FLOPS * transforms * length * math.log2(max(2, length))

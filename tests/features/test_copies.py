@@ -68,12 +68,14 @@ def test_convolutions_that_are_not_blocked_spread_out_their_windows(
 
 
 def test_blocked_convolutions_spread_nothing() -> None:
-    """A blocked convolution reads its input where it lies, and computes whole blocks of channels."""
+    """A blocked convolution reads its input where it lies, and is described by its blocks of channels."""
     sequence = layer_of(
         "Conv", [(1, 64, 8, 8), (1, 64, 3, 3)], (1, 1, 8, 8), blocked=True, kernel_shape=[3, 3], strides=[1, 1]
     )
     work = layer_work(sequence, sequence.layers[0])
-    assert (work.copy_flops, work.vectorised) == (0, 1)
+    assert (work.copy_flops, work.vectorised) == (0, 0)
+    assert work.blocked is not None
+    assert work.blocked.filters == 1
 
 
 def test_lookups_count_runs() -> None:
