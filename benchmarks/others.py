@@ -26,7 +26,7 @@ from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.held_out import predict_held_out
 from costmodel.training.evaluation.splits import Split, inner_splits
-from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.regressors.registry import LEARNERS
 
 _INNER_FOLDS = 6
 _OPERATORS_SHOWN = 12
@@ -96,11 +96,13 @@ class Judged:
 
 
 def judged(system: str, names: Set[str]) -> Judged:
-    """Trains on everything that is measured on a system but these models, and predicts these models."""
+    """Trains an ensemble on everything that is measured on a system but these models, and predicts these models."""
     store = Store(find_home().store_url, create=False)
     dataset, split = _held_out(load_dataset(store, system), names)
+    if not split.models:
+        sys.exit(f"none of these models is measured on {system}: run `costmodel bench` on their folder first")
     run = predict_held_out(
-        dataset, [split], LightGBMRegressor, 0, besides=inner_splits(dataset, split, _INNER_FOLDS, 0), jobs=2
+        dataset, [split], LEARNERS["ensemble"], 0, besides=inner_splits(dataset, split, _INNER_FOLDS, 0), jobs=2
     )
     models = run.judged_models.tolist()
     measured = np.array([dataset.models[i].latency_us for i in models])
@@ -138,8 +140,12 @@ def judge(system: str, folder: Path) -> None:
 
 def _held_out(dataset: Dataset, names: Set[str]) -> tuple[Dataset, Split]:
     """Returns the data set with each of these models as a family of its own, and the split that holds them all out."""
-    held = {i for i, model in enumerate(dataset.models) if model.name in names}
-    models = tuple(replace(m, family=m.name) if i in held else m for i, m in enumerate(dataset.models))
+    # A model that was measured from a subfolder is named after it as well.
+    own_names = [model.name.rpartition("/")[2] for model in dataset.models]
+    held = {i for i, name in enumerate(own_names) if name in names}
+    models = tuple(
+        replace(m, name=own_names[i], family=own_names[i]) if i in held else m for i, m in enumerate(dataset.models)
+    )
     touched = np.zeros(len(dataset), dtype=bool)
     for i in held:
         touched[[models[i].row, *models[i].rows]] = True

@@ -24,8 +24,9 @@ from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.held_out import accuracy, predict_held_out
 from costmodel.training.evaluation.splits import leave_families_out
 from costmodel.training.lineages import by_lineage
+from costmodel.training.regressors.learner import Regressor
 from costmodel.training.regressors.lightgbm_regressor import DEFAULTS, Hyperparameters, LightGBMRegressor
-from costmodel.training.regressors.registry import REGRESSORS, Regressor
+from costmodel.training.regressors.registry import REGRESSORS
 
 FOLDS = 8
 ROUNDS = DEFAULTS.num_boost_round

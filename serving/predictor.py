@@ -11,7 +11,7 @@ from costmodel.errors import UnknownSystemError, UnpricedLayersError
 from costmodel.estimate.cost import UNPRICED, Cost
 from costmodel.estimate.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.estimate.rules import Rule, find_rule, rule_name, shares
-from costmodel.measure.measurement import jitter
+from costmodel.measure.tenancy import jitter
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.batch import Batch
 from costmodel.serving.loaded_regressor import Regression

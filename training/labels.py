@@ -17,7 +17,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.measurement import MIN_LATENCY_US, Measurement
 from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, dataset_of, load_dataset
-from costmodel.training.regressors.registry import Regressor
+from costmodel.training.regressors.learner import Regressor
 
 __all__ = ["REASONS", "SETTLED", "count_reasons", "impossible", "load_plausible_dataset", "suspects"]
 

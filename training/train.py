@@ -21,8 +21,9 @@ from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.evaluation import Evaluation, evaluate
 from costmodel.training.labels import load_plausible_dataset
 from costmodel.training.recording import record
+from costmodel.training.regressors.learner import Learner, Regressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
-from costmodel.training.regressors.registry import BASELINES, GNN_INSTALLED, LEARNERS, Learner, Regressor, model_us
+from costmodel.training.regressors.registry import BASELINES, GNN_INSTALLED, LEARNERS, model_us
 from costmodel.training.regressors.targets import layer_targets
 from costmodel.training.support import Support
 from costmodel.training.train_report import Trained, TrainReport
@@ -98,7 +99,7 @@ def train_system(
     warnings = list(report.warnings)
     if not GNN_INSTALLED and not _few_models(dataset, learners):
         warnings.append(
-            "the graph neural network was not trained, because it is not installed: pip install 'costmodel[gnn]'"
+            "the neural networks were not trained, because torch is not installed: pip install 'costmodel[gnn]'"
         )
     if dropped:
         warnings.append(

@@ -31,6 +31,21 @@ def test_coverage_of_exchangeable_scores_is_at_least_the_level(scores: list[floa
     assert np.mean(covered) >= level - 1e-12
 
 
+@given(groups=st.lists(st.lists(SCORES, min_size=1, max_size=8), min_size=2, max_size=12), level=st.floats(0.5, 0.9))
+def test_coverage_over_groups_is_at_least_the_level(groups: list[list[float]], level: float) -> None:
+    """The share of a group's scores below the quantile of all other groups is at least `level`, as a mean over groups.
+
+    A large group whose scores are all small does not hide the others. It holds exactly, for any scores.
+    """
+    covered = []
+    for number, of_group in enumerate(groups):
+        others = [(score, str(n)) for n, group in enumerate(groups) if n != number for score in group]
+        scores, names = zip(*others, strict=True)
+        covered.append(np.mean([score <= conformal_quantile(scores, level, names) for score in of_group]))
+    if len(groups) * (1 - level) >= 1:  # with fewer groups, the largest score may not be large enough
+        assert np.mean(covered) >= level - 1e-9
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_coverage_of_fresh_scores_is_near_the_level(seed: int) -> None:
     """Over many calibrations of 50 scores, the coverage of new scores is near the level."""

@@ -19,7 +19,8 @@ from costmodel.training.evaluation.held_out import Accuracy, Errors, accuracy, p
 from costmodel.training.evaluation.results import LayerMetrics, ModelMetrics
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, inner_splits, leave_share_out
 from costmodel.training.lineages import by_lineage
-from costmodel.training.regressors.registry import REGRESSORS, Regressor
+from costmodel.training.regressors.learner import Regressor
+from costmodel.training.regressors.registry import REGRESSORS
 
 try:
     from joblib import Parallel, delayed

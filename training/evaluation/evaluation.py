@@ -38,7 +38,8 @@ from costmodel.training.evaluation.results import (
 )
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out, split_name
 from costmodel.training.lineages import by_lineage
-from costmodel.training.regressors.registry import BASELINES, REGRESSORS, Regressor
+from costmodel.training.regressors.learner import Regressor
+from costmodel.training.regressors.registry import BASELINES, REGRESSORS
 
 __all__ = ["Evaluation", "evaluate"]
 

@@ -13,7 +13,8 @@ from costmodel.features.tabular import Encoded
 from costmodel.training.context_correction import ModelLayers, fit_context_correction
 from costmodel.training.dataset import Dataset, MeasuredModel
 from costmodel.training.evaluation.splits import Split
-from costmodel.training.regressors.registry import Regressor, model_us
+from costmodel.training.regressors.learner import Regressor
+from costmodel.training.regressors.registry import model_us
 
 try:
     from joblib import Parallel, delayed

@@ -81,12 +81,13 @@ class HeldOutWithDistances:
         )
         if not len(models):
             return calibration
-        construction = conformal_quantile(np.abs(self._errors(self._constructed_us))[models], level)
+        lineages = [data.models[i].family for i in models.tolist()]
+        construction = conformal_quantile(np.abs(self._errors(self._constructed_us))[models], level, lineages)
         scores = [
             self._scores(calibration, construction, known=known)[models]
             for known in (False, True)  # models with measured costs where available, and without
         ]
-        correlation = conformal_quantile(np.concatenate(scores), level)
+        correlation = conformal_quantile(np.concatenate(scores), level, lineages * len(scores))
         return replace(calibration, uncertainty=Uncertainty(correlation, construction))
 
     def coverage(self, level: float) -> CoveragePoint:

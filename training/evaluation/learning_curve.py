@@ -13,7 +13,7 @@ from costmodel.progress import Progress
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.held_out import accuracy, predict_held_out
 from costmodel.training.evaluation.splits import Split, leave_families_out
-from costmodel.training.regressors.registry import Regressor
+from costmodel.training.regressors.learner import Regressor
 
 __all__ = ["REDUCTIONS", "SHARES", "LearningCurve", "LearningPoint", "Reduction", "learning_curve"]
 

@@ -22,7 +22,8 @@ from costmodel.training.evaluation.results import (
     ModelResult,
     PredictorResult,
 )
-from costmodel.training.regressors.registry import REGRESSORS, Regressor
+from costmodel.training.regressors.learner import Regressor
+from costmodel.training.regressors.registry import REGRESSORS
 from costmodel.units import format_us
 
 __all__ = ["FullReport", "family_errors", "full_report", "write_report"]

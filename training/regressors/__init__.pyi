@@ -1,4 +1,6 @@
 from .anchors import anchored as anchored
+from .learner import Learner as Learner
+from .learner import Regressor as Regressor
 from .lightgbm_regressor import DEFAULTS as DEFAULTS
 from .lightgbm_regressor import OBJECTIVES as OBJECTIVES
 from .lightgbm_regressor import Hyperparameters as Hyperparameters
@@ -9,8 +11,6 @@ from .registry import BASELINES as BASELINES
 from .registry import GNN_INSTALLED as GNN_INSTALLED
 from .registry import LEARNERS as LEARNERS
 from .registry import REGRESSORS as REGRESSORS
-from .registry import Learner as Learner
-from .registry import Regressor as Regressor
 from .registry import model_us as model_us
 from .targets import layer_targets as layer_targets
 from .transfer import UNKNOWN_SPREAD as UNKNOWN_SPREAD

@@ -9,7 +9,6 @@ contain: data that is still in a cache, and transitions between tensor layouts.
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Self
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from costmodel.errors import MissingExtraError
 from costmodel.features.tabular import Encoded
 from costmodel.training.regressors.gnn_network import Average, GraphNetwork, exported, first_network
+from costmodel.training.regressors.torch_threads import torch_threads
 
 try:
     import torch
@@ -84,7 +84,7 @@ class GraphRegressor:
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
         """Trains the networks on measured sequences, from single layers to whole models."""
         self.columns_ = encoded.features.shape[1]
-        with _threads(self.threads):
+        with torch_threads(self.threads):
             self.network_ = Average(
                 [self._train(encoded, latencies_us, (self.seed, member)) for member in range(self.members)]
             ).eval()
@@ -92,7 +92,7 @@ class GraphRegressor:
 
     def predict_us(self, encoded: Encoded) -> np.ndarray:
         """Predicts the costs of layers in microseconds, shape [num_layers]."""
-        with _threads(self.threads), torch.no_grad():
+        with torch_threads(self.threads), torch.no_grad():
             ratios = self.network_(torch.from_numpy(encoded.features), torch.from_numpy(encoded.edges))
         return np.asarray(encoded.bounds_us * np.exp(ratios.numpy().astype(np.float64)))
 
@@ -189,13 +189,3 @@ def warmup_cosine(done: float) -> float:
     It rises for the first 5% of the training, and then falls as a cosine.
     """
     return min(1.0, 0.05 + done / 0.05) * (0.5 + 0.5 * math.cos(math.pi * min(1.0, done)))
-
-
-@contextmanager
-def _threads(threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -2,11 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Protocol, Self
 
-import numpy as np
-
-from costmodel.features.tabular import Encoded
 from costmodel.training.regressors.baselines import (
     FlopsRegressor,
     ForestPerOperatorRegressor,
@@ -14,52 +10,12 @@ from costmodel.training.regressors.baselines import (
     OperatorCountRegressor,
     RooflineRegressor,
 )
+from costmodel.training.regressors.ensemble import EnsembleRegressor
+from costmodel.training.regressors.learner import Learner, Regressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.log_linear import LogLinearRegressor
 
-__all__ = ["BASELINES", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "Learner", "Regressor", "model_us"]
-
-
-class Regressor(Protocol):
-    """A predictor of the costs of layers, which is trained by `fit`; its constructor only stores the arguments."""
-
-    def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
-        """Trains on measured sequences, and returns the regressor itself.
-
-        Args:
-            encoded: Sequences as features of their layers.
-            latencies_us: Measured cost of each sequence in microseconds, shape [num_sequences].
-        """
-
-    def predict_us(self, encoded: Encoded) -> np.ndarray:
-        """Predicts the costs of layers in microseconds, shape [num_layers].
-
-        The cost of a sequence is the sum of the costs of its layers.
-        """
-
-
-class Learner(Regressor, Protocol):
-    """A regressor that can become a champion, because it can be served as an ONNX model.
-
-    Attributes:
-        threads: Number of threads for training.
-    """
-
-    threads: int
-
-    @property
-    def settings(self) -> Mapping[str, object]:
-        """Settings of the regressor by name, by which training runs can be compared."""
-
-    def to_onnx(self) -> bytes:
-        """Returns the regressor as an ONNX model.
-
-        Inputs: "features" and, if the regressor uses the neighbours of a layer, "edges", both as in `Encoded`. Output:
-        log(cost / analytical bound) of each layer.
-        """
-
-    def to_text(self) -> str:
-        """Returns the regressor in its own text format; an empty string if it has none."""
+__all__ = ["BASELINES", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "model_us"]
 
 
 def model_us(regressor: Regressor) -> float:
@@ -83,14 +39,20 @@ def _graph_regressor(seed: int) -> Learner:
     return GraphRegressor(seed)
 
 
-# Whether the packages of the graph neural network are installed.
+def _ensemble(seed: int) -> Learner:
+    from costmodel.training.regressors.perceptron import PerceptronRegressor
+
+    return EnsembleRegressor({"lightgbm": LightGBMRegressor(seed), "perceptron": PerceptronRegressor(seed)})
+
+
+# Whether the packages of neural networks are installed.
 GNN_INSTALLED = all(find_spec(package) is not None for package in ("torch", "torch_geometric", "onnxscript"))
 
 # Makers of the regressors that can become a champion by name, each from a seed.
 LEARNERS: Mapping[str, Callable[[int], Learner]] = {
     "lightgbm": lambda seed: LightGBMRegressor(seed),
     "log_linear": lambda seed: LogLinearRegressor(),
-    **({"gnn": _graph_regressor} if GNN_INSTALLED else {}),
+    **({"ensemble": _ensemble, "gnn": _graph_regressor} if GNN_INSTALLED else {}),
 }
 
 # Makers of all regressors by name, each from a seed.

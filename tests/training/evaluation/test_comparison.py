@@ -13,7 +13,8 @@ from costmodel.features.tabular import Encoded
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.comparison import METRIC_NAMES, Comparison, compare
 from costmodel.training.evaluation.splits import leave_share_out
-from costmodel.training.regressors.registry import BASELINES, Regressor
+from costmodel.training.regressors.learner import Regressor
+from costmodel.training.regressors.registry import BASELINES
 
 NAMES = ("one", "other")
 

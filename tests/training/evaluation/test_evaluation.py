@@ -75,7 +75,7 @@ def test_the_champion_is_no_baseline(evaluation: Evaluation) -> None:
     errors = {name: result.model.mape for name, result in evaluation.report.predictors.items()}
     unseen = {name: result.model_unseen.mape for name, result in evaluation.report.predictors.items()}
     assert evaluation.best == min(unseen, key=unseen.__getitem__)
-    assert evaluation.report.champion == "lightgbm"
+    assert evaluation.report.champion not in BASELINES
     assert errors["lightgbm"] < errors["flops"] < errors["operator_count"]
     assert all(errors[name] <= unseen[name] for name in ("flops", "operator_count"))  # measured layers help
 

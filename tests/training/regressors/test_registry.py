@@ -12,7 +12,8 @@ from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded, encode_all
 from costmodel.training.dataset import Dataset
 from costmodel.training.regressors.baselines import ForestPerOperatorRegressor
-from costmodel.training.regressors.registry import REGRESSORS, Regressor
+from costmodel.training.regressors.learner import Regressor
+from costmodel.training.regressors.registry import REGRESSORS
 from costmodel.training.regressors.targets import layer_targets
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM
