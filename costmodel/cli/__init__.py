@@ -1,24 +1,19 @@
 """The command line: each command parses and validates its arguments, calls one job, and prints the result."""
 
 import contextlib
-import signal
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from functools import partial
-from types import FrameType
+from collections.abc import Sequence
 
 import typer
 
 from costmodel.cli.options import Tools
 from costmodel.cli.output import plain
 from costmodel.errors import CostModelError
+from costmodel.interruption import TERMINATED, signals_raised
 
 __all__ = ["app", "main"]
 
 _INTERRUPTED = 130
-_TERMINATED = 143
-_MOMENT_S = 0.01
 
 app = typer.Typer(
     name="costmodel",
@@ -37,18 +32,16 @@ def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) 
         arguments: Name of the command and its arguments; by default those that the process was started with.
         tools: Runtime, benchmark sessions and shipped data that the commands use; by default those of this host.
     """
-    signal.signal(signal.SIGTERM, _terminate)
-    hook = sys.unraisablehook
-    sys.unraisablehook = partial(_signal_again, hook)
     try:
-        app(arguments, prog_name=None if arguments is None else "costmodel", obj=tools or Tools())
+        with signals_raised():
+            app(arguments, prog_name=None if arguments is None else "costmodel", obj=tools or Tools())
     except CostModelError as error:
         sys.stderr.write(f"costmodel: {plain(str(error))}\n")
         raise SystemExit(1) from None
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # the reader of the pipe, such as `head`, has closed it
             raise SystemExit(0) from None
-        if stop.code in (_INTERRUPTED, _TERMINATED):  # typer exits with 130 on Ctrl-C and prints no explanation
+        if stop.code in (_INTERRUPTED, TERMINATED):  # typer exits with 130 on Ctrl-C and prints no explanation
             sys.stderr.write("costmodel: stopped; what was stored is kept, run the same command again\n")
         raise
     except OSError as error:
@@ -56,34 +49,6 @@ def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) 
             sys.stdout.close()  # its buffer cannot be written either
         sys.stderr.write(f"costmodel: the output cannot be written ({error.strerror}): make room for it\n")
         raise SystemExit(1) from None
-    finally:
-        sys.unraisablehook = hook
-
-
-def _terminate(_: int, __: FrameType | None) -> None:
-    """Raises SystemExit on SIGTERM, so that locks are released and half-written files are removed as on Ctrl-C."""
-    raise SystemExit(_TERMINATED)
-
-
-def _signal_again(hook: "Callable[[sys.UnraisableHookArgs], object]", unraisable: "sys.UnraisableHookArgs") -> None:
-    """Delivers a signal once more if Python had to ignore what its handler raised.
-
-    A handler runs wherever Python is at that moment, and Python ignores what is raised in a destructor or in the
-    callback of a weak reference. The command would go on as if there had been no signal.
-
-    Args:
-        hook: What handles other exceptions that Python has to ignore.
-        unraisable: The exception that Python ignores.
-    """
-    if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        number = signal.SIGINT
-    elif issubclass(unraisable.exc_type, SystemExit) and getattr(unraisable.exc_value, "code", None) == _TERMINATED:
-        number = signal.SIGTERM
-    else:
-        hook(unraisable)
-        return
-    # A moment later, so that it does not end up in the same destructor.
-    threading.Timer(_MOMENT_S, signal.pthread_kill, (threading.get_ident(), number)).start()
 
 
 # Imported for their effect: each command registers itself on `app`.

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from costmodel.errors import LoweringError, MeasurementError
+from costmodel.interruption import raise_if_interrupted
 from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.affinity import pinned
@@ -206,6 +207,7 @@ class BenchmarkSession:
         report.reused = len(known & seen)
         done, total = 0, sum(len(missing) for _, missing in planned)
         for group, missing in planned:
+            raise_if_interrupted()
             if not missing:
                 continue
             if self._clock_ns() >= deadline_ns:

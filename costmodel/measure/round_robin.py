@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costmodel.errors import MeasurementError
+from costmodel.interruption import raise_if_interrupted
 from costmodel.measure.machine_state import QUIET, MachineStateMonitor
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.stopwatch import timed_us
@@ -131,6 +132,7 @@ def take_turns(
             if passes and clock_ns() >= deadline_ns:
                 break
             for number, lap in enumerate(laps):
+                raise_if_interrupted()
                 lap_us[number] = timer.turn(lap, lap_us[number])
             passes += 1
         return passes

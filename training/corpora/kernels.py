@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from costmodel.training.corpora.operator_instances import convolutions, indexing, matrices, reshaping
+from costmodel.training.corpora.operator_instances import convolutions, indexing, matrices, reshaping, signals
 from costmodel.training.corpora.operator_instances.instance import Sweep, model_of
 from costmodel.training.corpora.operators import SWEEPS as OPERATORS
 from costmodel.training.corpora.recipe import Recipe
@@ -34,6 +34,12 @@ _COUNTS = {
     "LSTM": 60, "GRU": 60, "RNN": 20, "DFT": 30, "com.microsoft.QuickGelu": 20, "com.microsoft.BiasGelu": 20,
     "com.microsoft.MultiHeadAttention": 30, "com.microsoft.Attention": 30, "com.microsoft.RotaryEmbedding": 20,
 }  # fmt: skip
+# Instances that were added after the first systems had been measured, so that the others stayed as they were.
+_ADDED = {
+    "GRU": 90, "LSTM": 90, "com.microsoft.QLinearConv": 120, "com.microsoft.QGemm": 30, "QLinearMatMul": 30,
+    "com.microsoft.DynamicQuantizeMatMul": 30, "com.microsoft.QLinearAdd": 20, "DequantizeLinear": 20,
+    "QuantizeLinear": 20,
+}  # fmt: skip
 _MOST_BYTES = {"Gather": 128 << 20}
 
 
@@ -47,20 +53,36 @@ def _sweep(name: str, count: int) -> Sweep:
     )
 
 
-def _write(name: str, part: int, count: int, path: Path) -> None:
-    # The seed differs from that of the corpus of operators, which would draw the same instances first.
-    model = model_of(_sweep(name, count), f"kernels/{name}/{part}")
-    path.write_bytes(model.SerializeToString(deterministic=True))
+def _write(sweep: Sweep, seed: str, path: Path) -> None:
+    path.write_bytes(model_of(sweep, seed).SerializeToString(deterministic=True))
 
 
-def _recipes(name: str, count: int) -> list[Recipe]:
-    parts = -(-count // _MOST_IN_MODEL)
-    each = -(-count // parts)
-    short = name.rpartition(".")[2].lower() + ("_blocked" if "nchwc" in name else "")
+def _recipes(name: str, sweep: Sweep, kind: str = "") -> list[Recipe]:
+    """Returns recipes of models that contain the instances of a sweep of the operator `name`."""
+    parts = -(-sweep.count // _MOST_IN_MODEL)
+    part = replace(sweep, count=-(-sweep.count // parts))
+    short = name.rpartition(".")[2].lower() + ("_blocked" if "nchwc" in name else "") + kind
+    # The seeds differ from those of the corpus of operators, which would draw the same instances first.
     return [
-        Recipe(f"kernels_{short}_{part:02}", "", f"{name}, {each} sizes", partial(_write, name, part, each))
-        for part in range(parts)
+        Recipe(
+            f"kernels_{short}_{number:02}",
+            "",
+            f"{name}, {part.count} sizes",
+            partial(_write, part, f"kernels/{name}{kind}/{number}"),
+        )
+        for number in range(parts)
     ]
 
 
-RECIPES = tuple(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count))
+RECIPES = (
+    *(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, _sweep(name, count))),
+    *(
+        recipe
+        for name, sweep in {
+            **convolutions.RARE,
+            **signals.RARE,
+            **{name: replace(OPERATORS[name], count=count) for name, count in _ADDED.items()},
+        }.items()
+        for recipe in _recipes(name, sweep, "_added")
+    ),
+)

@@ -2,8 +2,10 @@
 
 import gc
 import math
+import signal
 import tracemalloc
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import hypothesis.strategies as st
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 
 from costmodel.errors import MeasurementError
+from costmodel.interruption import signals_raised
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise, relative_error, take_turns, try_out
@@ -68,6 +71,21 @@ class Table:
 
 class TestTurns:
     """The order of runs."""
+
+    def test_ctrl_c_ends_them_even_if_a_run_discards_it(self) -> None:
+        """The next lap does not begin after a signal whose exception a runtime discarded."""
+        table = Table()
+
+        class Discarding(FakeRunner):
+            def run(self) -> None:
+                super().run()
+                with suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+
+        network = TimedNetwork(Discarding(table.clock, 100.0, label="a", ran=table.ran), whole=True)
+        with pytest.raises(KeyboardInterrupt), signals_raised():
+            table.time([network])
+        assert table.order() == "a"
 
     def test_each_network_runs_once_in_a_pass_and_in_the_order_given(self) -> None:
         """In each lap all networks run once in order, followed by the cache eviction for other groups' layers."""

@@ -1,0 +1,49 @@
+"""Ctrl-C and SIGTERM end a command even if the exception that a signal raises gets lost."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from costmodel.interruption import TERMINATED, raise_if_interrupted, signals_raised
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_discarded_exception_is_raised_again(number: int, raised: type[BaseException]) -> None:
+    """A loop ends at its next check if a library discarded what a signal had raised."""
+
+    def loop() -> None:
+        for _ in range(2):
+            raise_if_interrupted()
+            with contextlib.suppress(raised):
+                signal.raise_signal(number)
+
+    with pytest.raises(raised) as again, signals_raised():
+        loop()
+    if raised is SystemExit:
+        assert again.value.code == TERMINATED
+
+
+def test_the_handlers_are_restored_and_the_signals_forgotten() -> None:
+    """Later code has the handlers that it had before, and is not ended by an earlier signal."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), signals_raised():
+        signal.raise_signal(signal.SIGINT)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    raise_if_interrupted()
+
+
+def test_ctrl_c_stays_ignored() -> None:
+    """A job that a shell started in the background goes on when the user ends another program."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with signals_raised():
+        signal.raise_signal(signal.SIGINT)
+        raise_if_interrupted()
