@@ -5,12 +5,14 @@
 
 For each search space, some of its models are drawn at random and their end-to-end latencies are learnt from; those of
 the other models are predicted. No layer is used. Errors are means over draws; `--constant` adds the same time to every
-latency, as a framework does that takes time besides the layers.
+latency, as a framework does that takes time besides the layers. With `--prior OTHER`, layers that were measured on
+another system are learnt from first, as after `costmodel import latencies.csv --like OTHER`: those of all models, and
+those of all lineages but the space's own.
 """
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -24,8 +26,11 @@ from costmodel.features.tabular import Encoded
 from costmodel.paths import find_home
 from costmodel.store.store import Store
 from costmodel.training.calibration import conformal_quantile
-from costmodel.training.dataset import Dataset, dataset_of
+from costmodel.training.dataset import Dataset, dataset_of, load_dataset
+from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.baselines import RooflineRegressor
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.regressors.linear_correction import LinearCorrection
 from costmodel.training.regressors.log_linear import LogLinearRegressor
 
 LEVEL = 0.9
@@ -91,7 +96,7 @@ class Bounds:
 class Learnt:
     """A regressor of costmodel, which predicts layers; a model takes their sum and the regressor's constant."""
 
-    def __init__(self, make: Callable[[], LogLinearRegressor | RooflineRegressor]) -> None:
+    def __init__(self, make: Callable[[], LogLinearRegressor | RooflineRegressor | LinearCorrection]) -> None:
         self._regressor = make()
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
@@ -167,10 +172,30 @@ def score(make: Callable[[], Fit], dataset: Dataset, rows: np.ndarray, number: i
     return Score(*np.mean(scores, axis=0).tolist())
 
 
-def wholes_of(store: Store, system: str) -> Dataset:
-    """Returns the data set of a system's whole models alone."""
+def wholes_of(store: Store, system: str, like: str | None = None) -> Dataset:
+    """Returns the data set of a system's whole models alone, with the features that it has if it is like another."""
     latencies = store.latencies_us(system, store.whole_model_signatures())
-    return dataset_of(store, store.system(system), latencies)
+    return dataset_of(store, replace(store.system(like or system), name=system), latencies)
+
+
+def corrections(base: Dataset, models: Set[str]) -> Mapping[str, Callable[[], Fit]]:
+    """Returns fits that correct what another system's regressor predicts, trained with and without some models.
+
+    Args:
+        base: What was measured on the other system, with its models in lineages.
+        models: Names of the models whose lineages the second regressor is not trained on.
+    """
+    lineages = {model.family for model in base.models if model.name in models}
+    unrelated = np.array([not of_row & lineages for of_row in base.families])
+
+    def fit(rows: np.ndarray) -> Callable[[], Fit]:
+        prior = LightGBMRegressor(0, threads=2).fit(base.encoded.take(rows), base.latencies_us[rows])
+        return lambda: Learnt(lambda: LinearCorrection(prior))
+
+    return {
+        "linear_correction": fit(np.ones(len(base), dtype=bool)),
+        "linear_correction, lineage unseen": fit(unrelated),
+    }
 
 
 def main() -> None:
@@ -182,10 +207,12 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--least", type=int, default=24, help="number of models that a search space must have")
     parser.add_argument("--constant", type=float, default=0.0, help="share of the mean latency to add to all latencies")
+    parser.add_argument("--prior", help="another system, of which layers are measured")
     given = parser.parse_args()
     store = Store(given.store or find_home().store_url, create=False)
+    base = by_lineage(load_dataset(store, given.prior)) if given.prior else None
     for system in given.systems:
-        dataset = wholes_of(store, system)
+        dataset = wholes_of(store, system, given.prior)
         families = Counter(model.family for model in dataset.models)
         for family, size in families.most_common():
             if size < given.least:
@@ -193,13 +220,15 @@ def main() -> None:
             rows = np.array([model.row for model in dataset.models if model.family == family])
             latencies_us = dataset.latencies_us + given.constant * dataset.latencies_us[rows].mean()
             shifted = replace(dataset, latencies_us=latencies_us)
+            names = {model.name for model in dataset.models if model.family == family}
+            fits = FITS if base is None else {**FITS, **corrections(base, names)}
             for number in (number for number in given.models if number + 10 <= size):
                 print(f"\n{system}, {family}: {number} of {size} models learnt from")
-                print(f"{'':32s}{'error':>8s}{'order':>8s}{'covered':>9s}{'to best additive':>18s}")
-                scores = {name: score(make, shifted, rows, number, given.draws) for name, make in FITS.items()}
+                print(f"{'':36s}{'error':>8s}{'order':>8s}{'covered':>9s}{'to best additive':>18s}")
+                scores = {name: score(make, shifted, rows, number, given.draws) for name, make in fits.items()}
                 best = min(scores[name].error for name in ADDITIVE)
                 for name, one in scores.items():
-                    print(f"{name:32s}{one.error:8.1%}{one.order:8.3f}{one.covered:9.0%}{one.error / best:18.2f}")
+                    print(f"{name:36s}{one.error:8.1%}{one.order:8.3f}{one.covered:9.0%}{one.error / best:18.2f}")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from costmodel.errors import CostModelError
+from costmodel.errors import CostModelError, TrainingError
 from costmodel.progress import Progress
 from costmodel.store.store import Store
+from costmodel.systems.system import System
 from costmodel.training.artefact import Bundle, promote, save_bundle
 from costmodel.training.calibration import Calibration
 from costmodel.training.dataset import Dataset
@@ -23,6 +24,7 @@ from costmodel.training.labels import load_plausible_dataset
 from costmodel.training.recording import record
 from costmodel.training.regressors.learner import Learner, Regressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.regressors.linear_correction import LinearCorrection
 from costmodel.training.regressors.registry import BASELINES, GNN_INSTALLED, LEARNERS, model_us
 from costmodel.training.regressors.targets import layer_targets
 from costmodel.training.support import Support
@@ -37,7 +39,7 @@ __all__ = ["FOLDS", "TrainReport", "Trained", "train_on", "train_system"]
 SEARCHED = "lightgbm"
 # Regressors that are trained where nothing but a few whole models is measured, and the number of models from which on
 # the others are trained as well. Fewer determine no trees and no network, whose training takes minutes.
-_OF_FEW_MODELS = frozenset({"log_linear", "roofline", "flops", "operator_count"})
+_OF_FEW_MODELS = frozenset({"log_linear", "linear_correction", "roofline", "flops", "operator_count"})
 _ENOUGH_MODELS = 100
 # Number of groups in which families are held out, if there are more families; each trains every regressor once.
 FOLDS = 6
@@ -83,6 +85,10 @@ def train_system(
         ArtefactError: A bundle cannot be written.
     """
     dataset, dropped = load_plausible_dataset(store, system)
+    if _few_models(dataset, learners):
+        prior = _prior(store, dataset.system, seeds[0], jobs)
+        if prior is not None:
+            learners = {**learners, "linear_correction": lambda _: LinearCorrection(prior)}
     report = train_on(
         dataset,
         bundles,
@@ -186,7 +192,8 @@ def train_on(
         )
     if few:
         warnings.append(
-            f"fewer than {_ENOUGH_MODELS} whole models determine no trees and no network: only log_linear was trained"
+            f"fewer than {_ENOUGH_MODELS} whole models determine no trees and no network: only "
+            f"{' and '.join(learners)} {'was' if len(learners) == 1 else 'were'} trained"
         )
     if evaluation.best != champion:
         warnings.append(
@@ -235,6 +242,25 @@ def train_on(
 def _few_models(dataset: Dataset, learners: Mapping[str, Callable[[int], Learner]]) -> bool:
     """Returns whether a data set has nothing but a few whole models: only `_OF_FEW_MODELS` are then trained on it."""
     return dataset.whole_only and len(dataset) < _ENOUGH_MODELS and bool(_OF_FEW_MODELS & learners.keys())
+
+
+def _prior(store: Store, system: System, seed: int, jobs: int) -> Learner | None:
+    """Returns a regressor of a system that has the same capabilities and of which layers were measured; None if none.
+
+    `costmodel import --like` gives a system the capabilities of another one.
+    """
+    for other in store.systems().values():
+        alike = (other.host, other.capabilities, other.settings.threads) == (
+            system.host, system.capabilities, system.settings.threads,
+        )  # fmt: skip
+        if alike and other.name != system.name and not other.extrapolated:
+            try:
+                dataset, _ = load_plausible_dataset(store, other.name)
+            except TrainingError:
+                continue
+            if not dataset.whole_only:
+                return LightGBMRegressor(seed, jobs).fit(dataset.encoded, dataset.latencies_us)
+    return None
 
 
 def _fit_and_save(

@@ -22,6 +22,8 @@ from costmodel.store.latency_csv import ObservedLatency
 from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.evaluation import evaluate
+from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
+from costmodel.training.regressors.linear_correction import LinearCorrection
 from costmodel.training.regressors.log_linear import LogLinearRegressor
 from costmodel.training.regressors.registry import LEARNERS, REGRESSORS
 from costmodel.training.train import train_system
@@ -217,6 +219,50 @@ def test_few_models_train_what_they_determine(space: Store, tmp_path: Path) -> N
     assert set(report.evaluation.predictors) == {"log_linear", "roofline", "flops", "operator_count"}
     assert report.evaluation.seeds == (0,)
     assert any("only log_linear was trained" in warning for warning in report.warnings)
+
+
+def _measure_base(store: Store, factor: float) -> None:
+    """Stores a system like the space's own, on which all layers of many other chains were measured."""
+    store.put_system(replace(SYSTEM, name="base"))
+    for number in range(100, 160):
+        graph = _network(number)
+        cut, whole = decompose(f"base{number}", graph), whole_model(graph)
+        store.put_model(cut, whole, digest=str(number), family="base", lowering="x")
+        for segment in cut.segments:
+            sequence = segment.sequence
+            made = made_up_measurement(sequence.signature, factor * _cost_us(sequence))
+            store.put_measurement("base", made, sequence)
+
+
+def test_a_system_like_a_measured_one_starts_from_it(tmp_path: Path) -> None:
+    """Ten latencies correct what a system of the same hardware measured, which predicts better than they alone."""
+    store = Store(f"sqlite:///{tmp_path / 'like.db'}")
+    _observe(store, 10)
+    _measure_base(store, 1.4)
+    report = train_system(store, SYSTEM.name, tmp_path / "regressors", tracking=None)
+    judged = {name: found.model.mape for name, found in report.evaluation.predictors.items()}
+    assert report.champion.name == "linear_correction"
+    assert judged["linear_correction"] < min(0.06, judged["log_linear"])
+    assert any("only log_linear and linear_correction were trained" in warning for warning in report.warnings)
+    predictor = Predictor.load(store, tmp_path / "regressors", SYSTEM.name)
+    cuts = [decompose("unseen", _network(number)) for number in range(77, 97)]
+    errors = [predictor.estimate(cut).latency_us / _space_us(cut) - 1 for cut in cuts]
+    assert np.abs(errors).mean() < 0.06
+    store.close()
+
+
+def test_a_correction_serves_what_it_learnt(wholes: Dataset) -> None:
+    """The ONNX model of a correction, which contains the other system's regressor, gives the same predictions."""
+    layers = {p.sequence.signature: p.sequence for n in range(60) for p in decompose("", _network(n)).segments}
+    base = LightGBMRegressor(0).fit(
+        encode_all(layers.values(), SYSTEM), np.array([2 * _cost_us(layer) for layer in layers.values()])
+    )
+    learnt = LinearCorrection(base).fit(wholes.encoded, wholes.latencies_us)
+    session = open_session(learnt.to_onnx(), RuntimeSettings(threads=1, spinning=False))
+    ratios = session.run(None, {"features": wholes.encoded.features})[0].reshape(-1)
+    assert wholes.encoded.bounds_us * np.exp(ratios) == pytest.approx(learnt.predict_us(wholes.encoded), rel=1e-4)
+    assert learnt.settings["prior.num_leaves"] == base.settings["num_leaves"]
+    assert json.loads(learnt.to_text())["model_us"] == learnt.model_us_
 
 
 def test_the_constant_of_models_is_served(tmp_path: Path) -> None:

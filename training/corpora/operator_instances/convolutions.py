@@ -1,6 +1,6 @@
 """Random instances of convolutions: those that the runtime executes in channel blocks (NCHWc), and those it cannot."""
 
-from costmodel.training.corpora.operator_instances.draw import Draw
+from costmodel.training.corpora.operator_instances.draw import Draw, ImpossibleError
 from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
 __all__ = ["MORE", "RARE", "SWEEPS"]
@@ -26,6 +26,8 @@ def _conv(
     sides = sides or (d.i,) * rank
     d.flops(2 * d.n * outputs * inputs / group, *(side / stride for side in sides), *kernel)
     pads = [dilation * (extent - 1) // 2 for extent in kernel]
+    if any(side + 2 * pad <= dilation * (extent - 1) for side, pad, extent in zip(sides, pads, kernel, strict=True)):
+        raise ImpossibleError
     attributes = (
         f"""group = {group}, strides = {[stride] * rank}, dilations = {[dilation] * rank}, pads = {pads + pads}"""
     )
