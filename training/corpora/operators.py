@@ -58,7 +58,7 @@ def _file_name(name: str) -> str:
 
 
 def _write(name: str, path: Path) -> None:
-    path.write_bytes(model_of(SWEEPS[name], SWEEPS[name].texts(name)).SerializeToString(deterministic=True))
+    path.write_bytes(model_of(SWEEPS[name], name).SerializeToString(deterministic=True))
 
 
 RECIPES = tuple(

@@ -10,7 +10,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
 
 from costmodel.ir.graph import LayerGraph
 from costmodel.partition.decomposition import decompose
-from costmodel.training.corpora.operator_instances.draw import Draw, ImpossibleError
+from costmodel.training.corpora.operator_instances.draw import Draw, TooExpensiveError
 from costmodel.training.corpora.operators import RECIPES, SWEEPS
 from costmodel.training.corpus import CORPORA
 
@@ -87,5 +87,5 @@ def test_draws_stay_within_their_bounds() -> None:
     widths = Counter(draw.rounded(3, 2048) % 8 == 0 for _ in range(1000))
     assert widths[True] > widths[False] > 0
     assert draw.c == draw.c
-    with pytest.raises(ImpossibleError):
+    with pytest.raises(TooExpensiveError):
         draw.flops(1e5, 1e5)

@@ -1,9 +1,9 @@
 """Random instances of convolutions: those that the runtime executes in channel blocks (NCHWc), and those it cannot."""
 
-from costmodel.training.corpora.operator_instances.draw import Draw, ImpossibleError
+from costmodel.training.corpora.operator_instances.draw import Draw
 from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
-__all__ = ["MORE", "RARE", "SWEEPS"]
+__all__ = ["MORE", "SWEEPS"]
 
 _ACTIVATIONS = ("", "", "Relu", "Relu", "Sigmoid", "LeakyRelu")
 
@@ -26,8 +26,6 @@ def _conv(
     sides = sides or (d.i,) * rank
     d.flops(2 * d.n * outputs * inputs / group, *(side / stride for side in sides), *kernel)
     pads = [dilation * (extent - 1) // 2 for extent in kernel]
-    if any(side + 2 * pad <= dilation * (extent - 1) for side, pad, extent in zip(sides, pads, kernel, strict=True)):
-        raise ImpossibleError
     attributes = (
         f"""group = {group}, strides = {[stride] * rank}, dilations = {[dilation] * rank}, pads = {pads + pads}"""
     )
@@ -209,105 +207,11 @@ def _transposed_far(d: Draw) -> str:
         {{ y = ConvTranspose<strides = [{stride}, {stride}], pads = {[pad] * 4}>(x, w) }}"""
 
 
-def _long_windows(d: Draw) -> str:
-    """Returns, as ONNX text, a random depthwise 1-D convolution with a long window, as in acoustic models."""
-    length, k, channels = d.size(16, 2000), 2 * d.size(4, 43) + 1, d.rounded(32, 1024)
-    dilation, stride = d.pick(1, 1, 1, 2), d.pick(1, 1, 1, 2)
-    pad = dilation * (k - 1) // 2
-    d.flops(2 * channels, length / stride, k)
-    return f"""(float[{d.n},{channels},{length}] x | float[{channels},1,{k}] w, float[{channels}] b) => (float y)
-        {{ y = Conv<group = {channels}, strides = [{stride}], dilations = [{dilation}], pads = [{pad}, {pad}]>(x, w, b)
-        }}"""
-
-
-def _waveform(d: Draw) -> str:
-    """Returns, as ONNX text, a random 1-D convolution of few channels over a long signal, as in vocoders."""
-    inputs, outputs = d.pick(1, 2, d.rounded(8, 128), d.rounded(16, 512)), d.pick(1, 2, d.rounded(8, 128), d.c)
-    length, k, stride = d.size(200, 60000), d.pick(1, 3, 7, 7, 8, 11), d.pick(1, 1, 1, 2, 4)
-    dilation = d.pick(1, 1, 3, 5) if stride == 1 else 1
-    pad = dilation * (k - 1) // 2
-    d.flops(2 * inputs * outputs, length / stride, k)
-    return f"""(float[1,{inputs},{length}] x | float[{outputs},{inputs},{k}] w, float[{outputs}] b) => (float y)
-        {{ y = Conv<strides = [{stride}], dilations = [{dilation}], pads = [{pad}, {pad}]>(x, w, b) }}"""
-
-
-def _small_image(d: Draw) -> str:
-    """Returns, as ONNX text, a random convolution of a small image, as in networks for microcontrollers and CIFAR."""
-    sides = (d.size(1, 32), d.size(1, 32))
-    channels = d.pick(16, 32, 64, d.g)
-    kernel = d.pick((1, 1), (3, 3), (3, 3), (5, 5), (10, 4), (2, 2), (4, 4))
-    return _conv(
-        d, channels, d.pick(channels, 16 * d.size(1, 32)), kernel, sides=sides, stride=d.pick(1, 1, 2),
-        activation=d.pick(*_ACTIVATIONS),
-    )  # fmt: skip
-
-
-def _halving(d: Draw) -> str:
-    """Returns, as ONNX text, a random convolution with even windows that halves the image, as in discriminators."""
-    inputs, outputs = d.pick(1, 3, d.g, d.g), 16 * d.size(1, 64)
-    k, side = d.pick(2, 4, 4, 4, 8), 2 * d.size(2, 128)
-    d.flops(2 * d.n * inputs * outputs, side * side / 4, k * k)
-    pad = (k - 2) // 2
-    return f"""(float[{d.n},{inputs},{side},{side}] x | float[{outputs},{inputs},{k},{k}] w) => (float y)
-        {{ c = Conv<strides = [2, 2], pads = {[pad] * 4}>(x, w) y = LeakyRelu(c) }}"""
-
-
-def _depthwise_forms(d: Draw) -> str:
-    """Returns, as ONNX text, a random depthwise convolution of any side, window, stride and dilation."""
-    k, sides = d.pick(1, 2, 3, 3, 5, 5, 7, 9), (d.size(1, 128), d.size(1, 128))
-    stride = d.pick(1, 1, 2)
-    dilation = d.pick(1, 2, 2, 3) if stride == 1 else 1
-    return _conv(
-        d, d.g, d.g, (k, k), group=d.g, sides=sides, stride=stride, dilation=dilation,
-        activation=d.pick(*_ACTIVATIONS),
-    )  # fmt: skip
-
-
-def _upsampled_sequence(d: Draw) -> str:
-    """Returns, as ONNX text, a random transposed 1-D convolution, as in vocoders and separators of sources."""
-    stride = d.pick(2, 2, 4, 5, 8)
-    k, length = stride * 2, d.size(16, 8000)
-    inputs, outputs = d.rounded(8, 512), d.pick(1, 2, d.rounded(8, 256), d.rounded(8, 512))
-    pad = (k - stride) // 2
-    d.flops(2 * inputs * outputs, length, k)
-    return f"""(float[1,{inputs},{length}] x | float[{inputs},{outputs},{k}] w, float[{outputs}] b) => (float y)
-        {{ y = ConvTranspose<strides = [{stride}], pads = [{pad}, {pad}]>(x, w, b) }}"""
-
-
-def _waveform_activated(d: Draw) -> str:
-    """Returns, as ONNX text, a random 1-D convolution over a long signal with an activation, as in vocoders."""
-    channels, outputs = d.pick(d.rounded(4, 64), d.rounded(16, 512)), d.pick(0, 0, 0, 1)
-    length, k, dilation = d.size(200, 60000), d.pick(3, 7, 11), d.pick(1, 1, 3, 5)
-    outputs, pad, then = outputs or channels, dilation * (k - 1) // 2, d.pick("LeakyRelu", "LeakyRelu", "Relu", "Tanh")
-    d.flops(2 * channels * outputs, length, k)
-    return f"""(float[1,{channels},{length}] x | float[{outputs},{channels},{k}] w, float[{outputs}] b) => (float y)
-        {{ c = Conv<dilations = [{dilation}], pads = [{pad}, {pad}]>(x, w, b) y = {then}(c) }}"""
-
-
-def _large_volume(d: Draw) -> str:
-    """Returns, as ONNX text, a random 3-D convolution of a cube with a large window, as in medical segmentation."""
-    side, k = d.pick(2, 4, 8, 16, 32, d.size(2, 48)), d.pick(2, 3, 5, 5, 7)
-    inputs, outputs = d.pick(1, d.rounded(4, 256)), d.pick(2, d.rounded(4, 256), d.rounded(4, 256))
-    stride = k if k == 2 else 1
-    pad = 0 if k == 2 else k // 2
-    d.flops(2 * inputs * outputs, k**3, (side / stride) ** 3)
-    return f"""(float[1,{inputs},{side},{side},{side}] x | float[{outputs},{inputs},{k},{k},{k}] w) => (float y)
-        {{ y = Conv<strides = {[stride] * 3}, pads = {[pad] * 6}>(x, w) }}"""
-
-
 # Further ways to draw instances of operators on which models spend much time.
 MORE: dict[str, tuple[Drawer, ...]] = {
     "com.microsoft.nchwc.Conv": (_patches, _oblong, _few_channels),
     "Conv": (_few_channels, _few_channels, _oblong, _dilated_sequence),
     "ConvTranspose": (_transposed_far, _transposed_far),
-}
-
-# Ways to draw convolutions that earlier draws lack: long windows, long signals, small images, even and dilated windows.
-RARE: dict[str, Sweep] = {
-    "com.microsoft.nchwc.Conv": Sweep((_small_image, _halving, _depthwise_forms, _depthwise_forms, _small_image), 300),
-    "Conv": Sweep((_long_windows, _waveform, _waveform, _large_volume), 240),
-    "com.microsoft.FusedConv": Sweep((_waveform_activated,), 60),
-    "ConvTranspose": Sweep((_transposed_far, _upsampled_sequence), 120),
 }
 
 SWEEPS: dict[str, Sweep] = {

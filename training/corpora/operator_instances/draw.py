@@ -6,7 +6,7 @@ from functools import cached_property
 from random import Random
 from typing import TypeVar
 
-__all__ = ["Draw", "ImpossibleError"]
+__all__ = ["Draw", "TooExpensiveError"]
 
 _T = TypeVar("_T")
 
@@ -14,8 +14,8 @@ _T = TypeVar("_T")
 _MOST_FLOPS = 2.5e9
 
 
-class ImpossibleError(Exception):
-    """The drawn operator instance cannot run, or not in a reasonable time; another one is drawn instead."""
+class TooExpensiveError(Exception):
+    """The drawn operator instance would take too long to measure; another one is drawn instead."""
 
 
 class Draw:
@@ -47,10 +47,10 @@ class Draw:
         """Checks that the instance has few enough arithmetic operations; their number is the product of `factors`.
 
         Raises:
-            ImpossibleError: The instance has more than 2.5e9 operations.
+            TooExpensiveError: The instance has more than 2.5e9 operations.
         """
         if math.prod(factors) > _MOST_FLOPS:
-            raise ImpossibleError
+            raise TooExpensiveError
 
     @cached_property
     def n(self) -> int:

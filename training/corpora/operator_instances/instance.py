@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, compose, h
 from costmodel.ir.constants import data_type_of, dtype_name
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.synthetic.values import synthetic_tensor
-from costmodel.training.corpora.operator_instances.draw import Draw, ImpossibleError
+from costmodel.training.corpora.operator_instances.draw import Draw, TooExpensiveError
 
 __all__ = ["Drawer", "Sweep", "model_of"]
 
@@ -21,6 +21,7 @@ Drawer = Callable[[Draw], str]
 
 _IR_VERSION = 10
 _OTHER_DOMAINS = {"com.microsoft": 1, "com.microsoft.nchwc": 1}
+_MOST_WEIGHT_BYTES = 12 << 20
 _ATTEMPTS = 500
 _VALUE = re.compile(r"[\w()]+(?:\[[^\]]*\])?\s+\w+")
 
@@ -38,7 +39,6 @@ class Sweep:
         opset: Opset version of ONNX's own operators.
         ml: Opset version of the ai.onnx.ml operators.
         most_bytes: Maximum number of bytes that an instance reads and writes.
-        most_weight_bytes: Maximum number of bytes of an instance's weights.
     """
 
     drawers: Sequence[Drawer]
@@ -46,7 +46,6 @@ class Sweep:
     opset: int = 21
     ml: int = 3
     most_bytes: int = 64 << 20
-    most_weight_bytes: int = 12 << 20
 
     def texts(self, seed: str) -> list[str]:
         """Returns `count` different random instances of the operator as text, the same ones for the same seed."""
@@ -61,17 +60,13 @@ class Sweep:
         for attempt in range(_ATTEMPTS):
             try:
                 text = drawer(Draw(f"{seed}/{attempt}"))
-            except ImpossibleError:
+            except TooExpensiveError:
                 continue
-            _, weights = self.parsed(text)
-            if sum(map(_bytes_of, weights)) <= self.most_weight_bytes and self.moved_bytes(text) <= self.most_bytes:
+            model, weights = self.parsed(text)
+            known = onnx.shape_inference.infer_shapes(model).graph
+            moved = sum(map(_bytes_of, (*known.input, *known.value_info, *known.output)))
+            if moved <= self.most_bytes and sum(map(_bytes_of, weights)) <= _MOST_WEIGHT_BYTES:
                 yield text
-
-    def moved_bytes(self, text: str) -> int:
-        """Returns the number of bytes that an instance reads and writes, of values whose shapes are known."""
-        model, _ = self.parsed(text)
-        known = onnx.shape_inference.infer_shapes(model).graph
-        return sum(map(_bytes_of, (*known.input, *known.value_info, *known.output)))
 
     def parsed(self, text: str) -> tuple[ModelProto, list[ValueInfoProto]]:
         """Parses an instance; returns a model whose last inputs are its weights, and the list of these last inputs."""
@@ -85,10 +80,15 @@ class Sweep:
         return model, list(model.graph.input)[count:]
 
 
-def model_of(sweep: Sweep, texts: Iterable[str]) -> ModelProto:
-    """Returns one model that contains the instances `texts` of `sweep`, unconnected to each other."""
+def model_of(sweep: Sweep, seed: str) -> ModelProto:
+    """Returns one model that contains all instances of `sweep`, unconnected to each other.
+
+    Args:
+        sweep: Operator and the functions that draw its instances.
+        seed: Seed of the instances; the same seed gives the same model.
+    """
     whole: ModelProto | None = None
-    for index, text in enumerate(texts):
+    for index, text in enumerate(sweep.texts(seed)):
         parsed, weights = sweep.parsed(text)
         constants = [_weight(value) for value in weights]
         del parsed.graph.input[len(parsed.graph.input) - len(constants) :]

@@ -3,20 +3,12 @@
 from costmodel.training.corpora.operator_instances.draw import Draw
 from costmodel.training.corpora.operator_instances.instance import Sweep
 
-__all__ = ["RARE", "SWEEPS"]
+__all__ = ["SWEEPS"]
 
 
 def _fourier(d: Draw) -> str:
     length = d.pick(2 ** d.size(4, 13), d.size(16, 600))
     return f"""(float[{d.n},{length},1] x) => (float y) {{ y = DFT<onesided = {d.pick(0, 1)}>(x) }}"""
-
-
-def _fourier_of_tokens(d: Draw) -> str:
-    """Returns, as ONNX text, a random Fourier transform of many rows along one of two axes, as instead of attention."""
-    shape, axis = f"{d.n},{d.size(8, 512)},{d.rounded(16, 1024)}", d.pick(1, 2)
-    if d.pick(True, False):
-        return f"(float[{shape},1] x) => (float y) <int64 a = {{{axis}}}> {{ y = DFT(x, , a) }}"
-    return f"(float[{shape},2] x) => (float y) <int64 a = {{{axis}}}> {{ y = DFT(x, , a) }}"
 
 
 def _short_fourier(d: Draw) -> str:
@@ -42,9 +34,6 @@ def _window(name: str) -> Sweep:
 
     return Sweep((draw,), 2)
 
-
-# Ways to draw instances that the sweep of all operators lacks.
-RARE: dict[str, Sweep] = {"DFT": Sweep((_fourier_of_tokens,), 60, most_bytes=4 << 20)}
 
 SWEEPS: dict[str, Sweep] = {
     "DFT": Sweep((_fourier,), 6, most_bytes=1 << 20),
