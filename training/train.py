@@ -250,8 +250,8 @@ def _prior(store: Store, system: System, seed: int, jobs: int) -> Learner | None
     `costmodel import --like` gives a system the capabilities of another one.
     """
     for other in store.systems().values():
-        alike = (other.host, other.capabilities, other.settings.threads) == (
-            system.host, system.capabilities, system.settings.threads,
+        alike = (other.host, _rates(other), other.settings.threads) == (
+            system.host, _rates(system), system.settings.threads,
         )  # fmt: skip
         if alike and other.name != system.name and not other.extrapolated:
             try:
@@ -261,6 +261,11 @@ def _prior(store: Store, system: System, seed: int, jobs: int) -> Learner | None
             if not dataset.whole_only:
                 return LightGBMRegressor(seed, jobs).fit(dataset.encoded, dataset.latencies_us)
     return None
+
+
+def _rates(system: System) -> dict[str, float]:
+    """Returns the capabilities of a system without the quiet times of probes, which later sessions change."""
+    return {name: value for name, value in system.capabilities.items() if not name.startswith("quiet_")}
 
 
 def _fit_and_save(

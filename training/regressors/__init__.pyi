@@ -6,6 +6,7 @@ from .lightgbm_regressor import OBJECTIVES as OBJECTIVES
 from .lightgbm_regressor import Hyperparameters as Hyperparameters
 from .lightgbm_regressor import LightGBMRegressor as LightGBMRegressor
 from .lightgbm_regressor import default_num_leaves as default_num_leaves
+from .linear_correction import LinearCorrection as LinearCorrection
 from .log_linear import LogLinearRegressor as LogLinearRegressor
 from .registry import BASELINES as BASELINES
 from .registry import GNN_INSTALLED as GNN_INSTALLED
