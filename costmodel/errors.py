@@ -61,6 +61,10 @@ __all__ = [
 ]
 
 
+# Number of layers that a message names; the error has all of them.
+_MOST_NAMED = 5
+
+
 class CostModelError(Exception):
     """Base class of all errors that costmodel raises on purpose.
 
@@ -160,10 +164,12 @@ class UnpricedLayersError(CostModelError):
     """
 
     def __init__(self, model: str, system: str, layers: Sequence[str]) -> None:
-        """Writes a message that names every layer of `model` that has no cost on `system`."""
+        """Writes a message that names the first layers of `model` that have no cost on `system`."""
         self.layers = tuple(layers)
+        more = f" and {len(layers) - _MOST_NAMED} more" if len(layers) > _MOST_NAMED else ""
+        named = ", ".join(layers[:_MOST_NAMED]) + more
         super().__init__(
-            f"{model} has {len(layers)} layers without a cost on {system}: {', '.join(layers)}; measure its file with "
+            f"{model} has {len(layers)} layers without a cost on {system}: {named}; measure its file with "
             f"`costmodel bench FILE --system {system}`, train a regressor with `costmodel train --system {system}`, or "
             "ask for a partial answer with --partial"
         )

@@ -52,3 +52,10 @@ def test_a_hole_names_every_layer() -> None:
 def test_a_missing_extra_is_named_with_its_install_line() -> None:
     """The message has the install command."""
     assert "pip install 'costmodel[train]'" in str(MissingExtraError("training", "train"))
+
+
+def test_a_message_names_a_few_of_many_layers() -> None:
+    """A model of which nothing is known does not fill the screen with the names of its layers."""
+    error = UnpricedLayersError("resnet", "c5.xlarge", [f"conv{number}" for number in range(100)])
+    assert "has 100 layers without a cost on c5.xlarge: conv0, conv1, conv2, conv3, conv4 and 95 more; " in str(error)
+    assert len(error.layers) == 100

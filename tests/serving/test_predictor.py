@@ -110,7 +110,7 @@ def test_what_lies_outside_the_training_range_is_extrapolated(predictor: Predict
 
 
 def test_holes_are_refused_and_every_layer_in_them_is_named(untrained: Predictor, trained: Home) -> None:
-    """Without a regressor, a model with an unmeasured layer is refused with all such layers."""
+    """Without a regressor, a model with unmeasured layers is refused; the message has the first ones, the error all."""
     held_back = cut(trained, "light_resnet50")
     with pytest.raises(UnpricedLayersError) as caught:
         untrained.estimate(held_back)
@@ -118,7 +118,7 @@ def test_holes_are_refused_and_every_layer_in_them_is_named(untrained: Predictor
     missing = tuple(name for p in held_back.segments if p.sequence.signature not in measured for name in p.layers)
     assert caught.value.layers == missing
     assert len(missing) > 10
-    assert all(name in str(caught.value) for name in (*missing, "light_resnet50", SYSTEM.name, "costmodel bench"))
+    assert all(name in str(caught.value) for name in (*missing[:5], "light_resnet50", SYSTEM.name, "costmodel bench"))
 
 
 def test_a_partial_answer_names_what_it_leaves_out(untrained: Predictor, trained: Home) -> None:
