@@ -7,14 +7,10 @@ and in callbacks of weak references, and extension modules discard exceptions. S
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["TERMINATED", "raise_if_interrupted", "signals_raised"]
 

@@ -5,13 +5,11 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper
 
-from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.training.regressors.learner import Learner
 from costmodel.training.regressors.log_linear import LogLinearRegressor
+from costmodel.training.regressors.onnx_combination import combined_onnx
 
 __all__ = ["LinearCorrection"]
 
@@ -56,23 +54,7 @@ class LinearCorrection:
 
         Input: "features", float32 [num_layers, num_features]. Output: log(cost / bound), float32 [num_layers, 1].
         """
-        models = [
-            onnx.compose.add_prefix(onnx.load_from_string(member.to_onnx()), f"{name}/", rename_inputs=False)
-            for name, member in (("prior", self.prior), ("correction", self.line_))
-        ]
-        graph = helper.make_graph(
-            [
-                *(node for model in models for node in model.graph.node),
-                helper.make_node("Sum", [model.graph.output[0].name for model in models], ["log_ratios"]),
-            ],
-            "linear_correction",
-            [helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, len(SCHEMA.names)])],
-            [helper.make_tensor_value_info("log_ratios", TensorProto.FLOAT, [None, 1])],
-            [tensor for model in models for tensor in model.graph.initializer],
-        )
-        opsets = {opset.domain: opset.version for model in models for opset in model.opset_import}
-        imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-        return bytes(helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString())
+        return combined_onnx({"prior": self.prior, "correction": self.line_}, "Sum")
 
     def _priced(self, encoded: Encoded) -> Encoded:
         """Returns layers with what the other system's regressor predicts in place of the analytical bounds."""
