@@ -253,8 +253,11 @@ class _Timer:
                 return timed_us(network.runner, self.clock_ns)
             begin_ns = self.cpu_ns()
             time_us = timed_us(network.runner, self.clock_ns)
-            waited_us = time_us - (self.cpu_ns() - begin_ns) / 1000
-            return time_us - waited_us if waited_us > max(_PREEMPTED_US, _PREEMPTED_SHARE * time_us) else time_us
+            on_cpu_us = (self.cpu_ns() - begin_ns) / 1000
+            waited_us = time_us - on_cpu_us
+            # The clock of the CPU time may stand still during a short run.
+            lost_cpu = on_cpu_us > 0 and waited_us > max(_PREEMPTED_US, _PREEMPTED_SHARE * time_us)
+            return on_cpu_us if lost_cpu else time_us
         except MeasurementError as error:
             network.error = error
             return math.nan

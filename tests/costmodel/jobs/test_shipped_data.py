@@ -9,6 +9,7 @@ from onnx import ModelProto
 from costmodel.errors import DataFileError
 from costmodel.jobs.shipped_data import import_shipped, shipped_systems
 from costmodel.onnx_io.model import read_model
+from costmodel.store.parquet import read_results
 from costmodel.store.store import Store
 from tests.fakes import FakeRuntime, fake_system
 from tests.reproduced import TEXTS
@@ -33,6 +34,13 @@ def test_the_checkout_ships_systems_for_one_and_two_threads() -> None:
     systems = shipped_systems()
     assert [path.name for path in systems["amd-epyc-zen5-2c-ort1.31-2t"]] == ["amd-epyc-zen5-2c-ort1.31-2t.parquet"]
     assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 2
+
+
+def test_every_shipped_file_can_be_imported() -> None:
+    """All records of the checkout's data are valid."""
+    for paths in shipped_systems().values():
+        for path in paths:
+            assert read_results(path).measurements
 
 
 def test_a_system_is_imported_when_it_is_first_needed(folder: Path, store: Store) -> None:

@@ -72,6 +72,14 @@ class Table:
 class TestTurns:
     """The order of runs."""
 
+    def test_a_cpu_clock_that_stands_still_is_not_believed(self) -> None:
+        """A run takes the time of the wall clock if no CPU time passed in it, as in a short run on some machines."""
+        table = Table()
+        (network,) = entries = table.entries("a", cost_us=500.0)
+        reference, evictor = (table.entry(name, 1.0).runner for name in "r.")
+        take_turns(entries, (), reference, evictor, SINGLE, table.clock, cpu_ns=lambda: 0)
+        assert {time for times in network.pass_times_us for time in times} == {500.0}
+
     def test_ctrl_c_ends_them_even_if_a_run_discards_it(self) -> None:
         """The next lap does not begin after a signal whose exception a runtime discarded."""
         table = Table()
