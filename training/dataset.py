@@ -42,6 +42,7 @@ class MeasuredModel:
             where nothing but whole models was measured.
         row: Row of the data set that is the whole model.
         latency_us: Measured end-to-end latency in microseconds.
+        measured_us: Latency of each measurement of the model in microseconds.
     """
 
     name: str
@@ -49,6 +50,7 @@ class MeasuredModel:
     rows: np.ndarray
     row: int
     latency_us: float
+    measured_us: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,9 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
         whole=np.array([signature in wholes for signature in signatures]),
         encoded=encode_all([sequences[s] for s in signatures], system, _footprints(stored, samples, sequences)),
         latencies_us=np.array([latencies[s] for s in signatures]),
-        models=tuple(_measured_models(models, signatures, latencies, whole_only=whole_only)),
+        models=tuple(
+            _measured_models(models, signatures, latencies, _measured_us(store, system.name, wholes), whole_only)
+        ),
         repeats=tuple(_repeats(store, system.name, set(signatures) - wholes.keys())),
     )
 
@@ -252,7 +256,11 @@ def _owners(models: Iterable[StoredModel]) -> dict[str, set[str]]:
 
 
 def _measured_models(
-    models: Iterable[StoredModel], signatures: tuple[str, ...], latencies: Mapping[str, float], *, whole_only: bool
+    models: Iterable[StoredModel],
+    signatures: tuple[str, ...],
+    latencies: Mapping[str, float],
+    measured_us: Mapping[str, tuple[float, ...]],
+    whole_only: bool,
 ) -> Iterable[MeasuredModel]:
     """Yields the models that are measured whole and in all their sequences; of models with equal graphs, only one."""
     row = {signature: position for position, signature in enumerate(signatures)}
@@ -265,7 +273,17 @@ def _measured_models(
         if all(signature in row for signature in parts):
             counted.add(model.whole)
             rows = np.array([row[signature] for signature in parts])
-            yield MeasuredModel(model.name, model.family, rows, row[model.whole], latencies[model.whole])
+            latency_us = latencies[model.whole]
+            all_us = measured_us.get(model.whole, (latency_us,))
+            yield MeasuredModel(model.name, model.family, rows, row[model.whole], latency_us, all_us)
+
+
+def _measured_us(store: Store, system: str, signatures: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """Returns the latency of each measurement of whole models in microseconds, by signature."""
+    found: dict[str, list[float]] = {}
+    for measurement in store.measurements(system, set(signatures)):
+        found.setdefault(measurement.signature, []).append(measurement.latency_us)
+    return {signature: tuple(of_model) for signature, of_model in found.items()}
 
 
 def _repeats(store: Store, system: str, signatures: Iterable[str]) -> Iterable[tuple[float, float]]:

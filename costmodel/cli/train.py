@@ -254,6 +254,16 @@ def print_evaluation(report: "EvaluationReport") -> None:
             f"with every layer measured, models have {best.mape:.1%} error, {_percent(best.within_5pct)} within 5% and "
             f"{_percent(best.within_10pct)} within 10%: predicting layers cannot be expected to do better"
         )
+    if report.truth is not None:
+        truth = report.truth
+        say(
+            f"one measurement of a model has a standard deviation of {truth.noise:.1%} ({truth.repeated} were measured "
+            f"more than once): root mean square error {truth.rms:.1%}, without that noise {truth.rms_without_noise:.1%}"
+        )
+        say(
+            f"{truth.uncertain} models are known to no better than 2%; the mean error of the others is "
+            f"{_percent(truth.certain_mape)}"
+        )
     models = report.predictors[report.champion].models
     if models:
         say()

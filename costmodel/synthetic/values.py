@@ -7,7 +7,7 @@ need particular values, such as indices and shapes, fit the recorded shapes; see
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, reduce
 
 import ml_dtypes
 import numpy as np
@@ -111,12 +111,16 @@ def synthetic_value(sequence: LayerSequence, index: int, limit: int | None = Non
     if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
         return np.full(value.type.shape, _zero_point(dtype), dtype)
     readers = [layer for layer in sequence.layers if index in layer.inputs]
-    for layer in readers:
-        view = LayerView.of(sequence, layer)
-        for slot, read in enumerate(layer.inputs):
-            made = required_values(view, slot) if read == index else None
-            if made is not None:
-                return np.broadcast_to(made, value.type.shape).astype(dtype, order="C")
+    made = [
+        values
+        for layer in readers
+        for slot, read in enumerate(layer.inputs)
+        if read == index and (values := required_values(LayerView.of(sequence, layer), slot)) is not None
+    ]
+    if made:
+        # Layers that share indices may have tables of different sizes: the smaller of two indices is valid in both.
+        chosen = reduce(np.minimum, made) if dtype.kind in "iu" else made[0]
+        return np.broadcast_to(chosen, value.type.shape).astype(dtype, order="C")
     if limit is not None and value.type.elements > 1:
         return random_below(limit, value.type.shape).astype(dtype)
     positive = any(_needs_positive(layer.op_type) or _is_slope(layer, index) for layer in readers)

@@ -37,6 +37,7 @@ from costmodel.training.evaluation.results import (
     SizeErrors,
 )
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out, split_name
+from costmodel.training.evaluation.truth import standard_errors, truth_of
 from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.learner import Regressor
 from costmodel.training.regressors.registry import BASELINES, REGRESSORS
@@ -119,16 +120,23 @@ def evaluate(
     if progress is not None:
         progress(len(names), len(names), "")
     ranked = sorted(names, key=lambda name: _mape(results[name]))
+    champion = next((name for name in ranked if name not in BASELINES), ranked[0])
+    judged_models = first_runs[champion].judged_models.tolist()
     report = EvaluationReport(
         system=dataset.system.name,
         split=split,
         seeds=tuple(seeds),
         noise_floor_mape=dataset.noise_floor(),
         predictors=results,
-        champion=next((name for name in ranked if name not in BASELINES), ranked[0]),
+        champion=champion,
         rows=len(dataset),
         families={family: _family_facts(dataset, family) for family in dataset.all_families},
         measured=_model_metrics([accuracy(first_runs[names[0]]).measured], [None], [None]),
+        truth=truth_of(
+            first_runs[champion].unseen_us[judged_models],
+            np.array([dataset.models[i].latency_us for i in judged_models]),
+            [dataset.models[i].measured_us for i in judged_models],
+        ),
     )
     return Evaluation(report, calibrations, best=ranked[0], held_out=first_runs, distances=held_out_distances)
 
@@ -165,6 +173,7 @@ def _score(
     runs = [of_seed.run for of_seed in judged]
     accuracies = [accuracy(run) for run in runs]
     covered = [of_seed.coverage(level) for of_seed in judged]
+    uncertain = standard_errors([model.measured_us for model in dataset.models])
     layer = _mean_errors([of_seed.layer for of_seed in accuracies])
     result = PredictorResult(
         layer=LayerMetrics(
@@ -197,6 +206,7 @@ def _score(
                 predicted_us=float(np.mean([run.composed_us[i] for run in runs])),
                 unseen_us=float(np.mean([run.unseen_us[i] for run in runs])),
                 known_share=float(dataset.known_elsewhere[i].mean()),
+                latency_error=None if uncertain is None else float(uncertain[1][i]),
             )
             for i, model in enumerate(dataset.models)
         ),

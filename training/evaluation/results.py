@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from costmodel.training.evaluation.truth import Truth
+
 __all__ = [
     "ClassErrors",
     "DistanceErrors",
@@ -160,6 +162,7 @@ class ModelResult:
         predicted_us: Estimate with measured costs for the layers that also occur in another family, in microseconds.
         unseen_us: Estimate with all costs predicted, in microseconds.
         known_share: Share of the model's layers that also occur in another family.
+        latency_error: Relative standard error of `latency_us`; None if too few models were measured more than once.
     """
 
     model: str
@@ -169,6 +172,7 @@ class ModelResult:
     predicted_us: float
     unseen_us: float
     known_share: float
+    latency_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -240,6 +244,9 @@ class EvaluationReport:
         champion: Name of the predictor with the smallest error that is not a baseline.
         rows: Number of measured sequences in the data set.
         families: Number of models and sequences of each family, by its name.
+        measured: Metrics over models of the sums of measured layers.
+        truth: How uncertain the measured latencies of models are, and the champion's errors, with all costs predicted,
+            without that uncertainty; None if too few models were measured more than once.
     """
 
     system: str
@@ -251,6 +258,7 @@ class EvaluationReport:
     rows: int
     families: Mapping[str, FamilyFacts]
     measured: ModelMetrics
+    truth: Truth | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON document that `costmodel evaluate --json` prints."""
@@ -264,6 +272,7 @@ class EvaluationReport:
             "rows": self.rows,
             "families": {family: asdict(facts) for family, facts in self.families.items()},
             "measured": asdict(self.measured),
+            "truth": asdict(self.truth) if self.truth is not None else None,
         }
 
 

@@ -165,6 +165,22 @@ def test_index_tuples_lie_within_what_they_index(
         assert tuples[..., position].max() < shape[batch + position]
 
 
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_indices_that_two_layers_share_lie_within_both(rows: int, others: int) -> None:
+    """Indices that scatter into tables of different sizes are valid in the smaller one, whichever layer is first."""
+    shapes = ((rows, 4), (others, 4), (50, 1), (50, 4), (rows, 4), (others, 4))
+    kinds = [TensorType("int64" if i == 2 else "float32", shape) for i, shape in enumerate(shapes)]
+    roles = ("input", "input", "constant", "input", "internal", "internal")
+    sequence = LayerSequence(
+        layers=tuple(SequenceLayer("ScatterND", "", 16, {}, (i, 2, 3), (4 + i,)) for i in range(2)),
+        values=tuple(map(Value, kinds, roles)),  # type: ignore[arg-type]
+        outputs=(4, 5),
+    )
+    indices = synthetic_value(sequence, 2)
+    assert indices.min() >= 0
+    assert indices.max() < min(rows, others)
+
+
 @given(before=st.integers(1, 40), after=st.integers(1, 90))
 def test_scales_give_the_recorded_size(before: int, after: int, parse: Parse, lower: Lower) -> None:
     """Synthetic scales give the recorded size after the runtime's rounding down in single precision."""

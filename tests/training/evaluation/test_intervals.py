@@ -43,15 +43,17 @@ def world(seed: int, *, shared: float, construction: float = 0.02) -> HeldOutWit
     measured = predicted * np.exp(errors)
     families = [f"family{of // MODELS:02}" for of in owner.tolist()]
     rows = [np.flatnonzero(owner == model) for model in range(FAMILIES * MODELS)]
+    latencies = [float(measured[of].sum() * np.exp(random.normal(0, construction))) for of in rows]
     models = tuple(
         MeasuredModel(
             name=f"model{i}",
             family=families[of[0]],
             rows=of,
             row=int(of[0]),
-            latency_us=float(measured[of].sum() * np.exp(random.normal(0, construction))),
+            latency_us=latency_us,
+            measured_us=(latency_us,),
         )
-        for i, of in enumerate(rows)
+        for i, (of, latency_us) in enumerate(zip(rows, latencies, strict=True))
     )
     data = Dataset(
         system=SYSTEM,
