@@ -3,19 +3,17 @@
     python benchmarks/wall_clock.py CORPUS [MODELS]
 
 By models: each one is loaded and run until the standard error of its latency is 1%. By layers: each unique layer is
-loaded and run in four passes, after which the standard error of a sum is about 1%; the table has both errors.
-Both are sessions of `costmodel bench`, with its waits for a quiet machine. Cutting the models into layers is timed
-apart: it is done once, for all systems, and a benchmark suite (`costmodel decompose --out`) brings the layers to
-another machine without the models.
+loaded and run, with as many runs as each row of the table says. The error of a sum is estimated from two such sessions,
+that of a model from its passes. All are sessions of `costmodel bench`, with
+its waits for a quiet machine. Cutting the models into layers is timed apart: it is done once, for all systems, and a
+benchmark suite (`costmodel decompose --out`) brings the layers to another machine without the models.
 """
 
-import math
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,55 +30,81 @@ from costmodel.training.corpus import corpus_models
 
 TARGET = 0.01
 OF_MODELS = Protocol(passes=2, min_passes=2, max_passes=60, agreement=TARGET, max_group_us=120_000_000.0)
-OF_LAYERS = Protocol(passes=4, min_passes=4, max_passes=4)
+# Passes over the layers of a model, and timed runs of each layer in a pass.
+OF_LAYERS = {
+    f"layers, {passes} x {runs}": Protocol(passes=passes, min_passes=passes, max_passes=passes, max_runs=runs)
+    for passes, runs in ((4, 5), (2, 5), (2, 2), (1, 2))
+}
 
 
-def session_s(store: Store, system: System, protocol: Protocol, groups: Sequence[Group]) -> tuple[float, BenchReport]:
-    """Measures groups, and returns the seconds from loading the first one, and the report."""
-    with BenchmarkSession(store, system, get_runtime(), protocol=protocol) as session:
+@dataclass(frozen=True)
+class Session:
+    """What one session took, and what it found.
+
+    Attributes:
+        seconds: Seconds from loading the first network.
+        report: Report of the session.
+        store: Store with the measurements.
+    """
+
+    seconds: float
+    report: BenchReport
+    store: Store
+
+    @property
+    def quick_s(self) -> float:
+        """Seconds without waiting for a quiet machine."""
+        return self.seconds - self.report.waiting_seconds
+
+
+def session(url: str, system: System, protocol: Protocol, groups: Sequence[Group]) -> Session:
+    """Measures groups with a store of their own."""
+    store = Store(url)
+    with BenchmarkSession(store, system, get_runtime(), protocol=protocol) as opened:
         begin = time.perf_counter()
-        report = session.run(groups)
-        return time.perf_counter() - begin, report
+        report = opened.run(groups)
+        return Session(time.perf_counter() - begin, report, store)
 
 
-def error_of_sum(item: DecomposedModel, error_us: dict[str, float], latency_us: dict[str, float]) -> float:
-    """Returns the relative standard error of the sum of a model's layers."""
-    counts = Counter(segment.sequence.signature for segment in item.decomposition.segments)
-    total = sum(count * latency_us[s] for s, count in counts.items())
-    return math.sqrt(sum((count * error_us[s]) ** 2 for s, count in counts.items())) / total
+def sums_us(items: Sequence[DecomposedModel], found: Session, system: System) -> np.ndarray:
+    """Returns the sum of the layers of each model in microseconds."""
+    latency_us = found.store.latencies_us(system.name)
+    return np.array([sum(latency_us[s.sequence.signature] for s in item.decomposition.segments) for item in items])
+
+
+def row(label: str, seconds: float, quick_s: float, error: float) -> str:
+    """Formats a row of the table."""
+    return f"{label:16}{seconds:9.1f}{quick_s:9.1f}{error:9.2%}"
 
 
 def main(corpus: str, most: str = "1000") -> None:
-    """Prints both times and their ratio."""
+    """Prints the table."""
     runtime, settings = get_runtime(), RuntimeSettings()
     system = this_system(runtime, settings)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         items = decompose_models(corpus_models(corpus)[: int(most)], runtime, settings.level, Path(folder) / "cache")
         cutting_s = time.perf_counter() - begin
-        by_models, by_layers = (Store(f"sqlite:///{folder}/{name}.db") for name in ("models", "layers"))
         wholes = [Group(item.model.name, (), item.whole, item.model, item.footprint_bytes) for item in items]
         layers = [replace(group, whole=None) for item in items for group in measurement_groups(item, (1,))]
-        models_s, of_models = session_s(by_models, system, OF_MODELS, wholes)
-        layers_s, of_layers = session_s(by_layers, system, OF_LAYERS, layers)
-        found = {m.signature: m for m in by_layers.measurements(system.name, repeats=False)}
-        error_us = {s: relative_error(m.pass_times_us) * m.latency_us for s, m in found.items()}
-        latency_us = {s: m.latency_us for s, m in found.items()}
-        errors = np.array([error_of_sum(item, error_us, latency_us) for item in items])
-        whole_errors = np.array(
-            [relative_error(m.pass_times_us) for m in by_models.measurements(system.name, repeats=False)]
-        )
-    print(f"{system.name}, {corpus}: {len(items)} models, {of_layers.measured} unique layers")
-    for label, seconds, report, error in (
-        ("models", models_s, of_models, whole_errors),
-        ("layers", layers_s, of_layers, errors),
-    ):
-        print(
-            f"{label:8}{seconds:8.1f} s, of which {report.waiting_seconds:.1f} s waiting; standard error "
-            f"{np.median(error):.2%} in the median, at most {TARGET:.0%} for {(error <= TARGET).mean():.0%}"
-        )
-    quick = models_s - of_models.waiting_seconds, layers_s - of_layers.waiting_seconds
-    print(f"ratio {models_s / layers_s:.1f}, {quick[0] / quick[1]:.1f} without waiting; cutting {cutting_s:.1f} s")
+        of_models = session(f"sqlite:///{folder}/models.db", system, OF_MODELS, wholes)
+        timed = of_models.store.measurements(system.name, repeats=False)
+        error = float(np.median([relative_error(measurement.pass_times_us) for measurement in timed]))
+        lines = [row("models", of_models.seconds, of_models.quick_s, error)]
+        for label, protocol in OF_LAYERS.items():
+            url = f"sqlite:///{folder}/{label.replace(' ', '')}"
+            pair = [session(f"{url}{number}.db", system, protocol, layers) for number in range(2)]
+            one, other = (sums_us(items, found, system) for found in pair)
+            # The median absolute deviation, as a standard deviation; a difference has the errors of two sums.
+            error = 1.4826 * float(np.median(np.abs(np.log(one / other)))) / np.sqrt(2)
+            seconds, quick_s = (np.mean([(of.seconds, of.quick_s) for of in pair], axis=0)).tolist()
+            ratio, quick_ratio = of_models.seconds / seconds, of_models.quick_s / quick_s
+            lines.append(f"{row(label, seconds, quick_s, error)}{ratio:8.1f}{quick_ratio:9.1f}")
+            count = pair[0].report.measured
+    print(f"{system.name}, {corpus}: {len(items)} models, {count} unique layers, cutting {cutting_s:.1f} s")
+    print(f"{'':16}{'seconds':>9}{'no waits':>9}{'error':>9}{'ratio':>8}{'no waits':>9}")
+    print("\n".join(lines))
+    print("passes x timed runs; error: typical standard error of a latency; ratio: seconds of models over layers")
 
 
 if __name__ == "__main__":
