@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from costmodel import CostModel, read_model
+from costmodel.ir.footprint import Footprint
 from costmodel.ir.sequence import LayerSequence
 from costmodel.partition.decomposition import Decomposition, Segment
 from costmodel.paths import find_home
@@ -88,7 +89,7 @@ def ask_layers(world: World, repeats: int, *, measured: bool) -> None:
         predictor = world.fresh()
         (cold,) = best_s(lambda predictor=predictor: predictor.costs(world.layers(), measured=measured))
         layers = world.layers()
-        (moved,) = best_s(lambda p=predictor, q=layers: p.costs(q, footprint=MIB, measured=measured))
+        (moved,) = best_s(lambda p=predictor, q=layers: p.costs(q, footprint=Footprint(MIB, MIB), measured=measured))
         (warm,) = best_s(lambda p=predictor, q=layers: p.costs(q, measured=measured), repeats=3)
         found.append((cold, moved, warm))
     cold, moved, warm = map(min, zip(*found, strict=True))

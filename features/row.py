@@ -14,7 +14,7 @@ from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
-from costmodel.measure.groups import memory_bound_bytes
+from costmodel.measure.groups import memory_bound_bytes, warm_bytes
 from costmodel.systems.system import System
 
 __all__ = ["footprint_features", "layer_features"]
@@ -30,6 +30,10 @@ _ACTIVATIONS = {
     name: float(rank)
     for rank, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
 }
+# A lap that touches this many times the level 2 cache leaves nothing of a layer there: more makes no difference.
+_MOST_LAP = 8
+# Bytes that are added to those that a lap touches, so that their logarithm does not tell apart what is next to nothing.
+_LEAST_LAP = 10_000
 
 _DataAndOutput = tuple[TensorType, TensorType]
 
@@ -62,21 +66,31 @@ def layer_features(
     )
 
 
-def footprint_features(footprints: np.ndarray, system: System) -> tuple[np.ndarray, np.ndarray]:
-    """Returns log(footprint / cache size) of models for the level 2 and the level 3 cache of a system.
+def footprint_features(footprints: np.ndarray, system: System) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the features of models that tell what their layers find in the caches.
+
+    From one run of a layer to the next, a lap over the different layers of its model touches all weights of the model
+    and the activations of each layer; layers of a model that fits into a core's own cache are timed warm.
 
     Args:
-        footprints: Bytes of weights that each model reads, shape [num_models].
+        footprints: Footprint of each model (`costmodel.ir.footprint.Footprint`), shape [num_models, 2].
         system: System that the models would run on.
 
     Returns:
-        The features "footprint_over_l2" and "footprint_over_l3", float32, shape [num_models] each.
+        The features "footprint_over_l2", "footprint_over_l3" and "lap_over_l2", which are logarithms of bytes over the
+        size of the cache, float32, shape [num_models] each.
     """
     assert system.host is not None
-    read = np.minimum(footprints, float(memory_bound_bytes(system.host)))
-    caches = (system.host.l2_bytes, system.host.l3_bytes)
-    over_l2, over_l3 = (np.log((read + 1) / cache) if cache else np.zeros(len(read)) for cache in caches)
-    return over_l2.astype(np.float32), over_l3.astype(np.float32)
+    host, most = system.host, float(memory_bound_bytes(system.host))
+    weights, activations = footprints.T
+    read = np.minimum(weights, most)
+    warm = (weights > 0) & (weights <= warm_bytes(host))
+    touched = np.where(warm, 0.0, np.minimum(weights + activations, _MOST_LAP * host.l2_bytes))
+    parts = ((read + 1, host.l2_bytes), (read + 1, host.l3_bytes), (touched + _LEAST_LAP, host.l2_bytes))
+    over_l2, over_l3, lap_over_l2 = (
+        (np.log(nbytes / cache) if cache else np.zeros(len(nbytes))).astype(np.float32) for nbytes, cache in parts
+    )
+    return over_l2, over_l3, lap_over_l2
 
 
 def _work_features(work: Work, bound: float, system: System) -> list[float]:
@@ -199,6 +213,7 @@ def _system_features(work: Work, path: KernelPath, system: System) -> list[float
         over(work.moved_bytes, system.host.l2_bytes),
         over(work.moved_bytes, system.host.l3_bytes),
         over(work.weight_bytes, system.host.l2_bytes),
+        0.0,
         0.0,
         0.0,
         math.log1p(work.output_bytes / threads),

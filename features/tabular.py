@@ -17,6 +17,7 @@ from costmodel.features.analytical_bound import layer_bound_us
 from costmodel.features.row import footprint_features, layer_features
 from costmodel.features.schema import FEATURE_GROUPS, OPERATORS, SCHEMA
 from costmodel.features.work import layer_work
+from costmodel.ir.footprint import activation_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.systems.system import System
 
@@ -92,14 +93,14 @@ class Encoder:
     def encode(
         self,
         sequences: Iterable[LayerSequence],
-        footprints: Iterable[float] | None = None,
+        footprints: Iterable[Iterable[float]] | None = None,
         predecessors: Iterable[Iterable[int]] = (),
     ) -> Encoded:
         """Encodes sequences as `encode_all` does, for the encoder's system, with edges between the segments of a model.
 
         Args:
             sequences: Sequences to encode.
-            footprints: For each sequence, the bytes of weights that its model reads; see `encode_all`.
+            footprints: For each sequence, the footprint of its model; see `encode_all`.
             predecessors: If the sequences are the segments of one model: for each, the positions of the sequences whose
                 outputs it reads. Edges then also connect layers of different sequences. Which layer reads which output
                 is not known, so each layer that reads an input of its sequence is connected to each layer that makes an
@@ -120,16 +121,15 @@ class Encoder:
 
 
 def encode_all(
-    sequences: Iterable[LayerSequence], system: System, footprints: Iterable[float] | None = None
+    sequences: Iterable[LayerSequence], system: System, footprints: Iterable[Iterable[float]] | None = None
 ) -> Encoded:
     """Encodes the layers of sequences as features, with their analytical bounds and the edges between them.
 
     Args:
         sequences: Sequences to encode.
         system: System that the sequences would run on.
-        footprints: For each sequence, the bytes of weights that its model reads; they determine the cache that the
-            sequence's own weights are read from. If there are no footprints, or a footprint is less than the bytes of
-            the sequence's own weights, the sequence is taken to be the whole model.
+        footprints: For each sequence, the `Footprint` of its model, which determines what the sequence finds in the
+            caches. If there are no footprints, each sequence is taken to be the whole model.
     """
     sequences = list(sequences)
     return _assemble(sequences, [_Rows.of(sequence, system) for sequence in sequences], system, footprints, ())
@@ -144,14 +144,14 @@ class _Rows:
             to join; the footprint columns are 0.
         operators: Index of each layer's operator among the operator columns.
         bounds_us: Analytical bound of each layer in microseconds.
-        weight_bytes: Bytes of weights that all layers together read.
+        footprint: Bytes of weights and of activations that all layers together read and write.
         edges: Pairs of positions of layers in the sequence: one that makes a tensor, and one that reads it.
     """
 
     numbers: bytes
     operators: tuple[int, ...]
     bounds_us: tuple[float, ...]
-    weight_bytes: int
+    footprint: tuple[float, float]
     edges: tuple[tuple[int, int], ...]
 
     def __len__(self) -> int:
@@ -168,7 +168,7 @@ class _Rows:
             numbers=numbers.tobytes(),
             operators=tuple(_OPERATOR_COLUMN.get(layer.op_type, len(OPERATORS)) for layer in sequence.layers),
             bounds_us=tuple(bounds),
-            weight_bytes=sum(work.weight_bytes for work in works),
+            footprint=(sum(work.weight_bytes for work in works), activation_bytes(sequence)),
             edges=tuple(_edges(sequence)) if len(works) > 1 else (),
         )
 
@@ -177,7 +177,7 @@ def _assemble(
     sequences: Sequence[LayerSequence],
     parts: Sequence[_Rows],
     system: System,
-    footprints: Iterable[float] | None,
+    footprints: Iterable[Iterable[float]] | None,
     predecessors: Iterable[Iterable[int]],
 ) -> Encoded:
     starts = _starts([len(part) for part in parts])
@@ -186,9 +186,10 @@ def _assemble(
     features[:, :_NUMBERS] = np.frombuffer(b"".join([part.numbers for part in parts]), np.float32).reshape(-1, _NUMBERS)
     operators = np.fromiter(chain.from_iterable(part.operators for part in parts), np.int64, layers)
     features[np.arange(layers), _NUMBERS + operators] = 1.0
-    weights = np.array([part.weight_bytes for part in parts], dtype=np.float64)
-    model_bytes = np.zeros(len(parts)) if footprints is None else np.fromiter(footprints, np.float64, len(parts))
-    for column, values in zip(_FOOTPRINT, footprint_features(np.maximum(model_bytes, weights), system), strict=True):
+    around = [part.footprint for part in parts] if footprints is None else list(footprints)
+    for column, values in zip(
+        _FOOTPRINT, footprint_features(np.array(around, dtype=np.float64).reshape(-1, 2), system), strict=True
+    ):
         features[:, column] = np.repeat(values, np.diff(starts))
     edges = [
         (start + one, start + other)

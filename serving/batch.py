@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.ir.footprint import read_bytes
+from costmodel.ir.footprint import activation_bytes, read_bytes
 from costmodel.ir.sequence import LayerSequence
 
 __all__ = ["Batch"]
@@ -49,9 +49,20 @@ class Batch:
 
     @cached_property
     def footprints(self) -> np.ndarray:
-        """Bytes of weights that each model reads, shape [num_models]."""
-        read = np.array([read_bytes(sequence) for sequence in self.sequences], dtype=np.float64)
-        return np.bincount(self.model, weights=read[self.rows], minlength=len(self.lengths))
+        """Footprint of each model, as `costmodel.ir.footprint.Footprint` defines it; shape [num_models, 2]."""
+        count, different = len(self.lengths), max(1, len(self.sequences))
+        read, active = (
+            np.array([nbytes(sequence) for sequence in self.sequences], dtype=np.float64)
+            for nbytes in (read_bytes, activation_bytes)
+        )
+        once = np.unique(self.model * different + self.rows)
+        return np.stack(
+            [
+                np.bincount(self.model, weights=read[self.rows], minlength=count),
+                np.bincount(once // different, weights=active[once % different], minlength=count),
+            ],
+            axis=-1,
+        )
 
     def models(self) -> Iterator[list[int]]:
         """Yields, for each model, the indices in `sequences` of its sequences, in execution order."""

@@ -86,14 +86,14 @@ class Planner:
             graph: Layers of the model.
         """
         cuts = candidates(model, graph)
-        footprint = cuts[0].read_bytes
+        footprint = cuts[0].footprint
         costs = self.predictor.costs(cuts[0].unique, footprint=footprint)
         known = self._latencies_us(cuts)
         layers_us = self._layers_us(cuts[0], costs)
         found = []
         for cut in cuts:
             complete = cut.unique.keys() <= known.keys()
-            seconds = 0.0 if complete else self._seconds(cut, known, layers_us, footprint)
+            seconds = 0.0 if complete else self._seconds(cut, known, layers_us, int(footprint.weights))
             found.append(GranularityChoice(cut.granularity, self.error(cut), seconds))
         regression = self.predictor.regression
         if found[0].seconds and regression is not None:

@@ -1,8 +1,8 @@
 """Groups the footprints of models into bins within which a regressor predicts the same.
 
-A footprint is the number of bytes of weights that a model reads. The same layer occurs in many models with different
-footprints. A regression tree only compares the footprint with its thresholds, so that a layer that was priced in one
-model need not be priced again in models with a similar footprint.
+A footprint (`costmodel.ir.footprint.Footprint`) tells how much memory a model touches. The same layer occurs in many
+models with different footprints. A regression tree only compares the features of a footprint with its thresholds, so
+that a layer that was priced in one model need not be priced again in models with a similar footprint.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ class FootprintBins:
         """Returns the bin of each model as a row of numbers; rows are equal exactly if the models are in the same bin.
 
         Args:
-            footprints: Bytes of weights that each model reads, shape [num_models].
+            footprints: `Footprint` of each model, shape [num_models, 2].
             system: System on which the models would run.
 
         Returns:

@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from costmodel.errors import ArtefactError
-from costmodel.ir.footprint import read_bytes
+from costmodel.ir.footprint import Footprint
 from costmodel.ir.sequence import LayerSequence
 from costmodel.serving.batch import Batch
 from costmodel.serving.networks import refuse_unpriced
@@ -110,8 +110,8 @@ def tabulate_latencies(
 ) -> LatencyTable:
     """Returns the latency table of a search space.
 
-    The cost of a layer depends a little on how many bytes of weights the model around it reads. This model is taken to
-    read what the fixed layers read and, for each block, the mean of what the choices of the block read.
+    The cost of a layer depends a little on how much memory the model around it touches. This model is taken to touch
+    what the fixed layers touch and, for each block, the mean of what the choices of the block touch.
 
     Args:
         predictor: Predictor of the system.
@@ -126,10 +126,10 @@ def tabulate_latencies(
     """
     if not blocks or not all(blocks.values()):
         raise ValueError("a table needs at least one block, and each block a choice")
-    reads = [[sum(map(read_bytes, layers)) for layers in choices.values()] for choices in blocks.values()]
-    footprint = float(sum(map(read_bytes, fixed)) + sum(sum(read) / len(read) for read in reads))
+    of_choices = [np.mean([Footprint.of(layers) for layers in choices.values()], axis=0) for choices in blocks.values()]
+    footprint = np.sum([Footprint.of(fixed), *of_choices], axis=0)
     batch = Batch.of([fixed, *(layers for choices in blocks.values() for layers in choices.values())])
-    priced = predictor.price(batch, measured=measured, footprints=np.full(len(batch.lengths), footprint))
+    priced = predictor.price(batch, measured=measured, footprints=np.tile(footprint, (len(batch.lengths), 1)))
     refuse_unpriced(predictor, batch, priced)
     found = priced.compose(predictor.uncertainty)
     most = max(map(len, blocks.values()))

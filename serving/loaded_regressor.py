@@ -78,7 +78,7 @@ class Regression:
         self,
         sequences: Sequence[LayerSequence],
         system: System,
-        footprints: Sequence[float],
+        footprints: Sequence[Iterable[float]],
         predecessors: Sequence[Iterable[int]] = (),
     ) -> list[Cost]:
         """Returns the predicted cost of each layer sequence on a system.
@@ -86,7 +86,7 @@ class Regression:
         Args:
             sequences: Layer sequences whose costs are wanted.
             system: System on which they would run.
-            footprints: For each sequence, the bytes of weights that the model around it reads.
+            footprints: For each sequence, the `Footprint` of the model around it.
             predecessors: If the sequences are the segments of one model, the positions in `sequences` of those whose
                 results each of them reads; otherwise empty.
         """
@@ -104,7 +104,7 @@ class Regression:
         self,
         sequences: Sequence[LayerSequence],
         system: System,
-        footprints: Sequence[float],
+        footprints: Sequence[Iterable[float]],
         predecessors: Sequence[Iterable[int]] = (),
     ) -> list[Cost]:
         encoded = self._encoder_of(system).encode(sequences, footprints, predecessors)

@@ -3,7 +3,6 @@
 The results equal those of `Predictor.estimate` for each single network.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +12,7 @@ import numpy as np
 from costmodel.errors import UnpricedLayersError
 from costmodel.estimate.composition import PricedBatch
 from costmodel.estimate.cost import SOURCES, Cost, Source
+from costmodel.ir.footprint import COLD
 from costmodel.ir.sequence import LayerSequence
 from costmodel.serving.batch import Batch
 from costmodel.serving.predictor import Predictor
@@ -89,7 +89,7 @@ def price_blocks(
         UnpricedLayersError: A layer has no cost on the system.
     """
     batch = Batch.of(blocks)
-    of_layers = predictor.price_sequences(batch.sequences, np.full(len(batch.sequences), math.inf), measured=measured)
+    of_layers = predictor.price_sequences(batch.sequences, np.tile(COLD, (len(batch.sequences), 1)), measured=measured)
     priced = PricedBatch.of([of_layers[row] for row in rows] for rows in batch.models())
     refuse_unpriced(predictor, batch, priced)
     found = priced.compose(predictor.uncertainty)

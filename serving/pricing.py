@@ -1,6 +1,5 @@
 """Prices layer sequences on a system, in isolation and in models: measured where possible, otherwise predicted."""
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from costmodel.bounded_cache import BoundedCache
 from costmodel.estimate.composition import PricedBatch
 from costmodel.estimate.context_correction import cache_pressures
 from costmodel.estimate.cost import Cost, Uncertainty
+from costmodel.ir.footprint import COLD, Footprint
 from costmodel.ir.sequence import LayerSequence
 from costmodel.serving.batch import Batch
 from costmodel.serving.loaded_regressor import Regression
@@ -79,18 +79,17 @@ class SequencePricer:
         return self.regression.id.version if self.regression else "none"
 
     def costs(
-        self, sequences: Mapping[str, LayerSequence], *, footprint: float = math.inf, measured: bool = True
+        self, sequences: Mapping[str, LayerSequence], *, footprint: Footprint = COLD, measured: bool = True
     ) -> dict[str, Cost]:
         """Returns the costs of sequences in isolation, by signature; sequences that have no cost are left out.
 
         Args:
             sequences: Layer sequences by signature.
-            footprint: Bytes of weights that the model around the sequences reads; by default infinite, more than any
-                cache holds.
+            footprint: Footprint of the model around the sequences; by default more than any cache holds.
             measured: Whether to use measurements; without them every cost is predicted.
         """
         every = list(sequences.values())
-        found = self.price_sequences(every, np.full(len(every), footprint), measured=measured)
+        found = self.price_sequences(every, np.tile(footprint, (len(every), 1)), measured=measured)
         return {signature: cost for signature, cost in zip(sequences, found, strict=True) if cost is not None}
 
     def price_sequences(
@@ -102,7 +101,7 @@ class SequencePricer:
 
         Args:
             sequences: Layer sequences; the same one may occur with several footprints.
-            footprints: Bytes of weights that the model around each sequence reads, shape [num_sequences].
+            footprints: `Footprint` of the model around each sequence, shape [num_sequences, 2].
             measured: Whether to use measurements; without them every cost is predicted.
         """
         known = self._measured.costs({sequence.signature: sequence for sequence in sequences}) if measured else {}
@@ -138,9 +137,8 @@ class SequencePricer:
         Args:
             batch: The models.
             measured: Whether to use measurements; without them every cost is predicted.
-            footprints: Bytes of weights that each model reads, shape [num_models]; by default the sum over its
-                sequences. If footprints are given, each model of the batch is taken to be a part of a larger model with
-                that footprint.
+            footprints: `Footprint` of each model, shape [num_models, 2]; by default that of its sequences. If they
+                are given, each model of the batch is taken to be a part of a larger model with that footprint.
             predecessors: For each model, and for each of its sequences, the positions in the model of those sequences
                 whose results it reads; by default each sequence reads the result of the one before it. Only a regressor
                 that sees the neighbours of a layer uses them.
@@ -154,7 +152,7 @@ class SequencePricer:
             return priced
         bundle = self.regression.bundle
         corrected = priced.in_context(
-            bundle.measured_correction, bundle.predicted_correction, cache_pressures(around, self.system.host)
+            bundle.measured_correction, bundle.predicted_correction, cache_pressures(around[:, 0], self.system.host)
         )
         if footprints is not None:
             return corrected
@@ -221,11 +219,13 @@ class SequencePricer:
             read = (
                 predecessors[number] if predecessors else [(place - 1,) if place else () for place in range(len(rows))]
             )
-            key = tuple(layer.signature for layer in layers), tuple(map(tuple, read)), float(footprints[number])
+            key = (
+                tuple(layer.signature for layer in layers),
+                tuple(map(tuple, read)),
+                tuple(footprints[number].tolist()),
+            )
             costs = self._predicted_models.get(key)
             if costs is None:
-                costs = tuple(
-                    self.regression.costs(layers, self.system, [float(footprints[number])] * len(layers), read)
-                )
+                costs = tuple(self.regression.costs(layers, self.system, [footprints[number]] * len(layers), read))
                 self._predicted_models.put(key, costs)
             yield [known.get(layer.signature, cost) for layer, cost in zip(layers, costs, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 from costmodel.errors import MissingExtraError, TrainingError
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoded, encode_all
-from costmodel.ir.footprint import read_bytes
+from costmodel.ir.footprint import COLD, Footprint
 from costmodel.ir.sequence import LayerSequence
 from costmodel.store.store import Store, StoredModel
 from costmodel.systems.system import System
@@ -211,25 +211,35 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
 
 def _footprints(
     models: Iterable[StoredModel], samples: Mapping[str, str], sequences: Mapping[str, LayerSequence]
-) -> list[float]:
-    """Returns, for each sequence, the footprint in bytes of the model in which the sequence was timed.
+) -> list[Footprint]:
+    """Returns, for each sequence, the footprint of the model in which the sequence was timed.
 
-    A sequence that occurs in several models gets the median of their footprints. A sample was timed next to the
+    A sequence that occurs in several models gets the medians of their footprints. A sample was timed next to the
     sequence that it was made from, and gets the same footprint. A sequence that occurs in no model was timed with cold
-    caches, so its footprint is infinite.
+    caches (`COLD`).
 
     Args:
         models: Models of the store.
         samples: Signature of the sequence that each sample was made from, by the signature of the sample.
         sequences: Layer sequences by signature.
     """
-    read_by_sequence = {signature: read_bytes(sequence) for signature, sequence in sequences.items()}
-    footprints: dict[str, list[float]] = {}
+    of_sequences = {signature: Footprint.of([sequence]) for signature, sequence in sequences.items()}
+    footprints: dict[str, list[Footprint]] = {}
     for model in models:
-        footprint = float(sum(read_by_sequence.get(segment.signature, 0) for segment in model.segments))
+        parts = [segment.signature for segment in model.segments if segment.signature in of_sequences]
+        footprint = Footprint(
+            sum(of_sequences[signature].weights for signature in parts),
+            sum(of_sequences[signature].activations for signature in set(parts)),
+        )
         for signature in model.signatures:
             footprints.setdefault(signature, []).append(footprint)
-    return [float(np.median(footprints.get(samples.get(s, s)) or footprints.get(s) or [np.inf])) for s in sequences]
+    found = (footprints.get(samples.get(s, s)) or footprints.get(s) or [COLD] for s in sequences)
+    medians = (np.median(of_models, axis=0).tolist() for of_models in found)
+    # A sample may read more than the model of the sequence that it was made from.
+    return [
+        Footprint(max(weights, own.weights), activations)
+        for (weights, activations), own in zip(medians, of_sequences.values(), strict=True)
+    ]
 
 
 def _one_family_each(models: Iterable[StoredModel]) -> list[StoredModel]:

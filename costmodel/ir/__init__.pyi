@@ -11,6 +11,9 @@ from .constants import mark_omitted as mark_omitted
 from .constants import scalar_value as scalar_value
 from .constants import signature_data as signature_data
 from .equation import expand_equation as expand_equation
+from .footprint import COLD as COLD
+from .footprint import Footprint as Footprint
+from .footprint import activation_bytes as activation_bytes
 from .footprint import read_bytes as read_bytes
 from .footprint import weight_bytes as weight_bytes
 from .graph import ITEM_BYTES as ITEM_BYTES

@@ -1,14 +1,51 @@
-"""Footprint of a layer sequence: the size of its weights in bytes, and how many of these bytes a run reads."""
+"""How much memory layer sequences and models touch: the weights that a run reads, and the other tensors."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from costmodel.ir.sequence import LayerSequence, weight_indices
 
-__all__ = ["read_bytes", "weight_bytes"]
+__all__ = ["COLD", "Footprint", "activation_bytes", "read_bytes", "weight_bytes"]
 
 # Positions of the inputs that are lookup tables, by operator.
 _TABLES = {
     "Gather": (0,), "GatherElements": (0,), "GatherND": (0,), "GatherBlockQuantized": (0,),
     "EmbedLayerNormalization": (2, 3, 4),
 }  # fmt: skip
+
+
+class Footprint(NamedTuple):
+    """How much memory a model touches, which determines what its layers find in the caches.
+
+    Attributes:
+        weights: Bytes of weights that one run of the model reads.
+        activations: Bytes of the other tensors that its layer sequences read and write, each different sequence once,
+            as when they are measured in turn.
+    """
+
+    weights: float
+    activations: float
+
+    @classmethod
+    def of(cls, sequences: Iterable[LayerSequence]) -> "Footprint":
+        """Returns the footprint of a model that consists of the given sequences, repetitions included."""
+        sequences = list(sequences)
+        different = {sequence.signature: sequence for sequence in sequences}
+        reads = {signature: read_bytes(sequence) for signature, sequence in different.items()}
+        return cls(
+            float(sum(reads[sequence.signature] for sequence in sequences)),
+            float(sum(map(activation_bytes, different.values()))),
+        )
+
+
+# Footprint of the surroundings of a layer that finds nothing in the caches.
+COLD = Footprint(math.inf, 0.0)
+
+
+def activation_bytes(sequence: LayerSequence) -> int:
+    """Returns the total size in bytes of the tensors of a sequence that are not weights."""
+    return sum(value.type.nbytes for value in sequence.values if value.role != "constant")
 
 
 def weight_bytes(sequence: LayerSequence) -> int:

@@ -13,6 +13,7 @@ from .groups import fits_in_core as fits_in_core
 from .groups import grouped as grouped
 from .groups import groups_of_samples as groups_of_samples
 from .groups import memory_bound_bytes as memory_bound_bytes
+from .groups import warm_bytes as warm_bytes
 from .lock import measuring_lock as measuring_lock
 from .machine_state import QUIET as QUIET
 from .machine_state import MachineStateMonitor as MachineStateMonitor

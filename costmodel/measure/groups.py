@@ -8,7 +8,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.model import Model
 from costmodel.systems.host import Host
 
-__all__ = ["Group", "evicted_bytes", "fits_in_core", "grouped", "groups_of_samples", "memory_bound_bytes"]
+__all__ = ["Group", "evicted_bytes", "fits_in_core", "grouped", "groups_of_samples", "memory_bound_bytes", "warm_bytes"]
 
 _MOST_LOADED = 256
 _MOST_BYTES = 2 << 30
@@ -122,7 +122,12 @@ def fits_in_core(footprint_bytes: int | None, host: Host | None) -> bool:
         host: Host with that cache; None if it is unknown.
     """
     # What reads no weights at all is no network, but a collection of operators.
-    return 0 < (footprint_bytes or 0) <= _CORE_SHARE * (host.l2_bytes if host else 0)
+    return 0 < (footprint_bytes or 0) <= warm_bytes(host)
+
+
+def warm_bytes(host: Host | None) -> float:
+    """Returns the size of a model's weights, in bytes, up to which its layers are timed warm; 0 for an unknown host."""
+    return _CORE_SHARE * (host.l2_bytes if host else 0)
 
 
 def evicted_bytes(footprint_bytes: int | None, loaded_bytes: int, host: Host | None) -> int:

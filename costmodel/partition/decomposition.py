@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from costmodel.ir.footprint import read_bytes
+from costmodel.ir.footprint import Footprint
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence, build_sequence
 from costmodel.partition.cutter import Cutter, Window
@@ -72,9 +72,9 @@ class Decomposition:
         return Counter(segment.sequence.signature for segment in self.segments)
 
     @cached_property
-    def read_bytes(self) -> int:
-        """Footprint of the model: bytes of weights that one run of the model reads."""
-        return sum(count * read_bytes(self.unique[signature]) for signature, count in self.counts.items())
+    def footprint(self) -> Footprint:
+        """How much memory the model touches."""
+        return Footprint.of(segment.sequence for segment in self.segments)
 
     @property
     def unique_share(self) -> float:

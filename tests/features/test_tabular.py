@@ -85,10 +85,10 @@ def test_some_sequences_are_what_they_are_alone(light_name: str, lowered_light: 
         st.tuples(st.sampled_from(("Relu", "Exp", "Unheard")), st.lists(st.integers(0, 70), max_size=4)), max_size=30
     ),
     st.integers(1, 30),
-    st.lists(st.floats(0, 1e9), min_size=30, max_size=30),
+    st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=30, max_size=30),
 )
 def test_what_is_remembered_is_what_is_worked_out(
-    layers: list[tuple[str, list[int]]], most: int, footprints: list[float]
+    layers: list[tuple[str, list[int]]], most: int, footprints: list[tuple[float, float]]
 ) -> None:
     """Cached rows equal computed ones, whatever was encoded before and however small the cache."""
     encoder = Encoder(SYSTEM, most)

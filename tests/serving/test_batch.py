@@ -60,7 +60,7 @@ def test_a_batch_holds_each_sequence_once(trained: Home) -> None:
     assert len(set(signatures)) == len(signatures)
     for cut, rows in zip(cuts, batch.models(), strict=True):
         assert [signatures[row] for row in rows] == [segment.sequence.signature for segment in cut.segments]
-    assert batch.footprints.tolist() == [cut.read_bytes for cut in cuts]
+    assert list(map(tuple, batch.footprints.tolist())) == [cut.footprint for cut in cuts]
 
 
 def test_a_batch_of_nothing(predictor: Predictor) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from costmodel.estimate.context_correction import ContextCorrection
 from costmodel.features.tabular import Encoder, encode_all
-from costmodel.ir.footprint import read_bytes
 from costmodel.partition.decomposition import decompose
 from costmodel.paths import Home
 from costmodel.serving.predictor import Predictor
@@ -63,7 +62,7 @@ def test_a_model_costs_what_its_graph_costs(
 ) -> None:
     """At granularity 1, the estimate equals the regressor's prediction of the whole graph."""
     item = corpus(trained.cache)[name]
-    footprint = float(sum(read_bytes(segment.sequence) for segment in item.decomposition.segments))
+    footprint = item.decomposition.footprint
     whole = encode_all([item.whole], SYSTEM, [footprint])
     estimate = predictor.estimate(item.decomposition, measured=False)
     assert estimate.latency_us == pytest.approx(regressor.predict_us(whole).sum(), rel=1e-4)

@@ -10,6 +10,7 @@ from hypothesis import given
 from onnx import ModelProto
 
 from costmodel.features.row import footprint_features
+from costmodel.ir.footprint import Footprint
 from costmodel.paths import Home
 from costmodel.serving.footprint_bins import FootprintBins
 from costmodel.serving.predictor import Predictor
@@ -17,12 +18,14 @@ from costmodel.store.store import Store
 from tests.synthetic import HELD_BACK, SYSTEM, corpus
 
 
-def bin_of(bins: FootprintBins, footprint: float) -> object:
+def bin_of(bins: FootprintBins, weights: float, activations: float = 0.0) -> object:
     """The bin of one footprint."""
-    return tuple(bins.of(np.array([footprint]), SYSTEM)[0].tolist())
+    return tuple(bins.of(np.array([[weights, activations]]), SYSTEM)[0].tolist())
 
 
-FOOTPRINTS = st.one_of(st.floats(0, 5e8), st.integers(0, 1 << 27).map(float), st.just(math.inf))
+NBYTES = st.one_of(st.floats(0, 5e8), st.integers(0, 1 << 27).map(float))
+WEIGHTS = st.one_of(NBYTES, st.just(math.inf))
+FOOTPRINTS = st.builds(Footprint, WEIGHTS, NBYTES)
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +35,19 @@ def predictor(trained: Home) -> Predictor:
 
 
 @given(st.lists(FOOTPRINTS, min_size=2, max_size=40))
-def test_footprints_on_a_step_make_no_difference(predictor: Predictor, trained: Home, footprints: list[float]) -> None:
+def test_footprints_on_a_step_make_no_difference(
+    predictor: Predictor, trained: Home, footprints: list[Footprint]
+) -> None:
     """Footprints in one bin give the same prediction of every layer, to the last bit."""
     assert predictor.regression is not None
     layers = list(corpus(trained.cache)[HELD_BACK[0]].decomposition.unique.values())
     found: dict[object, object] = {}
     for footprint in footprints:
         costs = predictor.regression.costs(layers, SYSTEM, [footprint] * len(layers))
-        assert found.setdefault(bin_of(predictor.regression.footprint_bins, footprint), costs) == costs
+        assert found.setdefault(bin_of(predictor.regression.footprint_bins, *footprint), costs) == costs
 
 
-@given(FOOTPRINTS, FOOTPRINTS)
+@given(WEIGHTS, WEIGHTS)
 def test_steps_are_in_order(predictor: Predictor, one: float, other: float) -> None:
     """Bins are intervals, and the last one holds all footprints beyond the caches."""
     assert predictor.regression is not None
@@ -56,7 +61,8 @@ def test_steps_are_in_order(predictor: Predictor, one: float, other: float) -> N
 def test_the_trees_have_fewer_steps_than_there_are_footprints(predictor: Predictor) -> None:
     """Trees distinguish fewer bins than there are footprints."""
     assert predictor.regression is not None
-    bins = np.unique(predictor.regression.footprint_bins.of(np.geomspace(1e3, 1e9, 2000), SYSTEM), axis=0)
+    footprints = np.stack([np.geomspace(1e3, 1e9, 2000), np.zeros(2000)], axis=-1)
+    bins = np.unique(predictor.regression.footprint_bins.of(footprints, SYSTEM), axis=0)
     assert 1 <= len(bins) < 1000
 
 
@@ -65,5 +71,5 @@ def test_another_network_sees_every_footprint(parse: Callable[..., ModelProto]) 
     network = parse("(float[N, 9] features) => (float[N, 9] y) { y = Exp(features) }")
     bins = FootprintBins(network.SerializeToString())
     for one, other in ((1e6, 1e6 + 64), (1e6, 1e6 + 1e-3), (1e9, math.inf)):
-        same = np.array_equal(*(footprint_features(np.array([footprint]), SYSTEM) for footprint in (one, other)))
+        same = np.array_equal(*(footprint_features(np.array([[weights, 0.0]]), SYSTEM) for weights in (one, other)))
         assert (bin_of(bins, one) == bin_of(bins, other)) == same

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from costmodel.ir.footprint import Footprint
 from costmodel.paths import Home
 from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.pricing import SequencePricer
@@ -52,7 +53,7 @@ def test_what_is_remembered_is_what_is_worked_out(pricer: SequencePricer, traine
     """Cached costs equal computed ones, whatever was requested before."""
     layers = [s for name in HELD_BACK for s in corpus(trained.cache)[name].decomposition.unique.values()]
     chosen = data.draw(st.lists(st.sampled_from(layers), unique_by=lambda s: s.signature))
-    footprint = data.draw(st.one_of(st.floats(0, 1e9), st.just(math.inf)))
+    footprint = Footprint(data.draw(st.one_of(st.floats(0, 1e9), st.just(math.inf))), data.draw(st.floats(0, 1e9)))
     asked = {sequence.signature: sequence for sequence in chosen}
     assert pricer.regression is not None
     expected = Regression(pricer.regression.bundle).costs(chosen, SYSTEM, [footprint] * len(chosen))
@@ -63,7 +64,7 @@ def test_many_layers_are_predicted_in_portions(pricer: SequencePricer) -> None:
     """Layers predicted in batches cost what each costs alone."""
     layers = [elementwise(1, channels, 7, 7) for channels in range(1, 5001)]
     assert pricer.regression is not None
-    costs = pricer.regression.costs(layers, SYSTEM, [0.0] * len(layers))
+    costs = pricer.regression.costs(layers, SYSTEM, [(0.0, 0.0)] * len(layers))
     assert len(costs) == len(layers)
     for place in (0, 4095, 4096, 4999):
-        assert pricer.regression.costs([layers[place]], SYSTEM, [0.0]) == [costs[place]]
+        assert pricer.regression.costs([layers[place]], SYSTEM, [(0.0, 0.0)]) == [costs[place]]

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel.errors import MissingExtraError
 from costmodel.estimate.context_correction import ContextCorrection
-from costmodel.features.schema import SCHEMA
+from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.training.context_correction import ModelLayers, fit_context_correction
 from costmodel.training.dataset import Dataset, MeasuredModel
@@ -26,7 +26,7 @@ __all__ = ["Accuracy", "Errors", "HeldOut", "accuracy", "errors_of", "predict_he
 
 _CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 # Features that depend on the layer alone, not on the weights of the model around it.
-_ALONE = [i for i, name in enumerate(SCHEMA.names) if not name.startswith("footprint")]
+_ALONE = [i for i, name in enumerate(SCHEMA.names) if name not in FEATURE_GROUPS["footprint"]]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,17 @@ def test_noise_does_not_make_a_system_look_less_able() -> None:
     assert measure_capabilities(noisy, settings, noisy.clock) == measure_capabilities(quiet, settings, quiet.clock)
 
 
+@pytest.mark.parametrize("from_s", [0.0, 0.5, 2.0])
+def test_a_disturbed_second_does_not_count(from_s: float) -> None:
+    """Capabilities are those of the quiet machine if another tenant slows it down for a second."""
+    quiet, disturbed = FakeRuntime(), FakeRuntime()
+    begin_ns = disturbed.clock() + from_s * 1e9
+    disturbed.noise = lambda _: 2.0 if begin_ns <= disturbed.clock() < begin_ns + 1e9 else 1.0
+    settings = RuntimeSettings()
+    found = measure_capabilities(disturbed, settings, disturbed.clock)
+    assert found == measure_capabilities(quiet, settings, quiet.clock)
+
+
 def test_each_kernel_is_opened_once() -> None:
     """Measuring capabilities opens six networks, each once."""
     runtime = FakeRuntime()
