@@ -22,6 +22,7 @@ __all__ = [
 
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
 _CHANNELS = 1
+_REORDERED = 4  # ONNX Runtime reorders inputs with a multiple of so many channels only
 
 # Oldest versions of the plain operators that support every attribute of the blocked operators.
 _PLAIN_VERSIONS = {"MaxPool": 12, "AveragePool": 11, "Resize": 13}
@@ -61,6 +62,10 @@ def is_blocked(sequence: LayerSequence) -> bool:
 def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
     """Returns the sequence with channels padded to whole blocks, for a host whose blocks hold `block` channels.
 
+    A convolution reads an input that is not blocked if the input has fewer channels than a block. One that was found on
+    a host with larger blocks is preceded by a reorder of its input, as the runtime would do on the host with smaller
+    ones.
+
     Raises:
         NotMaterialisableError: The sequence is blocked and the host has no blocked layout (`block` is 1), or the
             runtime would never form the sequence on a host with such blocks.
@@ -73,6 +78,10 @@ def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
     layers = []
     for layer in sequence.layers:
         if layer.domain == BLOCKED_DOMAIN and layer.op_type == "Conv":
+            data = values[layer.inputs[0]].type
+            if not data.blocked and data.shape[_CHANNELS] >= block:
+                layers.append(_reorder(layer.inputs[0], values, block))
+                layer = replace(layer, inputs=(*layers[-1].outputs, *layer.inputs[1:]))
             layer = _pad_convolution(sequence, layer, values, block)
         elif layer.op_type == "Concat":
             joined = sum(values[i].type.shape[_CHANNELS] for i in layer.inputs)
@@ -88,6 +97,17 @@ def _pad_value(value: Value, block: int) -> Value:
     shape = list(value.type.shape)
     shape[_CHANNELS] = padded(shape[_CHANNELS], block)
     return replace(value, type=TensorType(value.type.dtype, tuple(shape), blocked=True))
+
+
+def _reorder(source: int, values: list[Value], block: int) -> SequenceLayer:
+    """Returns a layer that makes a blocked tensor of a plain one; appends the blocked tensor to `values`."""
+    kind = values[source].type
+    if kind.shape[_CHANNELS] % _REORDERED:
+        raise NotMaterialisableError(
+            f"with blocks of {block} channels, the runtime does not block a convolution of {kind.shape[_CHANNELS]}"
+        )
+    values.append(_pad_value(Value(replace(kind, blocked=True), "internal"), block))
+    return SequenceLayer("ReorderInput", BLOCKED_DOMAIN, 1, {}, (source,), (len(values) - 1,))
 
 
 def _pad_convolution(sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int) -> SequenceLayer:
