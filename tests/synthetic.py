@@ -115,8 +115,23 @@ def corpus(folder: Path) -> dict[str, DecomposedModel]:
     return {item.model.name: item for item in decompose_models(models, get_runtime(), "all", folder)}
 
 
-def fill(store: Store, models: Iterable[DecomposedModel], *, system: System = SYSTEM, samples: int = SAMPLES) -> None:
-    """Store synthetic measurements of models: sequences, whole models, samples, and some repeated measurements."""
+def fill(
+    store: Store,
+    models: Iterable[DecomposedModel],
+    *,
+    system: System = SYSTEM,
+    samples: int = SAMPLES,
+    inside: float = 1.0,
+) -> None:
+    """Store synthetic measurements of models: sequences, whole models, samples, and some repeated measurements.
+
+    Args:
+        store: Where they are stored.
+        models: The models.
+        system: The system that the measurements are of.
+        samples: Number of samples.
+        inside: Factor from the sum of a model's layers to the latency of the whole model.
+    """
     store.put_system(system)
     sequences: dict[str, LayerSequence] = {}
     lowering = lowering_key(get_runtime(), "all")
@@ -125,7 +140,7 @@ def fill(store: Store, models: Iterable[DecomposedModel], *, system: System = SY
         store.put_model(segments, item.whole, digest=item.model.digest, family=item.family, lowering=lowering)
         sequences |= segments.unique
         total = sum(made_up_us(segment.sequence, system) for segment in segments.segments)
-        whole_us = total * (0.97 + 0.06 * _chance(item.model.name))
+        whole_us = total * inside * (0.97 + 0.06 * _chance(item.model.name))
         store.put_measurement(system.name, made_up_measurement(item.whole.signature, whole_us, "model"), item.whole)
     around = sample_around(list(sequences.values()), samples)
     store.put_samples(around)

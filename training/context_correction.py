@@ -3,14 +3,18 @@
 It is fitted to models that were measured whole (docs/adr/0008).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from costmodel.estimate.context_correction import SHORT_US, ContextCorrection, short_layer_basis
+from costmodel.features.schema import SCHEMA
+from costmodel.training.dataset import Dataset
 
-__all__ = ["ModelLayers", "fit_context_correction"]
+__all__ = ["ModelLayers", "fit_context_correction", "fit_correction_of", "layers_of_model"]
+
+_CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 
 # Ridge penalties, which keep a dozen models from being overfitted; the largest is that of the footprint, whose values
 # are large numbers.
@@ -72,6 +76,42 @@ def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence
         short=tuple(coefficients[:num_short].tolist()),
         footprint=float(coefficients[num_short]),
         operators=dict(zip(names, coefficients[num_short + 1 :].tolist(), strict=True)),
+    )
+
+
+def fit_correction_of(
+    dataset: Dataset, costs_us: Mapping[int, np.ndarray], without: Sequence[int] = ()
+) -> ContextCorrection:
+    """Fits the context correction to the models of a data set whose costs are given.
+
+    Where only whole models were measured, there is no correction.
+
+    Args:
+        dataset: Measured sequences and models.
+        costs_us: Costs of a model's sequences in isolation in microseconds, by the model's position in the data set.
+        without: Positions of models to leave out.
+    """
+    if dataset.whole_only:
+        return ContextCorrection()
+    models = [i for i in costs_us if i not in set(without)]
+    return fit_context_correction(
+        [layers_of_model(dataset, i, costs_us[i]) for i in models], [dataset.models[i].latency_us for i in models]
+    )
+
+
+def layers_of_model(dataset: Dataset, model: int, costs_us: np.ndarray) -> ModelLayers:
+    """Returns the layers of one model of a data set, with given costs in isolation.
+
+    Args:
+        dataset: Measured sequences and models.
+        model: Position of the model among the models of the data set.
+        costs_us: Cost of each sequence of the model in isolation in microseconds, shape [num_sequences].
+    """
+    measured_model = dataset.models[model]
+    return ModelLayers(
+        costs_us,
+        tuple(dataset.kinds[row] if dataset.encoded.lengths[row] == 1 else "" for row in measured_model.rows.tolist()),
+        float(dataset.encoded.features[dataset.encoded.starts[measured_model.row], _CACHE_PRESSURE]),
     )
 
 

@@ -3,11 +3,12 @@
 A system is held out together with all systems of its microarchitecture, and its costs are predicted from the other
 systems: by facts about its processor, and after so many minutes of measuring, replayed on what was measured. Each
 is judged on models whose lineage is known there, on models that only the other systems have measured, and on models of
-lineages that no system has measured. Features contain the measured rates of the system, also where nothing but facts
-is used; only predictions for lineages that no system has measured depend on them.
+lineages that no system has measured. The context correction is fitted to models that are known by then, and baselines
+have none. Features contain the measured rates of the system, also where nothing but facts is used; only predictions for
+lineages that no system has measured depend on them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,12 +16,15 @@ from typing import Any
 import numpy as np
 
 from costmodel.errors import MissingExtraError, TrainingError, UnknownSystemError
+from costmodel.estimate.context_correction import ContextCorrection
 from costmodel.features.schema import SCHEMA
 from costmodel.measure.protocol import Protocol
 from costmodel.progress import Progress, reported
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 from costmodel.training.adaptation import Adaptation, AdaptationState, load_adaptation
+from costmodel.training.context_correction import fit_correction_of, layers_of_model
+from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.replay import measurable, replayed
 from costmodel.training.evaluation.splits import Split, leave_families_out
 from costmodel.training.extrapolation import extrapolated_state
@@ -46,6 +50,7 @@ _LEAST_JUDGED = 4
 # Share of its analytical bound from which a layer counts as bound by memory.
 _MOSTLY = 0.5
 
+_NO_CORRECTION = ContextCorrection()
 _MEMORY_SHARE = SCHEMA.names.index("memory_share")
 
 
@@ -208,16 +213,35 @@ class _HeldOut:
         unmeasured = {name: us for name, us in wholes.items() if us is not None and name in held}
         here = replace(self.adaptation, usages=tuple(usage for name, usage in usages.items() if name not in held))
 
+        numbers = {model.name: number for number, model in enumerate(dataset.models)}
+
         def judged(
-            method: str, lineages: str, costs_us: np.ndarray, models: Mapping[str, float], expected: float | None = None
+            method: str,
+            lineages: str,
+            costs_us: np.ndarray,
+            models: Mapping[str, float],
+            expected: float | None = None,
+            correction: ContextCorrection = _NO_CORRECTION,
         ) -> _Judged:
-            sums = [costs_us[usages[name].rows].sum() for name in models]
+            sums = [
+                layers_of_model(dataset, numbers[name], costs_us[usages[name].rows]).corrected_us(correction).sum()
+                for name in models
+            ]
             return _Judged(method, lineages, np.array(sums), np.array(list(models.values())), expected)
 
         def of_all(method: str, state: AdaptationState, expected: float | None = None) -> Iterator[_Judged]:
-            yield judged(method, "known", state.costs_us, known, expected)
-            yield judged(method, "unmeasured", state.costs_us, unmeasured)
-            yield judged(method, "unseen", self._of_unseen(here.adapted(state).latencies_us, split), unmeasured)
+            adapted = here.adapted(state)
+            correction = _correction(adapted, held)
+            yield judged(method, "known", state.costs_us, known, expected, correction)
+            yield judged(method, "unmeasured", state.costs_us, unmeasured, None, correction)
+            unseen_us = self._of_unseen(adapted.latencies_us, split)
+            yield judged(method, "unseen", unseen_us, unmeasured, None, correction)
+
+        def of_scratch(minutes: str, costs_us: np.ndarray) -> _Judged:
+            models = tuple(replace(model, latency_us=float(costs_us[model.row])) for model in dataset.models)
+            correction = _correction(replace(dataset, latencies_us=costs_us, models=models), held)
+            unseen_us = self._of_unseen(costs_us, split)
+            return judged(f"scratch, {minutes}", "unseen", unseen_us, unmeasured, None, correction)
 
         with suppress(UnknownSystemError):  # nothing is known about the processor
             yield from of_all("facts", extrapolated_state(here, self.bases))
@@ -226,10 +250,9 @@ class _HeldOut:
             self.minutes, replayed(here, self.latencies_us, self.minutes, self.protocol), strict=True
         ):
             yield from of_all(f"{minutes:g} min", state, here.expected(state).error)
-            scratch = self._of_unseen(np.where(state.measured, state.costs_us, np.nan), split)
-            yield judged(f"scratch, {minutes:g} min", "unseen", scratch, unmeasured)
+            yield of_scratch(f"{minutes:g} min", np.where(state.measured, state.costs_us, np.nan))
         everything = np.array([self.latencies_us.get(signature, np.nan) for signature in dataset.signatures])
-        yield judged("scratch, everything", "unseen", self._of_unseen(everything, split), unmeasured)
+        yield of_scratch("everything", everything)
 
     def _of_unseen(self, costs_us: np.ndarray, split: Split) -> np.ndarray:
         """Returns costs that a regressor predicts which has learnt from the costs of the other lineages only.
@@ -284,6 +307,22 @@ class _HeldOut:
                 np.maximum(1.0, slope * of_others + offset),
                 np.array([*unmeasured.values()]),
             )
+
+
+def _correction(dataset: Dataset, held: Set[str]) -> ContextCorrection:
+    """Fits the context correction to the models of a data set that are known with all their sequences.
+
+    Args:
+        dataset: Data set whose latencies and models have nan for what is unknown.
+        held: Names of models to leave out.
+    """
+    costs = {number: dataset.latencies_us[model.rows] for number, model in enumerate(dataset.models)}
+    unknown = [
+        number
+        for number, model in enumerate(dataset.models)
+        if model.name in held or np.isnan(model.latency_us) or np.isnan(costs[number]).any()
+    ]
+    return fit_correction_of(dataset, costs, unknown)
 
 
 def _microarchitecture(system: System) -> str:

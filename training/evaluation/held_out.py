@@ -1,6 +1,6 @@
 """Predicts layers and models whose family is held out, and computes the errors of these predictions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from costmodel.errors import MissingExtraError
 from costmodel.estimate.context_correction import ContextCorrection
 from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
-from costmodel.training.context_correction import ModelLayers, fit_context_correction
+from costmodel.training.context_correction import fit_correction_of, layers_of_model
 from costmodel.training.dataset import Dataset, MeasuredModel
 from costmodel.training.evaluation.splits import Split
 from costmodel.training.regressors.learner import Regressor
@@ -24,7 +24,6 @@ except ModuleNotFoundError as error:
 
 __all__ = ["Accuracy", "Errors", "HeldOut", "accuracy", "errors_of", "predict_held_out", "rank_correlation"]
 
-_CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 # Features that depend on the layer alone, not on the weights of the model around it.
 _ALONE = [i for i, name in enumerate(SCHEMA.names) if name not in FEATURE_GROUPS["footprint"]]
 
@@ -171,54 +170,18 @@ def predict_held_out(
     known_us = list(measured.values())
     for split in splits:
         predicted_correction, measured_correction = (
-            _fit_correction(dataset, of, split.models) for of in (alone, measured)
+            fit_correction_of(dataset, of, split.models) for of in (alone, measured)
         )
         for i in split.models:
-            models_us[i] = _layers_of(dataset, i, alone[i]).corrected_us(predicted_correction)
-            known_us[i] = _layers_of(dataset, i, measured[i]).corrected_us(measured_correction)
+            models_us[i] = layers_of_model(dataset, i, alone[i]).corrected_us(predicted_correction)
+            known_us[i] = layers_of_model(dataset, i, measured[i]).corrected_us(measured_correction)
     return HeldOut(
         dataset,
         rows_us,
         tuple(models_us),
         tuple(known_us),
-        _fit_correction(dataset, alone),
-        _fit_correction(dataset, measured),
-    )
-
-
-def _fit_correction(
-    dataset: Dataset, costs_us: Mapping[int, np.ndarray], without: Sequence[int] = ()
-) -> ContextCorrection:
-    """Fits the context correction to the models whose costs are given.
-
-    Where only whole models were measured, there is no correction.
-
-    Args:
-        dataset: Measured sequences and models.
-        costs_us: Costs of a model's sequences in isolation in microseconds, by the model's position in the data set.
-        without: Positions of models to leave out.
-    """
-    if dataset.whole_only:
-        return ContextCorrection()
-    models = [i for i in costs_us if i not in set(without)]
-    return fit_context_correction(
-        [_layers_of(dataset, i, costs_us[i]) for i in models], [dataset.models[i].latency_us for i in models]
-    )
-
-
-def _layers_of(dataset: Dataset, model: int, costs_us: np.ndarray) -> ModelLayers:
-    """Returns the layers of one model of the data set, with given costs in isolation.
-
-    Args:
-        dataset: Measured sequences and models.
-        model: Position of the model among the models of the data set.
-        costs_us: Cost of each sequence of the model in isolation in microseconds, shape [num_sequences].
-    """
-    measured_model = dataset.models[model]
-    return ModelLayers(
-        costs_us,
-        tuple(dataset.kinds[row] if dataset.encoded.lengths[row] == 1 else "" for row in measured_model.rows.tolist()),
-        float(dataset.encoded.features[dataset.encoded.starts[measured_model.row], _CACHE_PRESSURE]),
+        fit_correction_of(dataset, alone),
+        fit_correction_of(dataset, measured),
     )
 
 

@@ -28,14 +28,25 @@ def _named(name: str, microarchitecture: str, factor: float = 1.0) -> System:
 BASE, SLOW = _named("made.base", "icelake-sp"), _named("made.slow", "cascade-lake", FACTOR)
 
 
+def _measured(trained: Home, root: Path, inside: float) -> Store:
+    """Returns a store in which both systems are measured, in a new folder.
+
+    Args:
+        trained: Home with a store.
+        root: The folder.
+        inside: Factor from the sum of a model's layers to the latency of the whole model on the slow system.
+    """
+    store = Store(copied(trained, root).store_url)
+    for system, factor in ((BASE, 1.0), (SLOW, inside)):
+        models = [corpus(trained.cache)[name] for name in MEASURED]
+        fill(store, models, system=system, samples=0, inside=factor)
+    return store
+
+
 @pytest.fixture(scope="module")
 def both(trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store in which both systems are measured."""
-    root: Path = tmp_path_factory.mktemp("across") / "home"
-    store = Store(copied(trained, root).store_url)
-    for system in (BASE, SLOW):
-        fill(store, [corpus(trained.cache)[name] for name in MEASURED], system=system, samples=0)
-    return store
+    return _measured(trained, tmp_path_factory.mktemp("across") / "home", 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +73,18 @@ def test_measuring_is_better_than_facts(result: AcrossSystems) -> None:
     assert judged["1 min", "unmeasured"].error < 0.1
     assert judged["ratio of products", "unmeasured"].error < 0.1  # here, one factor is the truth
     assert judged["1 min", "known"].expected is not None
+
+
+def test_sums_are_corrected_by_models_that_were_measured_whole(trained: Home, tmp_path: Path) -> None:
+    """Where layers take longer inside a model, all predictions after some measuring say so, baselines do not."""
+    store = _measured(trained, tmp_path / "home", 1.3)
+    judged = {
+        (one.method, one.lineages): one.bias
+        for one in evaluate_across(store, SLOW, [BASE], minutes=(5.0,), folds=2).judgements
+    }
+    assert judged["ratio of products", "unmeasured"] == pytest.approx(1 / 1.3, rel=0.05)
+    for of in (("5 min", "known"), ("5 min", "unmeasured"), ("scratch, everything", "unseen")):
+        assert judged[of] > 0.9
 
 
 def test_a_system_is_not_predicted_from_its_own_kind(both: Store) -> None:
