@@ -45,6 +45,8 @@ _WEIGHTS = "weights.bin"
 PATIENCE_S = 60.0
 # Lowered models carry values up to this size; larger ones are weights.
 _EMBEDDED_BYTES = 1024
+# Number of layers up to which an error lists the operators of a sequence.
+_FEW_LAYERS = 4
 
 
 class OnnxRuntime:
@@ -85,11 +87,11 @@ class OnnxRuntime:
         try:
             local = materialise(sequence, self.block)
         except NotMaterialisableError as error:
-            raise MeasurementError(f"{sequence.kind} cannot run on this host: {error}") from error
+            raise MeasurementError(f"{_in_words(sequence)} cannot run on this host: {error}") from error
         try:
             return open_isolated(local, settings, self._patience_s)
         except Exception as error:
-            raise MeasurementError(f"{sequence.kind} does not load: {first_line(error)}") from error
+            raise MeasurementError(f"{_in_words(sequence)} does not load: {first_line(error)}") from error
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
         """Loads the whole model as a user would, with symbolic dimensions replaced by numbers."""
@@ -286,6 +288,12 @@ def _type_of(kind: str, value: Any) -> TensorType:
     if outermost != "tensor":
         return TensorType(_SHAPELESS.get(outermost, outermost), ())
     return TensorType(dtype_name(value.element_type()), tuple(value.shape()))
+
+
+def _in_words(sequence: LayerSequence) -> str:
+    """Returns what an error calls a sequence."""
+    number = len(sequence.layers)
+    return sequence.kind if number <= _FEW_LAYERS else f"the sequence of {number} layers"
 
 
 def _refusal(name: str, error: Exception) -> LoweringError:

@@ -8,10 +8,12 @@ import onnxruntime as ort
 import pytest
 from onnx import ModelProto, numpy_helper
 
+from costmodel.errors import MeasurementError
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.nchwc import BLOCKED_DOMAIN, NotMaterialisableError, is_blocked, materialise, padded, portable
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.partition.decomposition import decompose, whole_model
+from costmodel.runtimes.base import RuntimeSettings
 from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.synthetic.network import build_network, value_name
 from costmodel.synthetic.values import synthetic_value
@@ -249,8 +251,11 @@ def test_inputs_of_at_least_a_block_are_reordered_first(runtime: OnnxRuntime) ->
     assert [value.shape for value in run(local)] == [(1, padded(20, runtime.block), 6, 6)]
 
 
-def test_channels_that_cannot_be_reordered_are_refused() -> None:
+def test_channels_that_cannot_be_reordered_are_refused(runtime: OnnxRuntime) -> None:
     """The runtime reorders multiples of four channels, so that it would not block ten channels in blocks of eight."""
     assert materialise(_convolution_of_plain_input(10), 16)
     with pytest.raises(NotMaterialisableError, match="10"):
         materialise(_convolution_of_plain_input(10), 8)
+    if runtime.block > 1:
+        with pytest.raises(MeasurementError, match="Conv cannot run on this host: with blocks of"):
+            runtime.open_sequence(_convolution_of_plain_input(runtime.block + 2), RuntimeSettings())
