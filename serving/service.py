@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from sys import getsizeof
@@ -311,7 +310,7 @@ class Service:
             predicted_us=factor * estimate.latency_us,
             interval_us=(factor * low, factor * high),
             version=loaded.predictor.version,
-            observed_at=seen.observed_at or datetime.now(UTC).isoformat(timespec="seconds"),
+            observed_at=seen.observed_at,
             owner=owner,
             idempotency_key=seen.idempotency_key,
         )

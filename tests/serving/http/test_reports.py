@@ -1,5 +1,6 @@
 """Ranking, observations, systems, models, health and metrics over HTTP."""
 
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -103,6 +104,17 @@ def test_a_new_measurement_changes_no_observation(serve: Serve) -> None:
     assert client.post("/v1/observations", json=asked | {"observed_at": None}).status_code == 201
     for moment in ("2026-02-30T00:00:00Z", "9999-01-01T00:00:00Z", "2026-01-01", "\u0000", 5):
         assert client.post("/v1/observations", json=asked | {"observed_at": moment}).status_code == 422
+
+
+def test_an_observation_is_safely_sent_again_later(serve: Serve) -> None:
+    """An observation without a time that is sent again with its key in another second is the one that is stored."""
+    client = serve()
+    asked = {"graph": EXAMPLE_GRAPH, "latency_us": 1000.0}
+    first = client.post("/v1/observations", json=asked, headers={"Idempotency-Key": "mine"})
+    time.sleep(1.1)
+    again = client.post("/v1/observations", json=asked, headers={"Idempotency-Key": "mine"})
+    assert (first.status_code, again.status_code) == (201, 201), again.text
+    assert first.json() == again.json()
 
 
 def test_systems_and_regressors_are_listed(client: TestClient, system: str) -> None:
