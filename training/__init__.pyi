@@ -9,8 +9,8 @@ from .calibration import DISTANCES as DISTANCES
 from .calibration import Calibration as Calibration
 from .calibration import conformal_quantile as conformal_quantile
 from .calibration import predicted_costs as predicted_costs
-from .context_correction import ModelLayers as ModelLayers
-from .context_correction import fit_context_correction as fit_context_correction
+from .context_correction import fit_correction_of as fit_correction_of
+from .context_correction import layers_of_model as layers_of_model
 from .corpus import CORPORA as CORPORA
 from .corpus import HELD_BACK as HELD_BACK
 from .corpus import CorpusModel as CorpusModel

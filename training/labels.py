@@ -1,6 +1,6 @@
 """Checks of measured costs before training: which of them look wrong, and which are impossible.
 
-A sequence whose cost looks wrong is measured again (`costmodel bench --recheck`), and the median of its measurements
+A sequence whose cost looks wrong is measured again (`costmodel bench --recheck`), and the median of what is stable
 becomes its cost; a sequence whose cost is impossible is not trained on. An error of the machine, the clock or the call
 overhead affects a single measurement, so three measurements are enough.
 """

@@ -41,30 +41,37 @@ DATA_DEPENDENT = frozenset({"NonZero", "NonMaxSuppression", "TopK", "Loop", "If"
 class Timing:
     """The latency of one sequence on one system, from one measurement of it or from several.
 
+    Of several measurements, those count whose times agree and were taken on the quiet machine; if there are none, all.
+
     Attributes:
-        latency_us: Median of the latencies of the measurements, in microseconds.
-        interval_us: 90% interval in microseconds: the medians of the lower and upper bounds of the measurements,
-            widened to include the latency of every measurement.
-        call_us: Median, over the measurements, of the median time of a run, call overhead included, in microseconds.
+        latency_us: Median of the latencies of the measurements that count, in microseconds.
+        interval_us: 90% interval in microseconds: the medians of the lower and upper bounds of these measurements,
+            widened to include the latency of each of them.
+        call_us: Median, over these measurements, of the median time of a run, call overhead included, in microseconds.
         measured_at: Times at which the first and the last measurement ended, UTC in ISO 8601.
+        stable: Whether the times agree and the machine was quiet, in one measurement at least.
     """
 
     latency_us: float
     interval_us: tuple[float, float]
     call_us: float
     measured_at: tuple[str, str]
+    stable: bool = True
 
     @classmethod
     def combine(cls, timings: Sequence["Timing"]) -> "Timing":
         """Returns one timing for a sequence on a system from the timings of its measurements, at least one."""
-        latencies_us = [one.latency_us for one in timings]
-        lows, highs = zip(*(one.interval_us for one in timings), strict=True)
+        stable = [one for one in timings if one.stable]
+        counted = stable or timings
+        latencies_us = [one.latency_us for one in counted]
+        lows, highs = zip(*(one.interval_us for one in counted), strict=True)
         firsts, lasts = zip(*(one.measured_at for one in timings), strict=True)
         return cls(
             latency_us=median(latencies_us),
             interval_us=(min(median(lows), *latencies_us), max(median(highs), *latencies_us)),
-            call_us=median(one.call_us for one in timings),
+            call_us=median(one.call_us for one in counted),
             measured_at=(min(firsts), max(lasts)),
+            stable=bool(stable),
         )
 
 
@@ -76,7 +83,8 @@ class Measurement:
         signature: Signature of the timed sequence.
         kind: What was timed: "layer", "sequence" or "model". The latency of a whole model is the median time of its
             runs, including the call overhead, which its users experience as well; the latency of a layer or sequence is
-            the mean time of its runs without interrupted ones, minus the call overhead.
+            the mean time of its runs without interrupted ones, minus the call overhead. If the machine was not quiet
+            while runs were kept, either is divided by the slowdown of the probes of the machine's state.
         pass_times_us: Raw time of each run in microseconds, a tuple for each pass, in the order taken.
         reference_us: For each pass, the time, in microseconds, that the reference kernel took when it was last timed
             before the last run in that pass.
@@ -113,20 +121,29 @@ class Measurement:
         """Latency, 90% interval and median time of a run, derived from the raw times."""
         times_us = self.times_us
         if self.kind == "model":
-            latency_us, interval_us = median_us(times_us), median_interval_us(times_us)
+            latency_us, (low_us, high_us), least_us = median_us(times_us), median_interval_us(times_us), 0.0
         else:
+            least_us = MIN_LATENCY_US
             low, high = mean_interval_us(times_us)
             latency_us = self._without_overhead(mean_us(times_us))
-            interval_us = self._without_overhead(low), self._without_overhead(high)
-        # On the quiet machine it may take as much less as the probes of the machine's state took longer.
-        interval_us = max(MIN_LATENCY_US, interval_us[0] / self.environment.get("slowdown", 1.0)), interval_us[1]
-        return Timing(latency_us, interval_us, median_us(times_us), (self.measured_at, self.measured_at))
+            low_us, high_us = self._without_overhead(low), self._without_overhead(high)
+        # Layers and models take longer by as much as the probes do, on average (docs/adr/0016). For a single one that
+        # is uncertain, so the interval spans from times that are all divided to times that are not.
+        slowdown = self.environment.get("slowdown", 1.0)
+        return Timing(
+            max(least_us, latency_us / slowdown),
+            (max(least_us, low_us / slowdown), high_us),
+            median_us(times_us),
+            (self.measured_at, self.measured_at),
+            self.stable,
+        )
 
     @property
     def latency_us(self) -> float:
-        """Latency in microseconds: for a model the median time of a run, call overhead included.
+        """Latency on the quiet machine in microseconds: for a model the median time of a run, call overhead included.
 
-        For a layer or sequence it is the mean without interrupted runs, minus the call overhead.
+        For a layer or sequence it is the mean without interrupted runs, minus the call overhead. If the machine was not
+        quiet while runs were kept, it is divided by the slowdown of the probes of the machine's state.
         """
         return self.timing.latency_us
 

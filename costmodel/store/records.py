@@ -156,6 +156,9 @@ def _impossible_time(measurement: Measurement, latency_us: float) -> str | None:
         return "a time that is no positive number: measure it again and export anew"
     if not math.isfinite(measurement.overhead_us) or measurement.overhead_us < 0:
         return "an impossible call overhead: measure it again and export anew"
+    slowdown = measurement.environment.get("slowdown", 1.0)
+    if not isinstance(slowdown, int | float) or not 1 <= slowdown < math.inf:
+        return "a slowdown that is no number of at least 1: measure it again and export anew"
     return None
 
 

@@ -229,14 +229,18 @@ class Store:
     def timings(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, Timing]:
         """Returns timings on a system by signature: of all measured signatures, or of those among `signatures`."""
         table = tables.measurements.c
-        columns = (table.signature, table.latency_us, table.low_us, table.high_us, table.call_us, table.measured_at)
+        columns = (
+            *(table.signature, table.latency_us, table.low_us, table.high_us, table.call_us),
+            *(table.measured_at, table.stable),
+        )
         with self._database.reading() as connection:
             # In a fixed order, so that training does not depend on the order in which rows were stored.
             query = select(*columns).filter_by(system=system).order_by(table.signature, table.repeat)
             rows = select_in(connection, query, table.signature, signatures)
         by_signature: dict[str, list[Timing]] = {}
         for row in rows:
-            timing = Timing(row.latency_us, (row.low_us, row.high_us), row.call_us, (row.measured_at, row.measured_at))
+            ended = (row.measured_at, row.measured_at)
+            timing = Timing(row.latency_us, (row.low_us, row.high_us), row.call_us, ended, row.stable)
             by_signature.setdefault(row.signature, []).append(timing)
         return {signature: Timing.combine(timings) for signature, timings in by_signature.items()}
 

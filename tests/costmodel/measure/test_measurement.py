@@ -1,6 +1,7 @@
 """Measurements and their statistics in simulated time; `test_round_robin.py` tests the order of runs."""
 
 import os
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import hypothesis.strategies as st
@@ -138,6 +139,20 @@ class TestLatency:
         assert (min(measurement.times_us) - overhead_us) * (1 - 1e-12) <= low
         assert high <= max(MIN_LATENCY_US, max(measurement.times_us) - overhead_us) * (1 + 1e-12)
         assert measurement.times_us == tuple(time for times in rounds for time in times)
+
+    @given(st.lists(times_us, min_size=1, max_size=5), st.just(0.0) | st.floats(0.1, 1e9), st.floats(1.0, 1e3))
+    def test_it_is_that_of_the_quiet_machine(
+        self, rounds: list[list[float]], overhead_us: float, slowdown: float
+    ) -> None:
+        """A latency from a disturbed machine is divided by its slowdown, and the interval contains both."""
+        disturbed = measured(elementwise(2), *rounds, overhead_us=overhead_us)
+        quiet = replace(disturbed, environment={"slowdown": slowdown})
+        least_us = MIN_LATENCY_US if overhead_us else 0.0
+        assert quiet.latency_us == max(least_us, disturbed.latency_us / slowdown)
+        low, high = quiet.interval_us
+        assert low <= quiet.latency_us * (1 + 1e-12)
+        assert disturbed.latency_us <= high * (1 + 2e-12)
+        assert quiet.timing.call_us == disturbed.timing.call_us
 
     def test_more_runs_narrow_the_interval(self) -> None:
         """More runs of the same spread narrow the interval."""

@@ -157,6 +157,22 @@ def test_a_store_goes_back_to_what_it_was(old_store: Callable[[str], str], name:
         assert observations.count() == len(rows.get("observations", []))
 
 
+def test_latencies_of_a_disturbed_machine_are_divided(old_store: Callable[[str], str]) -> None:
+    """An upgrade derives the latencies of measurements with a slowdown anew, and a downgrade restores them."""
+    url = old_store("3-5-observed")
+    before = {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]}
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE measurements SET circumstances = :json"), {"json": '{"slowdown": 1.25}'})
+    engine.dispose()
+    with closing(Store(url)) as store:
+        after = {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]}
+        assert after == pytest.approx({row: latency_us / 1.25 for row, latency_us in before.items()})
+        assert set(store.latencies_us("fake-1").values()) <= set(after.values())
+    assert main([url, "0004"]) == 0
+    assert {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]} == pytest.approx(before)
+
+
 def test_a_number_of_runs_that_older_code_has_no_room_for_becomes_the_largest(store_url: str) -> None:
     """A downgrade caps numbers of runs at the old column's maximum."""
     with closing(Observations(store_url)) as observations:

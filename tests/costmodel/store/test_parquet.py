@@ -232,6 +232,12 @@ class TestUnsound:
         rewrite(file, lambda rows: rows[0].update(rounds_us=times))
         self.refused(new_store(), file, "row 1 has a time that is no positive number")
 
+    @pytest.mark.parametrize("slowdown", ["0", "0.5", "-1", "NaN", "Infinity", '"2"', "null", "[1]"])
+    def test_an_impossible_slowdown(self, file: Path, new_store: Stores, slowdown: str) -> None:
+        """A slowdown by which no latency can be divided is refused."""
+        rewrite(file, lambda rows: rows[0].update(circumstances=f'{{"slowdown": {slowdown}}}'))
+        self.refused(new_store(), file, "row 1 has a slowdown that is no number of at least 1")
+
     @pytest.mark.parametrize(
         "change",
         [

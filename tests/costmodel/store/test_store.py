@@ -220,6 +220,16 @@ class TestMeasurements:
         assert [m.latency_us for m in store.measurements("fake-1", [ONE.signature], repeats=False)] == [5.0]
         assert store.repeated_signatures("fake-1") == {ONE.signature}
 
+    def test_only_stable_measurements_count_if_there_are_any(self, store: Store) -> None:
+        """What was measured on a disturbed machine counts until it is measured on the quiet one."""
+        for latency_us in (8.0, 6.0):
+            store.put_measurement("fake-1", measured(ONE, [latency_us], stable=False), ONE)
+        (timing,) = store.timings("fake-1").values()
+        assert (timing.latency_us, timing.interval_us, timing.stable) == (7.0, (6.0, 8.0), False)
+        store.put_measurement("fake-1", measured(ONE, [5.0]), ONE)
+        (timing,) = store.timings("fake-1").values()
+        assert (timing.latency_us, timing.interval_us, timing.stable) == (5.0, (5.0, 5.0), True)
+
     def test_the_latency_of_a_layer_is_kept_without_its_call(self, store: Store) -> None:
         """The stored latency of a layer excludes the call overhead."""
         measurement = measured(ONE, [12.0, 13.0, 14.0], overhead_us=3.0)
