@@ -259,9 +259,12 @@ class Adaptation:
         Regressors are judged on the measured rows; rows with predicted costs are only trained on. While too little is
         measured, rows with predicted costs are judged on as well, and intervals are about as wide as those of the base
         system. The latency of a model that is not measured whole is its latency on the base system, times the ratio of
-        the sum of its layers' costs on the new system to that sum on the base system.
+        the sum of its layers' costs on the new system to that sum on the base system; models are left out of which too
+        little is measured, unless too little is measured altogether.
         """
         dataset, costs = self.dataset, learnt.costs_us.copy()
+        judges = self._judges(learnt)
+        least_share = 1 - _LEAST_MEASURED_SHARE if judges else 0.0
         models = []
         for model in dataset.models:
             total = costs[model.rows].sum()
@@ -270,12 +273,12 @@ class Adaptation:
             if not learnt.measured[model.row]:
                 ratio = model.latency_us / self.anchors_us[model.rows].sum() if on_base else 1.0
                 costs[model.row] = total * ratio
-            if learnt.measured[model.row] or (on_base and share >= 1 - _LEAST_MEASURED_SHARE):
+            if learnt.measured[model.row] or (on_base and share >= least_share):
                 models.append(replace(model, latency_us=float(costs[model.row])))
         return replace(
             dataset,
             latencies_us=costs,
-            sampled=dataset.sampled | ~(learnt.measured | dataset.whole) if self._judges(learnt) else dataset.sampled,
+            sampled=dataset.sampled | ~(learnt.measured | dataset.whole) if judges else dataset.sampled,
             models=tuple(models),
         )
 

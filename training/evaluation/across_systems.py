@@ -3,20 +3,20 @@
 A system is held out together with all systems of its microarchitecture, and its costs are predicted from the other
 systems: by facts about its processor, and after so many minutes of measuring, replayed on what was measured. Each
 is judged on models whose lineage is known there, on models that only the other systems have measured, and on models of
-lineages that no system has measured. The context correction is fitted to models that are known by then, and baselines
-have none. Features contain the measured rates of the system, also where nothing but facts is used; only predictions for
+lineages that no system has measured. The context correction is fitted to models that are known by then; baselines have
+none. Features contain the measured rates of the system, also where nothing but facts is used; only predictions for
 lineages that no system has measured depend on them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from costmodel.errors import MissingExtraError, TrainingError, UnknownSystemError
-from costmodel.estimate.context_correction import ContextCorrection
 from costmodel.features.schema import SCHEMA
 from costmodel.measure.protocol import Protocol
 from costmodel.progress import Progress, reported
@@ -50,7 +50,6 @@ _LEAST_JUDGED = 4
 # Share of its analytical bound from which a layer counts as bound by memory.
 _MOSTLY = 0.5
 
-_NO_CORRECTION = ContextCorrection()
 _MEMORY_SHARE = SCHEMA.names.index("memory_share")
 
 
@@ -134,39 +133,82 @@ def evaluate_across(
     latencies_us = store.latencies_us(system.name)
     adaptation = measurable(load_adaptation(store, [base.name for base in others], system), latencies_us)
     held_out = _HeldOut(adaptation, latencies_us, tuple(others), tuple(minutes), protocol or Protocol())
-    found: dict[tuple[str, str], list[_Judged]] = {}
-    wholes = [latencies_us.get(adaptation.dataset.signatures[model.row]) for model in adaptation.dataset.models]
-    if sum(us is not None for us in wholes) < _LEAST_JUDGED:
+    if np.isfinite(held_out.wholes_us).sum() < _LEAST_JUDGED:
         raise TrainingError(
             f"fewer than {_LEAST_JUDGED} models are measured end to end on {system.name}, too few to judge "
             "predictions: measure more with `costmodel survey`"
         )
     splits = leave_families_out(by_lineage(adaptation.dataset), folds)
-    parts = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")(
-        delayed(held_out.judge)(split) for split in splits
+    groups = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")(
+        delayed(held_out.predict)(split) for split in splits
     )
-    for _, part in zip(reported(splits, lambda _: system.name, progress), parts, strict=True):
-        for judged in part:
-            found.setdefault((judged.method, judged.lineages), []).append(judged)
-    judgements = [_judgement(parts) for parts in found.values() if any(len(part.measured_us) for part in parts)]
+    found: dict[tuple[str, str], list[_Predicted]] = {}
+    for _, group in zip(reported(splits, lambda _: system.name, progress), groups, strict=True):
+        for predicted in group:
+            found.setdefault((predicted.method, predicted.lineages), []).append(predicted)
+    judgements = [
+        _judgement(adaptation.dataset, parts) for parts in found.values() if any(part.measured_us for part in parts)
+    ]
     return AcrossSystems(system.name, adaptation.bases, tuple(judgements))
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """Predicted and measured latencies of some models in microseconds, shape [num_models] each."""
+class _Predicted:
+    """Predictions of a method for some models, made while a group of lineages is held out.
+
+    Models are numbered by their position in the data set. All times are in microseconds.
+
+    Attributes:
+        method: What predicted.
+        lineages: Which models are predicted, as in `Judgement`.
+        costs_us: For each model, the predicted costs of its sequences in isolation, shape [num_sequences].
+        measured_us: Measured latency of each of these models.
+        known_us: Latencies of models of other lineages that are known by then, to which the context correction is
+            fitted; with none, there is no correction.
+        fitted_us: For each of these other models, the costs of its sequences that the correction starts from; None for
+            those that are predicted while the other model's group is held out, as `predict_held_out` does it.
+        expected: Error that `costmodel adapt` would have expected; None if it expects none.
+    """
 
     method: str
     lineages: str
-    predicted_us: np.ndarray
-    measured_us: np.ndarray
+    costs_us: Mapping[int, np.ndarray]
+    measured_us: Mapping[int, float]
+    known_us: Mapping[int, float] = field(default_factory=dict)
+    fitted_us: Mapping[int, np.ndarray] | None = None
     expected: float | None = None
 
+    def latencies_us(self, dataset: Dataset, groups: Sequence["_Predicted"]) -> list[float]:
+        """Returns the predicted latencies of the models, in the order of `costs_us`.
 
-def _judgement(parts: Sequence[_Judged]) -> Judgement:
-    """Judges the models of all folds together; a model that is judged in several folds counts several times."""
-    predicted = np.concatenate([part.predicted_us for part in parts])
-    measured = np.concatenate([part.measured_us for part in parts])
+        Args:
+            dataset: Data set with the models.
+            groups: Predictions of the same method for all groups of lineages, each held out in its turn.
+        """
+        fitted = self.fitted_us
+        if fitted is None:
+            fitted = {number: costs for group in groups for number, costs in group.costs_us.items()}
+        known = tuple(
+            replace(model, latency_us=self.known_us.get(number, np.nan)) for number, model in enumerate(dataset.models)
+        )
+        correction = fit_correction_of(
+            replace(dataset, models=known),
+            {
+                number: costs
+                for number, costs in fitted.items()
+                if number in self.known_us and not np.isnan(costs).any()
+            },
+        )
+        return [
+            float(layers_of_model(dataset, number, costs).corrected_us(correction).sum())
+            for number, costs in self.costs_us.items()
+        ]
+
+
+def _judgement(dataset: Dataset, parts: Sequence[_Predicted]) -> Judgement:
+    """Judges the models of all groups together; a model that is predicted in several groups counts several times."""
+    predicted = np.concatenate([part.latencies_us(dataset, parts) for part in parts])
+    measured = np.concatenate([list(part.measured_us.values()) for part in parts])
     ratios = predicted / measured
     expected = [part.expected for part in parts if part.expected is not None and not np.isnan(part.expected)]
     return Judgement(
@@ -199,53 +241,59 @@ class _HeldOut:
     minutes: tuple[float, ...]
     protocol: Protocol
 
-    def judge(self, split: Split) -> list[_Judged]:
-        """Returns the judgements of all methods, with the families of a split as the lineages that are held out."""
-        return list(self._judged(split))
-
-    def _judged(self, split: Split) -> Iterator[_Judged]:
-        """Yields the judgements of all methods, with the families of a split as the lineages that are held out."""
+    @cached_property
+    def wholes_us(self) -> np.ndarray:
+        """Measured latency of each model in microseconds, nan for models that cannot be judged; shape [num_models]."""
         dataset = self.adaptation.dataset
-        held = {dataset.models[number].name for number in split.models}
-        usages = {usage.name: usage for usage in self.adaptation.usages}
-        wholes = {m.name: self.latencies_us.get(dataset.signatures[m.row]) for m in dataset.models if m.name in usages}
-        known = {name: us for name, us in wholes.items() if us is not None and name not in held}
-        unmeasured = {name: us for name, us in wholes.items() if us is not None and name in held}
-        here = replace(self.adaptation, usages=tuple(usage for name, usage in usages.items() if name not in held))
+        judged = {usage.name for usage in self.adaptation.usages}
+        return np.array([
+            self.latencies_us.get(dataset.signatures[model.row], np.nan) if model.name in judged else np.nan
+            for model in dataset.models
+        ])  # fmt: skip
 
-        numbers = {model.name: number for number, model in enumerate(dataset.models)}
+    def predict(self, split: Split) -> list[_Predicted]:
+        """Returns the predictions of all methods, with the families of a split as the lineages that are held out."""
+        return list(self._predicted(split))
 
-        def judged(
-            method: str,
-            lineages: str,
-            costs_us: np.ndarray,
-            models: Mapping[str, float],
-            expected: float | None = None,
-            correction: ContextCorrection = _NO_CORRECTION,
-        ) -> _Judged:
-            sums = [
-                layers_of_model(dataset, numbers[name], costs_us[usages[name].rows]).corrected_us(correction).sum()
-                for name in models
-            ]
-            return _Judged(method, lineages, np.array(sums), np.array(list(models.values())), expected)
+    def _predicted(self, split: Split) -> Iterator[_Predicted]:
+        """Yields the predictions of all methods, with the families of a split as the lineages that are held out."""
+        dataset, held = self.adaptation.dataset, set(split.models)
+        names = {dataset.models[number].name for number in held}
+        here = replace(self.adaptation, usages=tuple(u for u in self.adaptation.usages if u.name not in names))
+        wholes = {number: us for number, us in enumerate(self.wholes_us.tolist()) if not np.isnan(us)}
+        known = {number: us for number, us in wholes.items() if number not in held}
+        unmeasured = {number: us for number, us in wholes.items() if number in held}
 
-        def of_all(method: str, state: AdaptationState, expected: float | None = None) -> Iterator[_Judged]:
+        def of_all(method: str, state: AdaptationState, expected: float | None = None) -> Iterator[_Predicted]:
             adapted = here.adapted(state)
-            correction = _correction(adapted, held)
-            yield judged(method, "known", state.costs_us, known, expected, correction)
-            yield judged(method, "unmeasured", state.costs_us, unmeasured, None, correction)
-            unseen_us = self._of_unseen(adapted.latencies_us, split)
-            yield judged(method, "unseen", unseen_us, unmeasured, None, correction)
+            by_name = {model.name: model.latency_us for model in adapted.models}
+            known_us = {
+                number: by_name[model.name]
+                for number, model in enumerate(dataset.models)
+                if model.name in by_name and number not in held
+            }
+            costs, unseen = adapted.latencies_us, self._of_unseen(adapted.latencies_us, split)
+            apart = np.where(np.isnan(state.apart_us), costs, state.apart_us)
+            yield _Predicted(
+                method, "known", self._of(costs, known), known, known_us, self._of(costs, known_us), expected
+            )
+            yield _Predicted(
+                method, "unmeasured", self._of(costs, unmeasured), unmeasured, known_us, self._of(apart, known_us)
+            )
+            yield _Predicted(method, "unseen", self._of(unseen, unmeasured), unmeasured, known_us)
 
-        def of_scratch(minutes: str, costs_us: np.ndarray) -> _Judged:
-            models = tuple(replace(model, latency_us=float(costs_us[model.row])) for model in dataset.models)
-            correction = _correction(replace(dataset, latencies_us=costs_us, models=models), held)
-            unseen_us = self._of_unseen(costs_us, split)
-            return judged(f"scratch, {minutes}", "unseen", unseen_us, unmeasured, None, correction)
+        def of_scratch(minutes: str, costs_us: np.ndarray) -> _Predicted:
+            known_us = {
+                number: float(costs_us[model.row])
+                for number, model in enumerate(dataset.models)
+                if not np.isnan(costs_us[model.row]) and number not in held
+            }
+            costs = self._of(self._of_unseen(costs_us, split), unmeasured)
+            return _Predicted(f"scratch, {minutes}", "unseen", costs, unmeasured, known_us)
 
         with suppress(UnknownSystemError):  # nothing is known about the processor
             yield from of_all("facts", extrapolated_state(here, self.bases))
-        yield from self._baselines(split, judged, known, unmeasured)
+        yield from self._baselines(known, unmeasured)
         for minutes, state in zip(
             self.minutes, replayed(here, self.latencies_us, self.minutes, self.protocol), strict=True
         ):
@@ -253,6 +301,16 @@ class _HeldOut:
             yield of_scratch(f"{minutes:g} min", np.where(state.measured, state.costs_us, np.nan))
         everything = np.array([self.latencies_us.get(signature, np.nan) for signature in dataset.signatures])
         yield of_scratch("everything", everything)
+
+    def _of(self, costs_us: np.ndarray, numbers: Iterable[int]) -> dict[int, np.ndarray]:
+        """Returns the costs of the sequences of each of some models in microseconds, by the number of the model.
+
+        Args:
+            costs_us: Costs of all rows of the data set in microseconds, shape [num_rows].
+            numbers: Numbers of the models.
+        """
+        models = self.adaptation.dataset.models
+        return {number: costs_us[models[number].rows] for number in numbers}
 
     def _of_unseen(self, costs_us: np.ndarray, split: Split) -> np.ndarray:
         """Returns costs that a regressor predicts which has learnt from the costs of the other lineages only.
@@ -272,57 +330,40 @@ class _HeldOut:
         found[wanted] = part.totals(regressor.predict_us(part))
         return found
 
-    def _baselines(
-        self,
-        split: Split,
-        judged: Callable[[str, str, np.ndarray, Mapping[str, float]], _Judged],
-        known: Mapping[str, float],
-        unmeasured: Mapping[str, float],
-    ) -> Iterator[_Judged]:
-        """Yields the judgements of simple ways to use the costs on the first base."""
+    def _baselines(self, known: Mapping[int, float], unmeasured: Mapping[int, float]) -> Iterator[_Predicted]:
+        """Yields the predictions of simple ways to use the costs on the first base.
+
+        Args:
+            known: Latencies in microseconds, by the number of the model, of models that may be measured whole.
+            unmeasured: Those of the models that are judged.
+        """
         dataset, anchors_us = self.adaptation.dataset, self.adaptation.anchors_us
+
+        def judged(method: str, factors: np.ndarray | float) -> _Predicted:
+            return _Predicted(method, "unmeasured", self._of(anchors_us * factors, unmeasured), unmeasured)
+
         base = next(base for base in self.bases if base.name == self.adaptation.bases[0])
         product = base.capabilities["gemm_gflops"] / dataset.system.capabilities["gemm_gflops"]
-        yield judged("ratio of products", "unmeasured", anchors_us * product, unmeasured)
+        yield judged("ratio of products", product)
         stream = base.capabilities["memory_gbps"] / dataset.system.capabilities["memory_gbps"]
         encoded = dataset.encoded
         memory = encoded.features[:, _MEMORY_SHARE] >= _MOSTLY
         bounds = np.where(memory, stream, product) * encoded.bounds_us
-        ratio = encoded.totals(bounds) / encoded.totals(encoded.bounds_us)
-        yield judged("ratio of bounds", "unmeasured", anchors_us * ratio, unmeasured)
+        yield judged("ratio of bounds", encoded.totals(bounds) / encoded.totals(encoded.bounds_us))
         if len(known) < _LEAST_AFFINE:
             return
-        usages = {usage.name: usage for usage in self.adaptation.usages}
+        sums = {number: costs.sum() for number, costs in self._of(anchors_us, range(len(dataset.models))).items()}
         random = np.random.default_rng(0)
         for _ in range(_AFFINE_DRAWS):
             drawn = random.permutation(np.array(list(known)))[:_AFFINE_MODELS].tolist()
-            sums = np.array([anchors_us[usages[name].rows].sum() for name in drawn])
-            exact = np.array([known[name] for name in drawn])
+            exact = np.array([known[number] for number in drawn])
             # Weighted, so that the relative errors are small and not only those of the largest models.
-            slope, offset = np.polyfit(sums, exact, 1, w=1 / exact)
-            of_others = np.array([anchors_us[usages[name].rows].sum() for name in unmeasured])
-            yield _Judged(
-                "affine, ten models",
-                "unmeasured",
-                np.maximum(1.0, slope * of_others + offset),
-                np.array([*unmeasured.values()]),
-            )
-
-
-def _correction(dataset: Dataset, held: Set[str]) -> ContextCorrection:
-    """Fits the context correction to the models of a data set that are known with all their sequences.
-
-    Args:
-        dataset: Data set whose latencies and models have nan for what is unknown.
-        held: Names of models to leave out.
-    """
-    costs = {number: dataset.latencies_us[model.rows] for number, model in enumerate(dataset.models)}
-    unknown = [
-        number
-        for number, model in enumerate(dataset.models)
-        if model.name in held or np.isnan(model.latency_us) or np.isnan(costs[number]).any()
-    ]
-    return fit_correction_of(dataset, costs, unknown)
+            slope, offset = np.polyfit([sums[number] for number in drawn], exact, 1, w=1 / exact)
+            costs = {
+                number: of_model * max(1.0, slope * sums[number] + offset) / sums[number]
+                for number, of_model in self._of(anchors_us, unmeasured).items()
+            }
+            yield _Predicted("affine, ten models", "unmeasured", costs, unmeasured)
 
 
 def _microarchitecture(system: System) -> str:
