@@ -18,6 +18,7 @@ from costmodel.measure.protocol import Protocol
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 from costmodel.training.base_costs import base_costs
+from costmodel.training.context_correction import estimated_ratios
 from costmodel.training.dataset import Dataset, dataset_of
 from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_out
 from costmodel.training.lineages import by_lineage
@@ -85,8 +86,8 @@ class Adaptation:
         ratios: log(cost / anchor) of each row on the other base systems, shape [num_rows, num_bases - 1], or
             [num_rows, 0] if there are no bases.
         usages: Models whose sequences may be measured.
-        construction: For each model that was measured whole on the base system, its latency divided by the sum of the
-            latencies of its sequences there; shape [num_models].
+        construction: For each model that was measured whole on the base system, its latency divided by its estimate
+            from the latencies of its sequences there; shape [num_models].
         sequences: Layer sequences by signature.
     """
 
@@ -200,13 +201,15 @@ class Adaptation:
     def expected(self, learnt: AdaptationState) -> Expected:
         """Returns the errors that are to be expected of the models' estimates on the new system.
 
-        The sum of the costs of the layers of each model that is measured whole, measured or predicted, is compared with
-        the model's latency. While few are measured whole, two other errors count as well: that of costs which are
-        predicted for layers of held-out families, and that of the sum of a model's layers against its latency on the
-        base system.
+        The estimate of each model that is measured whole, from the costs of its layers, measured or predicted, and a
+        context correction that is fitted without it, is compared with the model's latency. While few are measured
+        whole, two other errors count as well: that of costs which are predicted for layers of held-out families, and
+        that of a model's estimate from its measured layers on the base system.
         """
-        checked = [m for m in self.dataset.models if learnt.measured[m.row] and m.name in self._used]
-        found = np.array([learnt.costs_us[m.rows].sum() / learnt.costs_us[m.row] - 1 for m in checked])
+        checked = {m.name for m in self.dataset.models if learnt.measured[m.row] and m.name in self._used}
+        adapted = self.adapted(learnt)
+        ratios = estimated_ratios(adapted, {i for i, model in enumerate(adapted.models) if model.name in checked})
+        found = np.array([1 / ratio - 1 for ratio in ratios.values()])
         composed = self._composed_errors(learnt) if len(found) < _LEAST_CHECKED else np.empty(0)
         missing = 1 - min(1.0, len(found) / _LEAST_CHECKED)
         if missing and not len(composed):
@@ -326,7 +329,12 @@ def load_adaptation(
         )
         for model in first.values()
     )
-    on_models = np.array([m.latency_us / dataset.latencies_us[m.rows].sum() for m in dataset.models], dtype=np.float64)
+    known_models = {
+        i
+        for i, m in enumerate(dataset.models)
+        if np.isfinite(m.latency_us) and np.isfinite(dataset.latencies_us[m.rows]).all()
+    }
+    on_models = np.array(list(estimated_ratios(dataset, known_models).values()), dtype=np.float64)
     costs = base_costs(dataset, dict(zip(names_of_bases[1:], known[1:], strict=True)))
     return Adaptation(
         dataset,
@@ -334,6 +342,6 @@ def load_adaptation(
         (*names_of_bases[:1], *costs.others),
         costs.ratios,
         usages,
-        on_models[np.isfinite(on_models)],
+        on_models,
         sequences,
     )

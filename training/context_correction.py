@@ -3,7 +3,7 @@
 It is fitted to models that were measured whole (docs/adr/0008).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from costmodel.estimate.context_correction import SHORT_US, ContextCorrection, s
 from costmodel.features.schema import SCHEMA
 from costmodel.training.dataset import Dataset
 
-__all__ = ["ModelLayers", "fit_context_correction", "fit_correction_of", "layers_of_model"]
+__all__ = ["ModelLayers", "estimated_ratios", "fit_context_correction", "fit_correction_of", "layers_of_model"]
 
 _CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 
@@ -23,6 +23,8 @@ _RIDGE, _RIDGE_OF_FOOTPRINT = 3.0, 100.0
 _SMALL = 0.02
 # Iterations of reweighting.
 _STEPS = 20
+# Groups of models that are left out in turn, to see how far estimates are off.
+_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,32 @@ def fit_correction_of(
     return fit_context_correction(
         [layers_of_model(dataset, i, costs_us[i]) for i in models], [dataset.models[i].latency_us for i in models]
     )
+
+
+def estimated_ratios(dataset: Dataset, models: Set[int]) -> dict[int, float]:
+    """Returns, by position, the latency of each of some models divided by its estimate from the costs of its sequences.
+
+    Each estimate is the sum of the costs in the data set with a context correction that is fitted without the model.
+
+    Args:
+        dataset: Measured sequences and models. Models of which a latency is nan are not fitted to.
+        models: Positions of the models, none of whose latencies is nan.
+    """
+    costs_us = {i: dataset.latencies_us[model.rows] for i, model in enumerate(dataset.models)}
+    known = {
+        i: costs
+        for i, costs in costs_us.items()
+        if np.isfinite(dataset.models[i].latency_us) and np.isfinite(costs).all()
+    }
+    ratios = {}
+    for fold in range(_FOLDS):
+        held = sorted(models)[fold::_FOLDS]
+        if held:
+            correction = fit_correction_of(dataset, known, held)
+            for i in held:
+                estimate_us = layers_of_model(dataset, i, costs_us[i]).corrected_us(correction).sum()
+                ratios[i] = float(dataset.models[i].latency_us / estimate_us)
+    return ratios
 
 
 def layers_of_model(dataset: Dataset, model: int, costs_us: np.ndarray) -> ModelLayers:
