@@ -136,9 +136,10 @@ def layers_of_model(dataset: Dataset, model: int, costs_us: np.ndarray) -> Model
         costs_us: Cost of each sequence of the model in isolation in microseconds, shape [num_sequences].
     """
     measured_model = dataset.models[model]
+    single = dataset.encoded.lengths[measured_model.rows] == 1
     return ModelLayers(
         costs_us,
-        tuple(dataset.kinds[row] if dataset.encoded.lengths[row] == 1 else "" for row in measured_model.rows.tolist()),
+        tuple(dataset.kinds[row] if one else "" for row, one in zip(measured_model.rows, single, strict=True)),
         float(dataset.encoded.features[dataset.encoded.starts[measured_model.row], _CACHE_PRESSURE]),
     )
 
