@@ -19,6 +19,9 @@ from .latency_import import LatencyImport as LatencyImport
 from .latency_import import has_only_observed as has_only_observed
 from .latency_import import import_latencies as import_latencies
 from .latency_import import system_observed as system_observed
+from .profile_trace import trace_document as trace_document
+from .profiling import ModelProfile as ModelProfile
+from .profiling import profile_model as profile_model
 from .rechecking import recheck as recheck
 from .remote_prediction import predict_remotely as predict_remotely
 from .shipped_data import import_shipped as import_shipped
