@@ -5,7 +5,7 @@ Only runs advance its clock, each by a cost computed from the sequence, so that 
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from costmodel.errors import LoweringError, MeasurementError
@@ -190,7 +190,10 @@ class FakeRuntime:
     def profile_model(
         self, model: Model, settings: RuntimeSettings, *, runs: int, warm_up_runs: int
     ) -> tuple[ProfiledRun, ...]:
-        """Returns runs in which each layer takes `cost_us`, and the profiler takes time between the layers."""
+        """Returns runs in which each layer takes `cost_us`, and the profiler takes time between the layers.
+
+        What `noise` adds to a run is time that it lost to another process, in its first layer.
+        """
         segments = decompose(model.name, self.lower(model, settings.level)).segments
         self.lowered.pop()
         begin_us, kernels = self.overhead_us, []
@@ -198,8 +201,13 @@ class FakeRuntime:
             cost_us = self.cost_us(segment.sequence)
             kernels.append(KernelTime(segment.layers[0], segment.sequence.kind, "Simulated", begin_us, cost_us))
             begin_us += cost_us + self.profiler_us
-        self.clock.pass_us(begin_us * (warm_up_runs + runs))
-        return (ProfiledRun(begin_us, tuple(kernels)),) * runs
+        found = []
+        for number in range(warm_up_runs, warm_up_runs + runs):
+            lost_us = begin_us * (self.noise(number) - 1)
+            slowed = replace(kernels[0], duration_us=kernels[0].duration_us + lost_us)
+            found.append(ProfiledRun(begin_us + lost_us, (slowed, *kernels[1:]), lost_us))
+        self.clock.pass_us(sum(run.latency_us for run in found))
+        return tuple(found)
 
     def _runner(self, label: str, cost_us: float) -> FakeRunner:
         self.opened.append(label)

@@ -25,6 +25,10 @@ __all__ = ["PROFILED_RUNS", "LayerProfile", "ModelProfile", "RunProfile", "profi
 
 PROFILED_RUNS = 20
 _WARM_UP_RUNS = 5
+# Of this many times the runs that are asked for, those are kept that lost the least time to other processes.
+_RUNS_TO_CHOOSE_FROM = 2
+# A run that was off the CPU for this long, and this share of its time, was disturbed.
+_DISTURBED_US, _DISTURBED_SHARE = 20.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class RunProfile:
 
     Attributes:
         measurement: Measurement of the whole model without the profiler.
-        runs: Runs under the profiler, after the warm-up.
+        runs: Runs under the profiler, after the warm-up: those that lost the least time to other processes.
     """
 
     measurement: Measurement
@@ -88,6 +92,11 @@ class RunProfile:
     def profiled_us(self) -> float:
         """Median latency of the model under the profiler, in microseconds."""
         return median(run.latency_us for run in self.runs)
+
+    @property
+    def num_disturbed(self) -> int:
+        """Number of runs that lost the CPU to another process, so that one of their layers seems to take longer."""
+        return sum(run.lost_us > max(_DISTURBED_US, _DISTURBED_SHARE * run.latency_us) for run in self.runs)
 
     @property
     def typical(self) -> ProfiledRun:
@@ -171,7 +180,7 @@ def profile_model(
         cache: Folder in which lowered graphs are cached.
         bundles: Folder of the regressors that were trained on the store.
         here: Whether the system is this host, so that the model can be run.
-        runs: Number of runs under the runtime's profiler.
+        runs: Number of runs under the runtime's profiler to use, the quieter half of those that are made.
         bench: Function that makes a benchmark session from a store, a system and a runtime.
 
     Raises:
@@ -228,7 +237,8 @@ def _run(
 ) -> RunProfile:
     with bench(store, system, runtime) as session:
         measurement = session.measure_model(whole_model(graph), model)
-        return RunProfile(measurement, session.profile_model(model, runs=runs, warm_up_runs=_WARM_UP_RUNS))
+        candidates = session.profile_model(model, runs=_RUNS_TO_CHOOSE_FROM * runs, warm_up_runs=_WARM_UP_RUNS)
+        return RunProfile(measurement, tuple(sorted(candidates, key=lambda run: run.lost_us)[:runs]))
 
 
 def _layers(
@@ -265,6 +275,11 @@ def _notes_on(run: RunProfile, layers: Sequence[LayerProfile]) -> list[str]:
     if elsewhere_us := run.in_place_us.get("", 0.0):
         notes.append(
             f"{format_us(elsewhere_us)} of each run are spent in nodes that are not layers of the lowered graph"
+        )
+    if 2 * run.num_disturbed > len(run.runs):
+        notes.append(
+            f"{run.num_disturbed} of {len(run.runs)} runs under the profiler lost the CPU to other processes, so times "
+            "in place may be too long: profile the model again when the machine is quiet"
         )
     if not run.measurement.stable:
         notes.append("the latency of the model is uncertain, because the machine was busy: profile it again")

@@ -134,10 +134,13 @@ class ProfiledRun:
     Attributes:
         latency_us: Duration of the run in microseconds, including what the profiler itself takes.
         kernels: Kernels in the order in which they started.
+        lost_us: Part of the run during which the thread that started it was not on a CPU, because another process was,
+            in microseconds.
     """
 
     latency_us: float
     kernels: tuple[KernelTime, ...]
+    lost_us: float = 0.0
 
 
 @runtime_checkable

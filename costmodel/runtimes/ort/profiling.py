@@ -10,7 +10,8 @@ layers there are.
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,11 @@ def profiled_runs(
         session = new_session(network.SerializeToString(), options)
         try:
             runner = SessionRunner(session, inputs, (weights, values))
-            for _ in range(warm_up_runs + runs):
-                runner.run()
+            lost_us = [_lost_us(runner) for _ in range(warm_up_runs + runs)]
         finally:
             profile = Path(session.end_profiling())
         names = layer_names(source, onnx.load(str(optimised), load_external_data=False))
-        found = tuple(_runs(json.loads(profile.read_bytes()), names))[warm_up_runs:]
+        found = tuple(_runs(json.loads(profile.read_bytes()), names, lost_us))[warm_up_runs:]
     if not found:
         raise MeasurementError(
             f"the profiler of onnxruntime reported no complete run of {model.name}, which has too many kernels for it: "
@@ -99,12 +99,21 @@ class _Event:
         return self.begin_us + self.duration_us
 
 
-def _runs(document: list[dict[str, Any]], names: Mapping[str, str]) -> Iterator[ProfiledRun]:
+def _lost_us(runner: SessionRunner) -> float:
+    """Runs a network; returns the time during which this thread was not on a CPU, in microseconds."""
+    begin_ns, on_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+    runner.run()
+    on_cpu_ns = time.thread_time_ns() - on_cpu_ns
+    return max(0.0, (time.perf_counter_ns() - begin_ns - on_cpu_ns) / 1000)
+
+
+def _runs(document: list[dict[str, Any]], names: Mapping[str, str], lost_us: Sequence[float]) -> Iterator[ProfiledRun]:
     """Yields the complete runs of a profile, in order.
 
     Args:
         document: Events of the profile, as ONNX Runtime writes them.
         names: Name of each layer by name of its node in the optimised graph.
+        lost_us: For each run, the time during which it was not on a CPU, in microseconds.
     """
     events = [_Event(e["name"], e["ts"], e["dur"], e["tid"], e["args"]) for e in document if e.get("ph") == "X"]
     kernels = sorted(
@@ -112,13 +121,14 @@ def _runs(document: list[dict[str, Any]], names: Mapping[str, str]) -> Iterator[
     )
     threads = {thread: number for number, thread in enumerate(dict.fromkeys(event.thread for event in kernels))}
     position = 0
-    for run in sorted((event for event in events if event.name == _RUN), key=lambda e: e.begin_us):
+    runs = sorted((event for event in events if event.name == _RUN), key=lambda e: e.begin_us)
+    for run, lost in zip(runs, lost_us, strict=False):  # the profiler may have had no room for the last runs
         while position < len(kernels) and kernels[position].begin_us < run.begin_us:
             position += 1
         first = position
         while position < len(kernels) and kernels[position].begin_us <= run.end_us:
             position += 1
-        yield ProfiledRun(run.duration_us, tuple(_kernels(run, kernels[first:position], names, threads)))
+        yield ProfiledRun(run.duration_us, tuple(_kernels(run, kernels[first:position], names, threads)), lost)
 
 
 def _kernels(

@@ -64,6 +64,22 @@ def test_a_model_that_was_never_measured_has_times_in_place_only(profile: Callab
     assert "nothing is predicted: train a regressor with `costmodel train --system fake-1`" in found.notes
 
 
+def test_runs_that_lost_the_cpu_do_not_count(profile: Callable[..., ModelProfile], runtime: FakeRuntime) -> None:
+    """Half of the runs are enough: those that lost the least time to other processes."""
+    runtime.noise = lambda number: 1.0 if number % 2 else 4.0
+    found = profile(runs=6)
+    assert found.run is not None
+    assert (len(found.run.runs), found.run.num_disturbed) == (6, 0)
+    assert found.in_place_us == pytest.approx(6.0)
+
+
+def test_a_machine_that_is_never_quiet_is_said(profile: Callable[..., ModelProfile], runtime: FakeRuntime) -> None:
+    """Where most runs lost the CPU, the notes warn that times in place may be too long."""
+    runtime.noise = lambda _: 6.0
+    found = profile(runs=4)
+    assert any("4 of 4 runs under the profiler lost the CPU to other processes" in note for note in found.notes)
+
+
 def test_what_was_measured_alone_stands_beside(
     profile: Callable[..., ModelProfile], store: Store, runtime: FakeRuntime, model: Model, tmp_path: Path
 ) -> None:
