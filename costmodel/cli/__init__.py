@@ -65,6 +65,7 @@ from costmodel.cli import (  # noqa: E402
     rank,
     regressors,
     reproduce,
+    run,
     serve,
     survey,
     systems,
@@ -75,7 +76,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, compare, corpus, decompose, drift, lower, predict, profile, rank, regressors, reproduce, serve,
-        survey, systems, tour, train, transfer,
+        adapt, bench, compare, corpus, decompose, drift, lower, predict, profile, rank, regressors, reproduce, run,
+        serve, survey, systems, tour, train, transfer,
     )
 )  # fmt: skip
