@@ -48,7 +48,9 @@ def profile(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what each layer of a model is predicted to take, and takes: alone, and in the running model.
+    """Compare predicted and measured costs of layers.
+
+    Shows for each layer what it is predicted to take, takes alone, and takes in the running model.
 
     Runs the model here, first as it is, then under the runtime's own profiler. The layers whose costs are furthest
     apart come first. If the system is another machine, the model is not run.

@@ -46,10 +46,11 @@ def run(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Run an evaluation that a file describes: measure and predict models on systems.
+    """Run an evaluation that a file describes.
 
-    Measures on this host what is not measured yet. If it is stopped, the same command goes on where it stopped. The
-    folder of the results has everything that is needed to repeat them.
+    Measures and predicts the models of the evaluation on its systems. What was measured before is not measured again:
+    if the command is stopped, it goes on where it stopped. The folder of the results has everything that is needed to
+    repeat them.
     """
     from costmodel.jobs.evaluation.folder import ResultFolder
     from costmodel.jobs.evaluation.spec import find_spec, parse_spec
