@@ -158,7 +158,8 @@ def _list(*, json: bool) -> None:
     if json:
         print_json([{"name": spec.name, "title": spec.title} for spec in specs])
     else:
-        print_table(("evaluation", "what it shows"), [(spec.name, spec.title) for spec in specs], left=2)
+        for spec in specs:  # not as a table, which would cut the titles
+            say(f"{spec.name:<10}{spec.title}")
 
 
 def _print(spec: "EvaluationSpec", results: "EvaluationResults") -> None:
