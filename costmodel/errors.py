@@ -18,6 +18,7 @@ The class hierarchy, and the situation in which each error is raised::
     ├── ObservationError       a latency that users observed, or a value reported with it, is out of range
     ├── IdempotencyKeyError    a client used an idempotency key again for a request with other content
     ├── SuiteError             a benchmark suite is incomplete, inconsistent, or cannot be written
+    ├── EvaluationFileError    a spec is invalid, or a result folder is damaged or belongs to another spec
     ├── DataFileError          a file of results or latencies cannot be read or written, or is inconsistent
     ├── ArtefactError          the files of a trained regressor cannot be loaded, or are for another feature schema
     │   └── UnknownVersionError    the system has no trained regressor of the requested version
@@ -39,6 +40,7 @@ __all__ = [
     "BusyError",
     "CostModelError",
     "DataFileError",
+    "EvaluationFileError",
     "HostBusyError",
     "IdempotencyKeyError",
     "LoweringError",
@@ -134,6 +136,10 @@ class IdempotencyKeyError(CostModelError):
 
 class SuiteError(CostModelError):
     """A benchmark suite is incomplete, inconsistent, or cannot be written."""
+
+
+class EvaluationFileError(CostModelError):
+    """The spec of an evaluation is invalid, or a result folder is damaged or belongs to another spec."""
 
 
 class DataFileError(CostModelError):

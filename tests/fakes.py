@@ -5,7 +5,7 @@ Only runs advance its clock, each by a cost computed from the sequence, so that 
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from costmodel.errors import LoweringError, MeasurementError
@@ -20,8 +20,8 @@ from costmodel.measure.measurement import Kind, Measurement, kind_of
 from costmodel.measure.protocol import Protocol
 from costmodel.onnx_io.model import Model
 from costmodel.onnx_io.shape_inference import infer_model
-from costmodel.partition.decomposition import whole_model
-from costmodel.runtimes.base import RuntimeSettings
+from costmodel.partition.decomposition import decompose, whole_model
+from costmodel.runtimes.base import KernelTime, ProfiledRun, RuntimeSettings
 from costmodel.serving.observations.drift import Observation
 from costmodel.store.results import Results
 from costmodel.store.store import Store
@@ -117,6 +117,7 @@ class FakeRuntime:
         version: Version of the runtime.
         clock: Clock that a run advances.
         overhead_us: Call overhead in microseconds.
+        profiler_us: Time that the profiler takes for each layer, in microseconds.
         noise: Function from the number of a network's run, from 0, to a factor; restarted for each opened network.
         refused: Signatures and model names that do not load.
         broken: Signatures and model names that load and fail when they run.
@@ -128,6 +129,7 @@ class FakeRuntime:
     version: str = "1.0"
     clock: FakeClock = field(default_factory=FakeClock)
     overhead_us: float = 0.0
+    profiler_us: float = 0.5
     noise: Callable[[int], float] = lambda _: 1.0
     refused: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
@@ -184,6 +186,28 @@ class FakeRuntime:
         cost_us = self.cost_us(whole_model(self.lower(model, settings.level)))
         self.lowered.pop()
         return self._runner(model.name, cost_us)
+
+    def profile_model(
+        self, model: Model, settings: RuntimeSettings, *, runs: int, warm_up_runs: int
+    ) -> tuple[ProfiledRun, ...]:
+        """Returns runs in which each layer takes `cost_us`, and the profiler takes time between the layers.
+
+        What `noise` adds to a run is time that it lost to another process, in its first layer.
+        """
+        segments = decompose(model.name, self.lower(model, settings.level)).segments
+        self.lowered.pop()
+        begin_us, kernels = self.overhead_us, []
+        for segment in segments:
+            cost_us = self.cost_us(segment.sequence)
+            kernels.append(KernelTime(segment.layers[0], segment.sequence.kind, "Simulated", begin_us, cost_us))
+            begin_us += cost_us + self.profiler_us
+        found = []
+        for number in range(warm_up_runs, warm_up_runs + runs):
+            lost_us = begin_us * (self.noise(number) - 1)
+            slowed = replace(kernels[0], duration_us=kernels[0].duration_us + lost_us)
+            found.append(ProfiledRun(begin_us + lost_us, (slowed, *kernels[1:]), lost_us))
+        self.clock.pass_us(sum(run.latency_us for run in found))
+        return tuple(found)
 
     def _runner(self, label: str, cost_us: float) -> FakeRunner:
         self.opened.append(label)

@@ -61,9 +61,11 @@ from costmodel.cli import (  # noqa: E402
     drift,
     lower,
     predict,
+    profile,
     rank,
     regressors,
     reproduce,
+    run,
     serve,
     survey,
     systems,
@@ -74,7 +76,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, compare, corpus, decompose, drift, lower, predict, rank, regressors, reproduce, serve, survey,
-        systems, tour, train, transfer,
+        adapt, bench, compare, corpus, decompose, drift, lower, predict, profile, rank, regressors, reproduce, run,
+        serve, survey, systems, tour, train, transfer,
     )
 )  # fmt: skip

@@ -11,7 +11,9 @@ from .benchmark_session import BenchReport as BenchReport
 from .budget import Plan as Plan
 from .budget import bench_plan as bench_plan
 from .budget import plan_bench as plan_bench
+from .decomposed_models import DecomposedModel as DecomposedModel
 from .decomposed_models import decompose_models as decompose_models
+from .decomposed_models import measurement_groups as measurement_groups
 from .decomposed_models import put_models as put_models
 from .extrapolation import described_system as described_system
 from .extrapolation import extrapolate as extrapolate
@@ -19,6 +21,9 @@ from .latency_import import LatencyImport as LatencyImport
 from .latency_import import has_only_observed as has_only_observed
 from .latency_import import import_latencies as import_latencies
 from .latency_import import system_observed as system_observed
+from .profile_trace import trace_document as trace_document
+from .profiling import ModelProfile as ModelProfile
+from .profiling import profile_model as profile_model
 from .rechecking import recheck as recheck
 from .remote_prediction import predict_remotely as predict_remotely
 from .shipped_data import import_shipped as import_shipped

@@ -24,7 +24,7 @@ from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise, take_turns, try_out
 from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
-from costmodel.runtimes.base import Runner, Runtime
+from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime
 from costmodel.store.store import Store
 from costmodel.systems.host import Host, probe_environment
 from costmodel.systems.system import System, check_same_system
@@ -274,6 +274,24 @@ class BenchmarkSession:
             return measurement
         assert entry.error is not None
         raise entry.error
+
+    def profile_model(self, model: Model, *, runs: int, warm_up_runs: int) -> tuple[ProfiledRun, ...]:
+        """Runs one model under the runtime's own profiler, without storing the result; returns the runs.
+
+        Args:
+            model: Model to run.
+            runs: Number of runs to return.
+            warm_up_runs: Number of runs before these.
+
+        Raises:
+            MeasurementError: The runtime has no profiler, or the model does not run.
+            LoweringError: The runtime cannot load the model.
+        """
+        if not isinstance(self._runtime, LayerProfiler):
+            raise MeasurementError(
+                f"{self._runtime.name} cannot time the layers of a running model: it has no profiler"
+            )
+        return self._runtime.profile_model(model, self.system.settings, runs=runs, warm_up_runs=warm_up_runs)
 
     def _opened(self, sequence: LayerSequence, model: Model | None = None) -> Runner:
         if model is None:

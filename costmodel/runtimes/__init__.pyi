@@ -1,5 +1,8 @@
 from .base import DEFAULT_RUNTIME as DEFAULT_RUNTIME
 from .base import LEVELS as LEVELS
+from .base import KernelTime as KernelTime
+from .base import LayerProfiler as LayerProfiler
+from .base import ProfiledRun as ProfiledRun
 from .base import Runner as Runner
 from .base import Runtime as Runtime
 from .base import RuntimeSettings as RuntimeSettings

@@ -13,7 +13,18 @@ from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.model import Model
 
-__all__ = ["DEFAULT_RUNTIME", "LEVELS", "Runner", "Runtime", "RuntimeSettings", "get_runtime", "lowering_key"]
+__all__ = [
+    "DEFAULT_RUNTIME",
+    "LEVELS",
+    "KernelTime",
+    "LayerProfiler",
+    "ProfiledRun",
+    "Runner",
+    "Runtime",
+    "RuntimeSettings",
+    "get_runtime",
+    "lowering_key",
+]
 
 DEFAULT_RUNTIME = "onnxruntime"
 LEVELS = ("none", "basic", "extended", "all")
@@ -90,6 +101,67 @@ class Runtime(Protocol):
 
     def fingerprint(self) -> str:
         """Returns as text what `lower` depends on besides model, level and version, such as the CPU's vector width."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """The time of one kernel in one run of a model, as the runtime's own profiler reports it.
+
+    Attributes:
+        layer: Name of the layer that the kernel executes, as in the lowered graph, or of the layer whose body (of a
+            loop or branch) the kernel belongs to; "" if the runtime executed a node that the lowered graph lacks.
+        kernel: Operator of the kernel, such as "Conv".
+        provider: Name of the runtime's library of kernels, such as "CPUExecutionProvider".
+        begin_us: Time from the start of the run to the start of the kernel, in microseconds.
+        duration_us: Duration of the kernel in microseconds.
+        thread: Number of the thread that ran the kernel, from 0.
+        in_body: Whether the kernel belongs to the body of a layer, so that the time of the layer includes its own.
+    """
+
+    layer: str
+    kernel: str
+    provider: str
+    begin_us: float
+    duration_us: float
+    thread: int = 0
+    in_body: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledRun:
+    """One run of a model under the runtime's own profiler.
+
+    Attributes:
+        latency_us: Duration of the run in microseconds, including what the profiler itself takes.
+        kernels: Kernels in the order in which they started.
+        lost_us: Part of the run during which the thread that started it was not on a CPU, because another process was,
+            in microseconds.
+    """
+
+    latency_us: float
+    kernels: tuple[KernelTime, ...]
+    lost_us: float = 0.0
+
+
+@runtime_checkable
+class LayerProfiler(Protocol):
+    """What a runtime implements besides `Runtime` if it can time the layers of a model while the model runs."""
+
+    def profile_model(
+        self, model: Model, settings: RuntimeSettings, *, runs: int, warm_up_runs: int
+    ) -> tuple[ProfiledRun, ...]:
+        """Runs a model with synthetic weights and inputs under the runtime's profiler, and returns the runs.
+
+        Args:
+            model: Model to run.
+            settings: Threads, level and spinning of the runtime.
+            runs: Number of runs to return.
+            warm_up_runs: Number of runs before these, which are not returned.
+
+        Raises:
+            LoweringError: The runtime cannot load the model.
+            MeasurementError: The model fails to run, or the profiler reported no complete run.
+        """
 
 
 def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:

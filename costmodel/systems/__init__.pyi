@@ -1,6 +1,7 @@
 from .catalogue import MachineType as MachineType
 from .host import Host as Host
 from .host import probe_environment as probe_environment
+from .host import probe_host as probe_host
 from .host import usable_cpus as usable_cpus
 from .microarchitecture import Microarchitecture as Microarchitecture
 from .microarchitecture import microarchitecture_facts as microarchitecture_facts

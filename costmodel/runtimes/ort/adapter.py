@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper
 
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.ir.constants import dtype_name
@@ -21,9 +21,11 @@ from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_loca
 from costmodel.onnx_io.input_shapes import clear_inferred_shapes
 from costmodel.onnx_io.model import Model
 from costmodel.onnx_io.shape_inference import output_types
-from costmodel.runtimes.base import Runner, RuntimeSettings
+from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
 from costmodel.runtimes.ort.graph import canonical_graph
 from costmodel.runtimes.ort.isolated_session import open_isolated
+from costmodel.runtimes.ort.profiling import profiled_runs
+from costmodel.runtimes.ort.provenance import name_nodes
 from costmodel.runtimes.ort.session import (
     LEVELS,
     SessionRunner,
@@ -35,12 +37,12 @@ from costmodel.runtimes.ort.session import (
     watched,
 )
 from costmodel.runtimes.ort.subgraphs import has_blocked_body, has_body, with_bodies_of
+from costmodel.runtimes.ort.synthetic_weights import WEIGHTS_FILE, with_synthetic_weights
 from costmodel.synthetic.index_inputs import index_limits
-from costmodel.synthetic.values import model_inputs, synthetic_tensor, weight_start
+from costmodel.synthetic.values import model_inputs
 
 __all__ = ["OnnxRuntime"]
 
-_WEIGHTS = "weights.bin"
 # Seconds after which the trial run of a network with a loop is stopped by default.
 PATIENCE_S = 60.0
 # Lowered models carry values up to this size; larger ones are weights.
@@ -104,11 +106,22 @@ class OnnxRuntime:
         except Exception as error:
             raise _refusal(model.name, error) from error
 
+    def profile_model(
+        self, model: Model, settings: RuntimeSettings, *, runs: int, warm_up_runs: int
+    ) -> tuple[ProfiledRun, ...]:
+        """Runs a model under ONNX Runtime's profiler, as `costmodel.runtimes.ort.profiling` describes."""
+        try:
+            return profiled_runs(model, settings, _inputs(model), runs=runs, warm_up_runs=warm_up_runs)
+        except MeasurementError:
+            raise
+        except Exception as error:
+            raise _refusal(model.name, error) from error
+
     def _model_session(self, model: Model, settings: RuntimeSettings) -> tuple[Any, object]:
         """Returns a session for the model, and the weights in memory that must live as long as the session, if any."""
         options = session_options(settings, timed=True, concurrent=True)
         if model.weights_missing:
-            proto, weights = _with_values(model.proto)
+            proto, weights = with_synthetic_weights(model.proto)
             return open_session(proto.SerializeToString(), settings, weights, timed=True, concurrent=True), weights
         if model.reshaped:
             declared = ModelProto()
@@ -158,37 +171,6 @@ def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
     clear_inferred_shapes(declared.graph)
 
 
-def _with_values(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray]]:
-    """Returns a copy of a model for which synthetic weights replace omitted ones, and the weights for its session.
-
-    Weights of the main graph are returned by name, and have to be given to the session of the copy; weights elsewhere,
-    such as in subgraphs, are stored in the copy.
-    """
-    proto = ModelProto()
-    proto.CopyFrom(model)
-    weights = {}
-    supplied = len(proto.graph.initializer)  # all_tensors begins with the initialisers of the main graph
-    for position, tensor in enumerate(all_tensors(proto)):
-        if not omitted_bytes(tensor):
-            continue
-        kind = TensorType(dtype_name(tensor.data_type), tuple(tensor.dims))
-        values = _weight_values(kind, weight_start(position))
-        if position < supplied:
-            set_location(tensor, _WEIGHTS)
-            weights[tensor.name] = values
-        else:  # onnxruntime accepts external weights for the main graph only
-            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
-    return proto, weights
-
-
-def _weight_values(kind: TensorType, start: int) -> np.ndarray:
-    """Returns values of a weight: positive, for roots and logarithms; small, so that no chain of products overflows."""
-    values = synthetic_tensor(kind, positive=True, start=start)
-    if values.dtype.kind in "iub":
-        return values
-    return np.asarray(values * values.dtype.type(max(1, kind.elements) ** -0.5), dtype=values.dtype)
-
-
 def _written_without_weights(model: Model, folder: Path) -> tuple[ModelProto, Path]:
     """Writes the model to `folder` with a sparse file of zeros as weights; returns the written model and its path."""
     proto = ModelProto()
@@ -197,15 +179,11 @@ def _written_without_weights(model: Model, folder: Path) -> tuple[ModelProto, Pa
     for tensor in all_tensors(proto):
         size = omitted_bytes(tensor)
         if size:
-            set_location(tensor, _WEIGHTS)
+            set_location(tensor, WEIGHTS_FILE)
             largest = max(largest, size)
-    with (folder / _WEIGHTS).open("wb") as file:
+    with (folder / WEIGHTS_FILE).open("wb") as file:
         file.truncate(largest)
-    names: set[str] = set()
-    for node in proto.graph.node:  # the nodes of the lowered graph are traced to the source by name
-        if not node.name or node.name in names:
-            node.name = next((name for name in node.output if name), "")
-        names.add(node.name)
+    name_nodes(proto)
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())
     return proto, path
@@ -218,7 +196,7 @@ def _compile(path: Path, level: str, name: str) -> ModelProto:
         if known is not None:
             return known
         size = value.tensor_size_in_bytes()
-        return ort.OrtExternalInitializerInfo(_WEIGHTS, 0, size) if size > _EMBEDDED_BYTES else None
+        return ort.OrtExternalInitializerInfo(WEIGHTS_FILE, 0, size) if size > _EMBEDDED_BYTES else None
 
     try:
         compiler = ort.ModelCompiler(
@@ -262,7 +240,7 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: 
     Raises:
         LoweringError: The graph fails to run, or does not end in time.
     """
-    proto, weights = _with_values(graph)
+    proto, weights = with_synthetic_weights(graph)
     _add_outputs(proto, names)
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)

@@ -16,7 +16,7 @@ from costmodel.onnx_io.shape_inference import infer_model
 from costmodel.runtimes.ort.provenance import Trace, origins_of, reads, sorted_nodes, source_order
 from costmodel.runtimes.ort.shapes import Shapes, Types
 
-__all__ = ["canonical_graph"]
+__all__ = ["canonical_graph", "layer_names"]
 
 
 def canonical_graph(
@@ -92,6 +92,21 @@ def canonical_graph(
     )
 
 
+def layer_names(source: ModelProto, lowered: ModelProto) -> dict[str, str]:
+    """Returns the name that each node of a lowered graph has as a layer of the canonical graph, by name of the node.
+
+    Args:
+        source: The model that was lowered; its nodes have names.
+        lowered: The optimised graph that the runtime made from `source`.
+    """
+    nodes = sorted_nodes(lowered)
+    origins = origins_of(nodes, source)
+    namer, trace = _Namer(source, origins), Trace(source)
+    return {
+        node.name: namer.layer(node, _sources(node, origins, trace)) for node in source_order(nodes, source, origins)
+    }
+
+
 class _Namer:
     """Reproducible names for the values and layers of a lowered graph, taken or derived from the source model."""
 
@@ -161,9 +176,7 @@ def _layer(
         raise LoweringError(
             f"the layer {node.name or node.op_type} cannot be written down ({error}): costmodel has no form for it"
         ) from error
-    sources: tuple[str, ...] = ()
-    if not (domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder")):
-        sources = trace.sources(node, [origins.get(n, n) for n in inputs], [origins.get(n, n) for n in outputs if n])
+    sources = _sources(node, origins, trace)
     return Layer(
         name=namer.layer(node, sources),
         op_type=node.op_type,
@@ -175,6 +188,14 @@ def _layer(
         num_captured=len(captured),
         sources=sources,
     )
+
+
+def _sources(node: NodeProto, origins: Mapping[str, str], trace: Trace) -> tuple[str, ...]:
+    """Returns the names of the source nodes that a layer was made from; none for a reorder that the runtime added."""
+    if node.domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder"):
+        return ()
+    inputs = (*_trimmed(node.input), *captured_names(node))
+    return trace.sources(node, [origins.get(n, n) for n in inputs], [origins.get(n, n) for n in node.output if n])
 
 
 def _trimmed(names: Sequence[str]) -> tuple[str, ...]:

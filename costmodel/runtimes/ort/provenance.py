@@ -15,9 +15,18 @@ from costmodel.ir.attributes import captured_names
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.ir.topological_order import topological_order
 
-__all__ = ["Trace", "is_channels_last", "origins_of", "reads", "sorted_nodes", "source_order"]
+__all__ = ["Trace", "is_channels_last", "name_nodes", "origins_of", "reads", "sorted_nodes", "source_order"]
 
 _BLOCKED_NAME = re.compile(r"^(?P<tensor>.+)_nchwc(?:_token_\d+)?$")
+
+
+def name_nodes(model: ModelProto) -> None:
+    """Gives each node of the main graph a name of its own, by which the nodes of the lowered graph are traced to it."""
+    names: set[str] = set()
+    for node in model.graph.node:
+        if not node.name or node.name in names:
+            node.name = next((name for name in node.output if name), "")
+        names.add(node.name)
 
 
 def reads(node: NodeProto) -> tuple[str, ...]:

@@ -1,0 +1,16 @@
+from .folder import Environment as Environment
+from .folder import ResultFolder as ResultFolder
+from .folder import digest_of as digest_of
+from .folder import this_environment as this_environment
+from .measuring import measure_here as measure_here
+from .results import EvaluationResults as EvaluationResults
+from .run import EvaluationStores as EvaluationStores
+from .run import run_evaluation as run_evaluation
+from .spec import EvaluationSpec as EvaluationSpec
+from .spec import find_spec as find_spec
+from .spec import parse_spec as parse_spec
+from .spec import shipped_specs as shipped_specs
+from .summary import accuracy_rows as accuracy_rows
+from .summary import comparison_rows as comparison_rows
+from .verify import Verification as Verification
+from .verify import compare_results as compare_results
