@@ -118,14 +118,25 @@ class TestMeasuring:
         """Measuring again adds a repeat, and the median of all counts."""
         with fake_bench(store, FakeRuntime()) as bench:
             bench.run(grouped(SEQUENCES))
-        slower = FakeRuntime(noise=lambda _: 2.0)
+        slower = FakeRuntime(noise=lambda _: 1.02)
         with fake_bench(store, slower) as bench:
             report = bench.run(grouped(SEQUENCES[:2]), again=True)
         assert (report.measured, report.reused) == (2, 0)
         assert store.repeated_signatures("fake-1") == {s.signature for s in SEQUENCES[:2]}
         first, second = store.measurements("fake-1", [SEQUENCES[0].signature])
-        assert second.latency_us == pytest.approx(2 * first.latency_us, **EXACT)
-        assert store.latencies_us("fake-1")[first.signature] == pytest.approx(1.5 * first.latency_us, **EXACT)
+        assert second.latency_us == pytest.approx(1.02 * first.latency_us, rel=1e-3)
+        assert store.latencies_us("fake-1")[first.signature] == pytest.approx(1.01 * first.latency_us, rel=1e-3)
+
+    def test_a_disturbed_machine_does_not_make_layers_slower(self, store: Store) -> None:
+        """On a machine that is twice as slow as the probes know it, latencies are halved, and do not count."""
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run(grouped(SEQUENCES[:1]))
+        with fake_bench(store, FakeRuntime(noise=lambda _: 2.0)) as bench:
+            report = bench.run(grouped(SEQUENCES[:1]), again=True)
+        assert report.unstable == 1
+        first, second = store.measurements("fake-1", [SEQUENCES[0].signature])
+        assert second.latency_us == pytest.approx(first.latency_us, **EXACT)
+        assert store.timings("fake-1")[first.signature].latency_us == first.latency_us
 
     def test_what_never_agrees_is_stored_and_marked(self, store: Store) -> None:
         """Unstable measurements are stored, marked and counted in the report."""
