@@ -60,7 +60,9 @@ def capacity(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say how many requests a second a model carries, and how many replicas it needs.
+    """Say how many requests a second a model carries.
+
+    Also says how many replicas a rate of requests needs, which latencies users then see, and what it costs.
 
     Simulates the queue of requests from the latencies of the model at several batch sizes and from the states in which
     the system was measured.

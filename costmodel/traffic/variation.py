@@ -18,7 +18,7 @@ from costmodel.measure.tenancy import quiet_factors, slowdowns, state_shares
 __all__ = ["SOJOURN_S", "STEADY", "MachineState", "Speed", "Variation", "observed_variation"]
 
 # Mean time in seconds that a machine stays in one state. Measurements have the share of time in each state and not how
-# long it lasted; docs/adr/0021 shows how little depends on it between 1 and 100 seconds.
+# long it lasted; docs/adr/0021 shows how little the rate of one replica depends on it between 1 and 60 seconds.
 SOJOURN_S = 10.0
 _US = 1e6
 _FAR = 1e4  # spans after which the schedule of a machine ends

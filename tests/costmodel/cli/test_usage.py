@@ -12,8 +12,8 @@ from tests.shell import Run
 
 README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
-    "adapt", "bench", "capacity", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour",
-    "export", "import", "reproduce", "rank", "lower", "drift", "serve", "token",
+    "adapt", "bench", "capacity", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors",
+    "tour", "export", "import", "reproduce", "rank", "lower", "drift", "serve", "token",
     "tokens", "survey",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # groups of commands
