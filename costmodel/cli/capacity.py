@@ -131,7 +131,7 @@ def _print(found: "Capacity") -> None:
         )
     say(
         f"  replicas   {result.replicas}, busy {result.utilisation:.0%} of the time, {_per_s(result.throughput_per_s)} "
-        f"in batches of {result.mean_batch:.1f} on average"
+        f"in batches of {result.mean_batch:.1f} on average{'' if result.shared_queue else ', each with its own queue'}"
     )
     if found.usd_per_million is not None:
         say(f"  cost       ${found.usd_per_hour:.2f} an hour, ${found.usd_per_million:.2f} per million requests")

@@ -44,8 +44,8 @@ def replicas_for(
 ) -> int | None:
     """Returns the least number of replicas that carry a rate of Poisson arrivals within an objective.
 
-    Replicas share one queue, so they carry at least what each would carry alone. Beyond `MAX_REPLICAS` the number is
-    that of replicas with queues of their own.
+    Replicas that share a queue carry at least what each would carry alone, unless they form batches: see `best_at`.
+    Beyond `MAX_REPLICAS` the number is that of replicas with queues of their own.
 
     Args:
         serving: One replica.
@@ -65,7 +65,7 @@ def replicas_for(
     too_few = math.floor(rate_per_s / serving.saturation_per_s)
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
-        if _meets(replace(serving, replicas=middle), rate_per_s, objective, seed):
+        if best_at(replace(serving, replicas=middle), rate_per_s, objective, seed=seed).meets:
             enough = middle
         else:
             too_few = middle
@@ -75,14 +75,28 @@ def replicas_for(
 def best_at(
     serving: Serving, rate_per_s: float, objective: LatencyObjective | None, *, seed: int = SEED
 ) -> TrafficResult:
-    """Returns the server scenario at a rate; above `MAX_REPLICAS` that of one replica with its part of the rate."""
+    """Returns the server scenario at a rate, with one queue for all replicas or with a queue for each.
+
+    One queue is better, with two exceptions, in which every replica gets its part of the rate in a queue of its own:
+    more than `MAX_REPLICAS`, which are not simulated one by one; and batches that miss the objective because the one
+    queue fills every batch, where the smaller batches of separate queues meet it.
+    """
     if serving.replicas <= MAX_REPLICAS:
-        return simulate(serving, "server", rate_per_s=rate_per_s, objective=objective, seed=seed)
+        found = simulate(serving, "server", rate_per_s=rate_per_s, objective=objective, seed=seed)
+        if found.meets is not False or serving.replicas == 1 or serving.policy.max_size == 1:
+            return found
+        apart = _apart(serving, rate_per_s, objective, seed)
+        return apart if apart.meets else found
+    return _apart(serving, rate_per_s, objective, seed)
+
+
+def _apart(serving: Serving, rate_per_s: float, objective: LatencyObjective | None, seed: int) -> TrafficResult:
+    """Returns the server scenario with a queue for each replica, all of which are alike."""
     one = replace(serving, replicas=1)
     found = simulate(one, "server", rate_per_s=rate_per_s / serving.replicas, objective=objective, seed=seed)
     return replace(
-        found, replicas=serving.replicas, rate_per_s=rate_per_s, throughput_per_s=serving.replicas *
-        found.throughput_per_s,
+        found, replicas=serving.replicas, rate_per_s=rate_per_s, shared_queue=False,
+        throughput_per_s=serving.replicas * found.throughput_per_s,
     )  # fmt: skip
 
 

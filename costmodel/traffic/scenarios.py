@@ -27,7 +27,7 @@ _US = 1e6
 # Samples in a query, and the percentile that MLPerf reports, of the scenarios in which queries follow each other.
 _CLOSED = {"single-stream": (1, 90.0), "multi-stream": (8, 99.0)}
 # Requests of a simulation, without and with an event loop, and the sojourns that a simulation should contain.
-_REQUESTS, _REQUESTS_IN_LOOP = (200_000, 1_000_000), (30_000, 60_000)
+_REQUESTS, _REQUESTS_IN_LOOP = (200_000, 400_000), (30_000, 60_000)
 _SOJOURNS = 30
 
 
@@ -76,6 +76,8 @@ class TrafficResult:
         meets: Whether the objective is met; None without an objective.
         mlperf_us: Latency that MLPerf would report, in microseconds: the early-stopping estimate of the 90th percentile
             (single stream) or the 99th (multi-stream); None in the other scenarios.
+        shared_queue: Whether the replicas share one queue; if not, each has a queue of its own, among which the
+            requests are divided at random.
     """
 
     replicas: int
@@ -91,6 +93,7 @@ class TrafficResult:
     share_within: float | None = None
     meets: bool | None = None
     mlperf_us: float | None = None
+    shared_queue: bool = True
 
 
 def is_closed(scenario: Scenario) -> bool:

@@ -92,8 +92,20 @@ def test_thousands_of_replicas_are_not_simulated_one_by_one() -> None:
     assert number is not None
     assert number > 3000
     found = best_at(replace(ALONE, replicas=number), 200_000.0, OBJECTIVE)
-    assert found.meets
+    assert (found.meets, found.shared_queue) == (True, False)
     assert found.throughput_per_s == pytest.approx(200_000, rel=0.01)
+
+
+def test_batches_of_separate_queues_are_smaller() -> None:
+    """Where one queue fills every batch, so that runs take too long, replicas have queues of their own."""
+    serving = replace(BATCHED, policy=BatchPolicy(12, 5000.0))
+    highest = highest_rate_per_s(serving, OBJECTIVE)
+    number = replicas_for(serving, 60 * highest, OBJECTIVE, highest)
+    assert number is not None
+    found = best_at(replace(serving, replicas=number), 60 * highest, OBJECTIVE)
+    assert (found.meets, found.shared_queue, found.replicas) == (True, False, number)
+    assert found.mean_batch < 8
+    assert not simulate(replace(serving, replicas=number), "server", rate_per_s=60 * highest, objective=OBJECTIVE).meets
 
 
 def _measured(states_us: dict[str, float], disturbed_us: dict[str, tuple[int, float]]) -> Measurement:
