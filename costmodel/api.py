@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from costmodel.estimate.rules import Rule
     from costmodel.ir.sequence import LayerSequence
     from costmodel.serving.benchmark_planner import Planner
+    from costmodel.serving.capacity import Capacity
     from costmodel.serving.latency_table import LatencyTable
     from costmodel.serving.networks import Networks
     from costmodel.serving.predictor import Predictor
+    from costmodel.traffic.scenarios import Scenario
 
 __all__ = ["CostModel"]
 
@@ -227,6 +229,59 @@ class CostModel:
         with ThreadPoolExecutor(usable_cpus()) as pool:  # threads help: lowering spends its time in the runtime
             cuts = list(pool.map(lambda model: self.decompose(model, granularity), read))
         return self._predictor.estimate_all(cuts, measured=measured, warnings=[model.warnings for model in read])
+
+    def capacity(
+        self,
+        model: "str | Path | ModelProto",
+        *,
+        slo: str | None = None,
+        arrivals_per_s: float | None = None,
+        replicas: int | None = None,
+        batch_policy: str = "none",
+        scenario: "Scenario" = "server",
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        granularity: int = 1,
+        measured: bool = True,
+        usd_per_hour: float | None = None,
+    ) -> "Capacity":
+        """Returns how much traffic a model carries on this system, from a simulation of its queue.
+
+        Args:
+            model: Path of an ONNX file, or a model in memory.
+            slo: Latency objective, such as "p99=50ms"; required in the scenario "server".
+            arrivals_per_s: Rate of arrivals in requests a second; None to ask for the highest rate only.
+            replicas: Number of replicas, each on a machine of its own; None for as many as the arrivals need.
+            batch_policy: How requests are joined to batches: "none", or like "max=8,wait=5ms".
+            scenario: MLPerf's scenario: "server", "offline", "single-stream" or "multi-stream".
+            shapes: Full shape of each input for one request, by name of the input; in batches the first axis of inputs
+                of rank 2 or more is multiplied.
+            granularity: Maximum number of layers in a sequence.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
+            usd_per_hour: Price of one machine in US dollars per hour; by default that of the catalogue.
+
+        Raises:
+            ModelError: The model cannot be read or lowered at one of the batch sizes.
+            UnpricedLayersError: Layers have no cost.
+            TrafficError: The arguments contradict each other.
+            ValueError: The objective or the batching policy cannot be parsed.
+        """
+        from costmodel.serving.capacity import TrafficQuestion, plan_capacity, shapes_of_batch
+        from costmodel.systems.catalogue import catalogue
+        from costmodel.traffic.objective import parse_batch_policy, parse_objective
+
+        policy = parse_batch_policy(batch_policy)
+        objective = None if slo is None else parse_objective(slo)
+        question = TrafficQuestion(scenario, objective, policy, arrivals_per_s, replicas)
+        estimates = {
+            size: self.predict(
+                model, batch=None if policy.max_size == 1 else size, shapes=shapes_of_batch(shapes or {}, size),
+                granularity=granularity, measured=measured,
+            )
+            for size in policy.sizes
+        }  # fmt: skip
+        listed = catalogue().get(self.system)
+        price = listed.usd_per_hour if usd_per_hour is None and listed else usd_per_hour
+        return plan_capacity(estimates, self._predictor.variation, question, usd_per_hour=price)
 
     def sequences(self, block: Block) -> "tuple[LayerSequence, ...]":
         """Returns the layer sequences that this system executes for a block when other layers surround it in a network.

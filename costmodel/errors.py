@@ -24,6 +24,7 @@ The class hierarchy, and the situation in which each error is raised::
     │   └── UnknownVersionError    the system has no trained regressor of the requested version
     ├── TrainingError          there is not enough data to train on
     ├── RuleError              a composition rule does not exist, fails, or returns no share for each sequence
+    ├── TrafficError           a question about traffic contradicts itself, or has no answer
     ├── UnpricedLayersError    layers are neither measured nor predictable, so there is no estimate
     └── MissingExtraError      an optional dependency is not installed
 
@@ -55,6 +56,7 @@ __all__ = [
     "SuiteError",
     "SystemMismatchError",
     "SystemNameError",
+    "TrafficError",
     "TrainingError",
     "UnknownModelError",
     "UnknownSystemError",
@@ -160,6 +162,10 @@ class TrainingError(CostModelError):
 
 class RuleError(CostModelError):
     """A composition rule that the user named does not exist, fails, or does not return a share for each sequence."""
+
+
+class TrafficError(CostModelError):
+    """A question about traffic contradicts itself, or the model has no latency to answer it with."""
 
 
 class UnpricedLayersError(CostModelError):

@@ -1,4 +1,8 @@
 from .benchmark_planner import Planner as Planner
+from .capacity import Capacity as Capacity
+from .capacity import TrafficQuestion as TrafficQuestion
+from .capacity import plan_capacity as plan_capacity
+from .capacity import shapes_of_batch as shapes_of_batch
 from .covering import cover_of as cover_of
 from .directory import Directory as Directory
 from .directory import Snapshot as Snapshot

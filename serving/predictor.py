@@ -18,6 +18,7 @@ from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.observed_latencies import ObservedLatencies
 from costmodel.serving.pricing import SequencePricer
 from costmodel.store.store import Store
+from costmodel.traffic.variation import Variation, observed_variation
 from costmodel.training.artefact import bundle_of, champion_of, load_bundle
 
 __all__ = ["Predictor"]
@@ -71,6 +72,17 @@ class Predictor(SequencePricer):
         whole_model_signatures = self.store.whole_model_signatures()
         measured = list(self.store.measurements(self.system.name, whole_model_signatures, repeats=False))
         return jitter(measured) or jitter(self.store.measurements(self.system.name, repeats=False))
+
+    @cached_property
+    def variation(self) -> Variation | None:
+        """How run times of whole models vary on the system (of layers, if no whole model was measured).
+
+        None if that is unknown, because nothing but latencies of whole models was imported.
+        """
+        whole_models = self.store.measurements(self.system.name, self.store.whole_model_signatures(), repeats=False)
+        return observed_variation(whole_models) or observed_variation(
+            self.store.measurements(self.system.name, repeats=False)
+        )
 
     def warm_up(self) -> None:
         """Creates the caches and reads the jitter, so that the first estimate does not wait for them."""

@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) 
 from costmodel.cli import (  # noqa: E402
     adapt,
     bench,
+    capacity,
     compare,
     corpus,
     decompose,
@@ -76,7 +77,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, compare, corpus, decompose, drift, lower, predict, profile, rank, regressors, reproduce, run,
-        serve, survey, systems, tour, train, transfer,
+        adapt, bench, capacity, compare, corpus, decompose, drift, lower, predict, profile, rank, regressors,
+        reproduce, run, serve, survey, systems, tour, train, transfer,
     )
 )  # fmt: skip

@@ -35,5 +35,6 @@ from .round_robin import take_turns as take_turns
 from .round_robin import try_out as try_out
 from .statistics import MODEL_QUANTILE as MODEL_QUANTILE
 from .tenancy import jitter as jitter
+from .tenancy import quiet_factors as quiet_factors
 from .tenancy import slowdowns as slowdowns
 from .tenancy import state_shares as state_shares

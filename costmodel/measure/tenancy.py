@@ -14,7 +14,7 @@ from costmodel.measure.machine_state import QUIET
 from costmodel.measure.measurement import Measurement
 from costmodel.measure.statistics import MODEL_QUANTILE
 
-__all__ = ["jitter", "slowdowns", "state_shares"]
+__all__ = ["jitter", "quiet_factors", "slowdowns", "state_shares"]
 
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 # Points at which the distribution of run times on the quiet machine is described.
@@ -46,6 +46,15 @@ def slowdowns(measurements: Iterable[Measurement]) -> dict[str, float]:
     return {state: median(of_state) for state, of_state in ratios.items()}
 
 
+def quiet_factors(measurements: Iterable[Measurement]) -> np.ndarray:
+    """Returns the distribution of run times on the quiet machine: equally likely factors to the median, ascending.
+
+    Each is the median, over the measurements, of the same quantile of their run times.
+    """
+    relative = [np.asarray(one.times_us) / np.quantile(one.times_us, MODEL_QUANTILE) for one in measurements]
+    return np.asarray(np.median([np.quantile(times, _GRID) for times in relative], axis=0))
+
+
 def jitter(measurements: Iterable[Measurement]) -> dict[str, float]:
     """Returns the factors from the latency to the p50, p90 and p99 that users observe, each at least 1.
 
@@ -57,8 +66,7 @@ def jitter(measurements: Iterable[Measurement]) -> dict[str, float]:
     timed = [measurement for measurement in measurements if not measurement.observed]
     if not timed:
         return {}
-    relative = [np.asarray(one.times_us) / np.quantile(one.times_us, MODEL_QUANTILE) for one in timed]
-    quiet = np.median([np.quantile(times, _GRID) for times in relative], axis=0)
+    quiet = quiet_factors(timed)
     shares = state_shares(timed)
     of_states = {QUIET: 1.0, **slowdowns(timed)}
     weights = {state: shares.get(state, 0.0) for state in of_states}

@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from costmodel.errors import CostModelError, ModelError, StoreError
 from costmodel.serving.engine.bulk import bulk_document
 from costmodel.serving.engine.call import Call, Reply
+from costmodel.serving.engine.capacity import capacity_document
 from costmodel.serving.engine.ranking import rank_document
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.engine.sources import Deadline, parsed, question_of, source_of
@@ -22,7 +23,14 @@ from costmodel.serving.loaded_predictors import LoadedPredictor
 from costmodel.serving.service import ObservedRun, PredictionOptions, Service
 from costmodel.serving.wire.answers import ObservationAnswer, PredictAnswer, StoredModelAnswer
 from costmodel.serving.wire.problems import Problem, problem_of
-from costmodel.serving.wire.requests import BulkRequest, ObservationRequest, PredictRequest, RankRequest
+from costmodel.serving.wire.requests import (
+    BulkRequest,
+    CapacityRequest,
+    ObservationRequest,
+    PredictRequest,
+    RankRequest,
+    Traffic,
+)
 
 __all__ = ["Operations"]
 
@@ -57,6 +65,8 @@ class Operations:
             "bulk": self._bulk,
             "rank": self._rank,
             "rank_file": self._rank_file,
+            "capacity": self._capacity,
+            "capacity_file": self._capacity_file,
             "keep": self._keep,
             "observe": self._observe,
         }
@@ -205,6 +215,30 @@ class Operations:
             quantile=options["quantile"], usd_per_hour={},
         )  # fmt: skip
         return Reply(_encoded(document))
+
+    def _capacity(self, call: Call) -> Reply:
+        request = parsed(CapacityRequest, call.body)
+        if request.graph is not None and request.max_batch > 1:
+            raise Problem(422, "invalid-request", "max_batch: a graph of layers has one batch size: send the ONNX file")
+        options = {
+            "system": request.system, "version": call.options.get("version"), "shapes": request.shapes.items(),
+            "granularity": request.granularity, "measured": request.measured,
+        }  # fmt: skip
+        traffic = Traffic(**{name: getattr(request, name) for name in Traffic.model_fields})
+        digest = source_of(self.service, call.owner, request, self.settings)
+        return self._capacity_of(call.owner, digest, request.name, options, traffic)
+
+    def _capacity_file(self, call: Call) -> Reply:
+        options = dict(call.options)
+        return self._capacity_of(
+            call.owner, self._store_file(call), options["name"], options, Traffic(**options["traffic"])
+        )
+
+    def _capacity_of(self, owner: str, digest: str, name: str, options: Mapping[str, Any], traffic: Traffic) -> Reply:
+        question = _question(options, self._system(options.get("system")))
+        deadline = Deadline.after(self.settings.request_s)
+        document, loaded = capacity_document(self.service, owner, digest, name, question, traffic, deadline)
+        return _reply(to_jsonable_python(document), loaded, question)
 
     def _keep(self, call: Call) -> Reply:
         document: StoredModelAnswer = {"digest": self._store_file(call)}

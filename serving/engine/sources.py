@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem
-from costmodel.serving.wire.requests import BulkItem, ObservationRequest, PredictRequest, RankModel
+from costmodel.serving.wire.requests import BulkItem, CapacityRequest, ObservationRequest, PredictRequest, RankModel
 
 __all__ = ["Deadline", "explained", "parsed", "question_of", "source_of"]
 
@@ -84,7 +84,7 @@ def question_of(
 def source_of(
     service: Service,
     owner: str,
-    request: PredictRequest | RankModel | ObservationRequest | BulkItem,
+    request: PredictRequest | RankModel | ObservationRequest | CapacityRequest | BulkItem,
     settings: EngineSettings,
 ) -> str:
     """Returns the digest of the model of a request; if the request contains a graph of layers, the graph is stored.

@@ -199,6 +199,13 @@ def _examples(system: str) -> dict[str, dict[str, Any]]:
             "layers": [_EXAMPLE_SEQUENCE],
             "items": [{"name": "one", "layers": [0]}, {"name": "two", "layers": [0, 0]}],
         },
+        "/v1/capacity": {
+            "graph": EXAMPLE_GRAPH,
+            "name": "example",
+            "system": system,
+            "slo_us": 50_000,
+            "arrivals_per_s": 120,
+        },
         "/v1/rank": {"models": [{"graph": EXAMPLE_GRAPH, "name": "example"}], "slo_us": 5000, "quantile": "p90"},
         "/v1/observations": {
             "graph": EXAMPLE_GRAPH,

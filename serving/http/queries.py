@@ -1,4 +1,4 @@
-"""Routes for predictions: of one model, of many models (bulk), and rankings of systems and models."""
+"""Routes for predictions: of one model, of many models (bulk), of capacity, and rankings of systems and models."""
 
 from typing import Annotated, Any
 
@@ -11,10 +11,13 @@ from costmodel.serving.http.bodies import FILE_TYPES, json_body, media_type, upl
 from costmodel.serving.http.openapi import FILE_BODY, JSON_BODY, TAGGED, describes_json, describes_model, problems
 from costmodel.serving.http.state import AppState, key_of, owner_of, state_of
 from costmodel.serving.ranking import Quantile
-from costmodel.serving.wire.answers import BulkAnswer, PredictAnswer, RankAnswer
+from costmodel.serving.wire.answers import BulkAnswer, CapacityAnswer, PredictAnswer, RankAnswer
 from costmodel.serving.wire.fields import Composition, Name, SystemName, Version
 from costmodel.serving.wire.problems import Problem
-from costmodel.serving.wire.requests import BulkRequest, PredictRequest, RankRequest
+from costmodel.serving.wire.requests import BulkRequest, CapacityRequest, PredictRequest, RankRequest, Traffic
+from costmodel.traffic.capacity import MAX_REPLICAS
+from costmodel.traffic.objective import MAX_BATCH, MAX_RATE_PER_S
+from costmodel.traffic.scenarios import Scenario
 from costmodel.units import parse_shape
 
 __all__ = ["PredictOptions", "options_of", "router"]
@@ -25,23 +28,28 @@ router = APIRouter(prefix="/v1", tags=["predictions"])
 _MOST_CACHED_REQUEST_BYTES = 16 << 10
 
 
-class FileOptions(BaseModel):
-    """Options in the query string of a request about an ONNX file, or about a model that was uploaded before."""
+class _ModelOptions(BaseModel):
+    """Options in the query string of a request about a model, whatever its batch."""
 
     model_config = ConfigDict(frozen=True)
 
     system: SystemName | None = None
     name: Name = "model"
-    batch: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
     shape: Annotated[
         tuple[Annotated[str, Field(max_length=300)], ...], Query(description="INPUT=1,3,224,224", max_length=64)
     ] = ()
     granularity: Annotated[int, Query(ge=1, le=1000)] = 1
-    composition: Composition = "sequential"
     measured: bool = True
     version: Annotated[
         Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
     ] = None
+
+
+class FileOptions(_ModelOptions):
+    """Options in the query string of a request about an ONNX file, or about a model that was uploaded before."""
+
+    batch: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
+    composition: Composition = "sequential"
 
 
 class PredictOptions(FileOptions):
@@ -57,12 +65,25 @@ class RankOptions(FileOptions):
     quantile: Quantile = "p50"
 
 
+class CapacityOptions(_ModelOptions):
+    """Options in the query string of a request about the capacity of an ONNX file; `Traffic` validates the rest."""
+
+    scenario: Scenario = "server"
+    percentile: Annotated[float, Query(ge=50, le=99.9)] = 99.0
+    slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
+    arrivals_per_s: Annotated[float | None, Query(ge=1e-6, le=MAX_RATE_PER_S, allow_inf_nan=False)] = None
+    replicas: Annotated[int | None, Query(ge=1, le=MAX_REPLICAS)] = None
+    max_batch: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 1
+    max_wait_us: Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
+    usd_per_hour: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None
+
+
 Pinned = Annotated[
     Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
 ]
 
 
-def options_of(options: FileOptions) -> dict[str, Any]:
+def options_of(options: _ModelOptions) -> dict[str, Any]:
     """Returns options from the query string in the form that an engine takes.
 
     Raises:
@@ -157,3 +178,26 @@ async def rank_models(request: Request, options: Annotated[RankOptions, Query()]
         async with json_body(request) as body:
             reply = await state.perform(request, "rank", {}, body)
     return Response(reply.body, media_type="application/json")
+
+
+@router.post(
+    "/capacity", operation_id="capacity", response_model=CapacityAnswer, openapi_extra=describes_model(CapacityRequest),
+    responses={200: TAGGED, **problems(404, *FILE_BODY, 422, 503)},
+)  # fmt: skip
+async def capacity(request: Request, options: Annotated[CapacityOptions, Query()]) -> Response:
+    """Say how much traffic a model carries on a system within a latency objective, and what it costs.
+
+    The queue of requests is simulated in one of MLPerf's scenarios. For an ONNX file, the options are in the query
+    string. Otherwise they are in the JSON body, except for the version of the regressor.
+    """
+    state = state_of(request)
+    if media_type(request) in FILE_TYPES:
+        options = options.model_copy(update={"system": state.directory.snapshot.check(options.system, options.version)})
+        found = options_of(options)
+        traffic = {name: found.pop(name) for name in Traffic.model_fields if name in found}
+        async with uploaded(request) as (path, digest):
+            engine_options = found | {"traffic": traffic, "path": str(path), "sent_as": digest}
+            reply = await state.perform(request, "capacity_file", engine_options)
+        return Answer.from_reply(reply).response(request)
+    async with json_body(request) as body:
+        return await _answer_from_cache(state, request, "capacity", {"version": options.version}, body)

@@ -1,5 +1,6 @@
 from .answers import BulkAnswer as BulkAnswer
 from .answers import BulkItemAnswer as BulkItemAnswer
+from .answers import CapacityAnswer as CapacityAnswer
 from .answers import DeletedAnswer as DeletedAnswer
 from .answers import Health as Health
 from .answers import ModelAnswer as ModelAnswer
@@ -27,7 +28,9 @@ from .problems import problem_of as problem_of
 from .problems import reason_of as reason_of
 from .requests import BulkItem as BulkItem
 from .requests import BulkRequest as BulkRequest
+from .requests import CapacityRequest as CapacityRequest
 from .requests import ObservationRequest as ObservationRequest
 from .requests import PredictRequest as PredictRequest
 from .requests import RankModel as RankModel
 from .requests import RankRequest as RankRequest
+from .requests import Traffic as Traffic

@@ -11,6 +11,7 @@ from pydantic import Field, computed_field
 from typing_extensions import TypedDict
 
 from costmodel.estimate.estimate import Coverage, EstimateDocument, PredictorDocument
+from costmodel.serving.capacity import Capacity
 from costmodel.serving.observations.drift import Drift, StoredObservation
 from costmodel.serving.ranking import RankAnswer
 from costmodel.serving.uploads import UploadedModel
@@ -23,6 +24,7 @@ from costmodel.training.listing import TrainedRegressor
 __all__ = [
     "BulkAnswer",
     "BulkItemAnswer",
+    "CapacityAnswer",
     "DeletedAnswer",
     "Health",
     "ModelAnswer",
@@ -82,6 +84,13 @@ class BulkAnswer(TypedDict):
     interval_level: float
     failed: int
     items: list[BulkItemAnswer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityAnswer(Capacity):
+    """The traffic that a model carries on a system, with the digest of the model."""
+
+    digest: Digest
 
 
 class StoredModelAnswer(TypedDict):

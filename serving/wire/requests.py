@@ -20,8 +20,14 @@ from costmodel.serving.wire.fields import (
     Version,
 )
 from costmodel.serving.wire.graphs import KnownSequence, WireGraph, WireSequence
+from costmodel.traffic.capacity import MAX_REPLICAS
+from costmodel.traffic.objective import MAX_BATCH, MAX_RATE_PER_S
+from costmodel.traffic.scenarios import Scenario
 
-__all__ = ["BulkItem", "BulkRequest", "ObservationRequest", "PredictRequest", "RankModel", "RankRequest"]
+__all__ = [
+    "BulkItem", "BulkRequest", "CapacityRequest", "ObservationRequest", "PredictRequest", "RankModel", "RankRequest",
+    "Traffic",
+]  # fmt: skip
 
 
 class _Source(Strict):
@@ -78,6 +84,51 @@ class RankRequest(Strict):
         dict[SystemName, Version],
         Field(max_length=100, description="Versions of regressors by system; by default the champions."),
     ] = Field(default_factory=dict)
+
+
+class Traffic(Strict):
+    """The traffic that a request about capacity is about."""
+
+    scenario: Scenario = "server"
+    percentile: Annotated[
+        float, Field(ge=50, le=99.9, description="Percentile of the latency that the objective limits.")
+    ] = 99.0
+    slo_us: Annotated[
+        Microseconds | None,
+        Field(description="Latency objective in microseconds; required in the scenario server, refused in offline."),
+    ] = None
+    arrivals_per_s: Annotated[
+        float | None,
+        Field(ge=1e-6, le=MAX_RATE_PER_S, allow_inf_nan=False, description="Requests a second that are to be carried."),
+    ] = None
+    replicas: Annotated[
+        int | None,
+        Field(ge=1, le=MAX_REPLICAS, description="Number of replicas; by default as many as the arrivals need."),
+    ] = None
+    max_batch: Annotated[
+        int, Field(ge=1, le=MAX_BATCH, description="Largest number of requests that are joined to a batch.")
+    ] = 1
+    max_wait_us: Annotated[
+        float, Field(ge=0, le=1e9, allow_inf_nan=False, description="Longest wait for a batch in microseconds.")
+    ] = 0.0
+    usd_per_hour: Annotated[
+        float | None,
+        Field(ge=0, le=1e9, allow_inf_nan=False, description="Price of one machine; by default the catalogue's."),
+    ] = None
+
+
+class CapacityRequest(_Source, Traffic):
+    """A request for the traffic that a model carries on a system within a latency objective."""
+
+    system: SystemName | None = None
+    shapes: Annotated[
+        dict[Name, Annotated[list[Dimension], Field(max_length=32)]],
+        Field(description="Input shapes of one request; in batches the first axis of rank 2 or more is multiplied."),
+    ] = Field(default_factory=dict)
+    granularity: Granularity = 1
+    measured: Annotated[
+        bool, Field(strict=True, description="Use measurements; if false, all costs are predicted.")
+    ] = True
 
 
 class BulkItem(Strict):

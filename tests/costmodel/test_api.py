@@ -10,7 +10,14 @@ import pytest
 from onnx import ModelProto
 
 from costmodel import CostModel, CostModelError, Estimate, LatencyTable, layer, read_model, weight
-from costmodel.errors import ModelReadError, RuleError, ShapeError, UnknownSystemError, UnpricedLayersError
+from costmodel.errors import (
+    ModelReadError,
+    RuleError,
+    ShapeError,
+    TrafficError,
+    UnknownSystemError,
+    UnpricedLayersError,
+)
 from costmodel.paths import Home
 from costmodel.store.store import Store
 from tests.fakes import elementwise
@@ -288,3 +295,16 @@ def test_a_model_is_cut_once(cost_model: CostModel, light_models: Mapping[str, P
     renamed = read_model(light_models["squeezenet"], name="another")
     assert cost_model.decompose(renamed).model == "another"
     assert cost_model.predict(renamed).latency_us == cost_model.predict(model).latency_us
+
+
+def test_capacity_is_planned(cost_model: CostModel, convolution: ModelProto) -> None:
+    """The latency at each batch size is that of a prediction; contradictions are a TrafficError."""
+    found = cost_model.capacity(convolution, slo="p99=50ms", arrivals_per_s=120.0, batch_policy="max=2", usd_per_hour=1)
+    assert [one.latency_us for one in found.latencies] == [
+        cost_model.predict(convolution, batch=size).latency_us for size in (1, 2)
+    ]
+    assert (found.replicas, found.result.meets, found.usd_per_hour) == (1, True, 1.0)
+    with pytest.raises(TrafficError, match="needs a latency objective"):
+        cost_model.capacity(convolution)
+    with pytest.raises(ValueError, match="write it like p99=50ms"):
+        cost_model.capacity(convolution, slo="fast")

@@ -12,9 +12,9 @@ from tests.shell import Run
 
 README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
-    "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour", "export",
-    "import", "reproduce", "rank", "lower", "drift", "serve", "token",
-    "tokens", "survey", "profile", "run",
+    "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour",
+    "export", "import", "reproduce", "rank", "lower", "drift", "serve", "token", "tokens", "survey", "profile",
+    "run", "capacity",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # groups of commands
 

@@ -154,6 +154,10 @@ def test_models_are_sent_ranked_listed_and_deleted(generated: _Generated, convol
     ranked = generated.ask("predictions.rank", body=rank)
     assert isinstance(ranked.best, models.Ranked)
     assert ranked.best.meets
+    asked = models.CapacityRequest(model=digest, slo_us=1e9, max_batch=2, arrivals_per_s=1.0)
+    planned = generated.ask("predictions.capacity", body=asked)
+    assert isinstance(planned, models.CapacityAnswer)
+    assert (planned.digest, planned.replicas, planned.result.meets) == (digest, 1, True)
     assert generated.detailed("models.delete_model", digest).status_code == 204
     assert generated.detailed("models.get_model_head", digest).status_code == 404
 

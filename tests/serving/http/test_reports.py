@@ -208,3 +208,25 @@ def test_what_is_compared_is_priced_as_a_whole(client: TestClient) -> None:
         response = client.post(path, json=body)
         assert response.status_code == 422
         assert "partial" in response.json()["detail"]
+
+
+def test_capacity_is_planned(client: TestClient, convolution: ModelProto, system: str) -> None:
+    """A graph, a file and an uploaded model get the traffic that they carry; what contradicts itself is refused."""
+    asked = {"graph": EXAMPLE_GRAPH, "system": system, "slo_us": 50_000, "arrivals_per_s": 120, "usd_per_hour": 0.36}
+    answer = client.post("/v1/capacity", json=asked).json()
+    assert (answer["system"], answer["objective"], answer["batch_policy"]) == (system, "p99", "none")
+    assert answer["result"]["meets"] is True
+    assert answer["usd_per_million"] == pytest.approx(answer["replicas"] * 0.36 / 3600 / 120 * 1e6)
+    refused = client.post("/v1/capacity", json=asked | {"max_batch": 8})
+    assert (refused.status_code, "send the ONNX file" in refused.json()["detail"]) == (422, True)
+    wrong = client.post("/v1/capacity", json=asked | {"scenario": "multi-stream"})
+    assert (wrong.status_code, "has no rate of arrivals" in wrong.json()["detail"]) == (422, True)
+    content = convolution.SerializeToString()
+    sent = client.post("/v1/capacity?slo_us=50000&max_batch=2&max_wait_us=1000", content=content, headers=FILE).json()
+    assert [one["batch_size"] for one in sent["latencies"]] == [1, 2]
+    again = client.post(
+        "/v1/capacity", json={"model": sent["digest"], "slo_us": 50_000, "max_batch": 2, "max_wait_us": 1000}
+    )
+    assert again.json() == sent
+    assert client.post("/v1/capacity?max_batch=0&slo_us=5", content=content, headers=FILE).status_code == 422
+    assert "needs a latency objective" in client.post("/v1/capacity", content=content, headers=FILE).json()["detail"]
