@@ -59,6 +59,7 @@ from costmodel.cli import (  # noqa: E402
     corpus,
     decompose,
     drift,
+    fleet,
     lower,
     predict,
     rank,
@@ -74,7 +75,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, compare, corpus, decompose, drift, lower, predict, rank, regressors, reproduce, serve, survey,
-        systems, tour, train, transfer,
+        adapt, bench, compare, corpus, decompose, drift, fleet, lower, predict, rank, regressors, reproduce, serve,
+        survey, systems, tour, train, transfer,
     )
 )  # fmt: skip

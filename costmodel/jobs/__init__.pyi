@@ -12,6 +12,7 @@ from .budget import Plan as Plan
 from .budget import bench_plan as bench_plan
 from .budget import plan_bench as plan_bench
 from .decomposed_models import decompose_models as decompose_models
+from .decomposed_models import measurement_groups as measurement_groups
 from .decomposed_models import put_models as put_models
 from .extrapolation import described_system as described_system
 from .extrapolation import extrapolate as extrapolate
@@ -21,6 +22,7 @@ from .latency_import import import_latencies as import_latencies
 from .latency_import import system_observed as system_observed
 from .rechecking import recheck as recheck
 from .remote_prediction import predict_remotely as predict_remotely
+from .session_store import BatchStore as BatchStore
 from .shipped_data import import_shipped as import_shipped
 from .suggestion import Suggestion as Suggestion
 from .suggestion import suggest as suggest
