@@ -168,8 +168,8 @@ class Cluster:
         future.add_done_callback(self._ended.put)
 
     def share(self, value: object) -> Any:
-        """Sends a value to the workers once; the result may be an argument of `submit`, which receives the value."""
-        return self._client.scatter(value, broadcast=False, hash=False)
+        """Sends a value to every worker; the result may be an argument of `submit`, which receives the value."""
+        return self._client.scatter(value, broadcast=True, hash=False)
 
     def next_finished(self, timeout_s: float) -> Finished | None:
         """Returns the next task that has ended; None if there is none within `timeout_s` seconds."""

@@ -63,6 +63,10 @@ class Fleet:
         os.killpg(process.pid, signal.SIGKILL)
         _collect(process)
 
+    def start_dask_worker(self, name: str) -> None:
+        """Starts a plain worker of Dask, as `dask worker` does."""
+        self.machines[name] = _program(self.folder, "dask-worker", self.address)
+
     def client(self, *arguments: Any) -> "subprocess.Popen[str]":
         """Starts a `costmodel` command on this fleet."""
         return _program(self.folder, "client", *arguments)

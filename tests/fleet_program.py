@@ -3,6 +3,7 @@
 python -m tests.fleet_program schedule FILE               a Dask scheduler, which writes its address to a file
 python -m tests.fleet_program work FACTOR SECONDS ...     `costmodel worker` with these arguments
 python -m tests.fleet_program measure FACTOR SECONDS      the process that measures one batch on such a machine
+python -m tests.fleet_program dask-worker ADDRESS         a plain worker of Dask, with one thread
 python -m tests.fleet_program client ...                  any `costmodel` command with these arguments
 
 On a machine every layer costs FACTOR times as much as the fake runtime says, and a batch takes SECONDS besides. Each
@@ -55,6 +56,10 @@ def main(arguments: Sequence[str]) -> None:
     what, *rest = arguments
     if what == "schedule":
         asyncio.run(_schedule(Path(rest[0])))
+    elif what == "dask-worker":
+        from distributed.cli.dask_worker import main as run_worker
+
+        run_worker([rest[0], "--nthreads", "1", "--no-nanny", "--no-dashboard"])
     elif what == "measure":
         _measure(float(rest[0]), float(rest[1]))
     elif what == "work":
