@@ -22,9 +22,10 @@ from pathlib import Path
 from costmodel.cluster import Cluster
 from costmodel.jobs.fleet.bench import measure_on_cluster
 from costmodel.jobs.fleet.dispatcher import Lowering
+from costmodel.jobs.session_store import BatchStore
 from costmodel.measure.groups import Group
 from costmodel.store.store import Store
-from tests.fakes import FakeRuntime, elementwise, fake_bench
+from tests.fakes import FakeRuntime, elementwise, fake_sessions, fake_system
 from tests.fleet import Fleet, cluster
 
 SYSTEM = "simulated"
@@ -92,17 +93,21 @@ groups = groups_of(LAYERS, options.of_model)
 
 with tempfile.TemporaryDirectory() as root:
     begin_s, begin_cpu_s = time.perf_counter(), cpu_s()
-    with fake_bench(Store(f"sqlite:///{root}/local.db"), FakeRuntime()) as session:
+    with fake_sessions(runtime := FakeRuntime())(BatchStore(), fake_system(runtime=runtime), runtime) as session:
         session.run(groups)
     local_s, local_cpu_s = time.perf_counter() - begin_s, cpu_s() - begin_cpu_s
-    print(f"one process: {local_s / LAYERS * 1e3:.2f} ms a layer, processor {local_cpu_s / LAYERS * 1e3:.2f} ms")
+    print(
+        f"one process: {local_s / LAYERS * 1e3:.2f} ms a layer, processor {local_cpu_s / LAYERS * 1e3:.2f} ms",
+        flush=True,
+    )
 
     begin_cpu_s = cpu_s()
     _, seconds, _ = run_fleet(Path(root) / "quiet", groups, options.machines, 0)
     used_s = cpu_s() - begin_cpu_s
     print(
         f"{options.machines} machines: {seconds:.1f} s, {seconds / LAYERS * 1e3:.2f} ms a layer, processor "
-        f"{used_s / LAYERS * 1e3:.2f} ms, of which overhead {(used_s - local_cpu_s) / LAYERS * 1e3:.2f} ms"
+        f"{used_s / LAYERS * 1e3:.2f} ms, of which overhead {(used_s - local_cpu_s) / LAYERS * 1e3:.2f} ms",
+        flush=True,
     )
 
     store, seconds, count = run_fleet(Path(root) / "killed", groups, options.machines, options.kills)

@@ -11,6 +11,7 @@ from .benchmark_session import BenchReport as BenchReport
 from .budget import Plan as Plan
 from .budget import bench_plan as bench_plan
 from .budget import plan_bench as plan_bench
+from .cluster_lowering import lower_on_cluster as lower_on_cluster
 from .decomposed_models import decompose_models as decompose_models
 from .decomposed_models import measurement_groups as measurement_groups
 from .decomposed_models import put_models as put_models
