@@ -1,8 +1,9 @@
 """Batches: what one benchmark process measures on one machine, and how it travels there and back.
 
-A batch is a portion of a group: sequences of one model that are loaded together and timed in turn, at most as many as a
-benchmark on one host would load at a time. It is the smallest unit that is timed as on one host: layers take turns
-among others of their model.
+A portion of a group is the smallest unit that is timed as on one host: sequences of one model that are loaded together
+and timed in turn, at most as many as a benchmark on one host would load at a time. A batch is one portion, or several
+small ones that are timed one after another, as one host would: starting a process takes about as long as timing a few
+layers.
 """
 
 import hashlib
@@ -20,28 +21,36 @@ from costmodel.systems.system import System
 
 __all__ = ["Batch", "BatchResult", "batches_of"]
 
+# As many sequences as one portion may have: what is lost when a machine dies is no more than without small portions.
+_MOST_SEQUENCES = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A portion of a group of layer sequences, to be measured on one machine of one system.
+    """Portions of groups of layer sequences, to be measured in one process on one machine of one system.
 
     Attributes:
         system: Name of the system.
-        group: Sequences that are timed in turn; a whole model among them runs with synthetic weights.
+        groups: Portions, each of sequences that are timed in turn; whole models run with synthetic weights.
         missing: Signatures of those sequences that are to be measured; the others run as their context.
         common: Whether the batch is the common set of the machines of the system, by which they are compared.
     """
 
     system: str
-    group: Group
+    groups: tuple[Group, ...]
     missing: frozenset[str]
     common: bool = False
 
     @property
     def sequences(self) -> dict[str, LayerSequence]:
-        """The sequences of the group by signature, the whole model included."""
-        wholes = () if self.group.whole is None else (self.group.whole,)
-        return {sequence.signature: sequence for sequence in (*self.group.sequences, *wholes)}
+        """The sequences of all groups by signature, whole models included."""
+        return {sequence.signature: sequence for group in self.groups for sequence in _members(group)}
+
+    @property
+    def label(self) -> str:
+        """Name of the batch in messages: that of its first group."""
+        more = len(self.groups) - 1
+        return self.groups[0].label + (f" and {more} more" if more else "")
 
     @property
     def key(self) -> str:
@@ -54,10 +63,15 @@ class Batch:
         return _packed(
             {
                 "system": self.system,
-                "label": self.group.label,
-                "sequences": [sequence.text for sequence in self.group.sequences],
-                "whole": None if self.group.whole is None else self.group.whole.text,
-                "footprint_bytes": self.group.footprint_bytes,
+                "groups": [
+                    {
+                        "label": group.label,
+                        "sequences": [sequence.text for sequence in group.sequences],
+                        "whole": None if group.whole is None else group.whole.text,
+                        "footprint_bytes": group.footprint_bytes,
+                    }
+                    for group in self.groups
+                ],
                 "missing": sorted(self.missing),
                 "common": self.common,
             }
@@ -67,14 +81,7 @@ class Batch:
     def from_bytes(cls, content: bytes) -> "Batch":
         """Returns the batch from the output of `to_bytes`."""
         data = _unpacked(content)
-        whole = data["whole"]
-        group = Group(
-            label=data["label"],
-            sequences=tuple(map(LayerSequence.from_text, data["sequences"])),
-            whole=None if whole is None else LayerSequence.from_text(whole),
-            footprint_bytes=data["footprint_bytes"],
-        )
-        return cls(data["system"], group, frozenset(data["missing"]), data["common"])
+        return cls(data["system"], tuple(map(_group, data["groups"])), frozenset(data["missing"]), data["common"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,9 @@ class BatchResult:
         )
 
 
-def batches_of(system: str, groups: Iterable[Group], known: Set[str]) -> Iterator[Batch]:
+def batches_of(
+    system: str, groups: Iterable[Group], known: Set[str], *, most: int = _MOST_SEQUENCES
+) -> Iterator[Batch]:
     """Yields the batches that contain what is to be measured on a system, in the order of the groups.
 
     A group is cut where a benchmark on one host would cut it. A sequence that several groups contain is to be measured
@@ -127,7 +136,22 @@ def batches_of(system: str, groups: Iterable[Group], known: Set[str]) -> Iterato
         system: Name of the system.
         groups: Groups to measure.
         known: Signatures of the sequences that are measured already.
+        most: Maximum number of sequences in a batch of several portions.
     """
+    parts: list[Group] = []
+    missing: set[str] = set()
+    for part, of_part in _portions(groups, known):
+        if parts and sum(len(_members(one)) for one in (*parts, part)) > most:
+            yield Batch(system, tuple(parts), frozenset(missing))
+            parts, missing = [], set()
+        parts.append(part)
+        missing |= of_part
+    if parts:
+        yield Batch(system, tuple(parts), frozenset(missing))
+
+
+def _portions(groups: Iterable[Group], known: Set[str]) -> Iterator[tuple[Group, set[str]]]:
+    """Yields the portions of groups that contain something to measure, with the signatures of that."""
     seen = set(known)
     for group in groups:
         bare = {s.signature: s for s in group.sequences if s != group.whole}
@@ -136,12 +160,24 @@ def batches_of(system: str, groups: Iterable[Group], known: Set[str]) -> Iterato
         whole = group.whole
         for portion in grouped(bare.values()) or [Group("", ())]:
             part = replace(group, sequences=portion.sequences, whole=whole, model=None)
-            batch = Batch(system, part, frozenset())
-            missing = batch.sequences.keys() - seen
+            missing = {sequence.signature for sequence in _members(part)} - seen
             seen |= missing
             whole = None
             if missing:
-                yield replace(batch, missing=frozenset(missing))
+                yield part, missing
+
+
+def _members(group: Group) -> tuple[LayerSequence, ...]:
+    return group.sequences if group.whole is None else (*group.sequences, group.whole)
+
+
+def _group(data: Mapping[str, Any]) -> Group:
+    return Group(
+        label=data["label"],
+        sequences=tuple(map(LayerSequence.from_text, data["sequences"])),
+        whole=None if data["whole"] is None else LayerSequence.from_text(data["whole"]),
+        footprint_bytes=data["footprint_bytes"],
+    )
 
 
 def _measurement(data: Mapping[str, Any]) -> Measurement:

@@ -168,7 +168,7 @@ def _queue(store: Store, system: str, groups: Sequence[Group], common: Group | N
         system,
         store.systems().get(system),
         deque(batches_of(system, groups, known)),
-        None if common is None else Batch(system, common, frozenset(s.signature for s in common.sequences), True),
+        None if common is None else Batch(system, (common,), frozenset(s.signature for s in common.sequences), True),
     )
     queue.report.reused = len(known)
     queue.compared |= set(machine_spread(_of_common(store, system, common)).relative_latency)

@@ -252,7 +252,7 @@ class Dispatcher:
         key = _key(machine, batch)
         attempt = self._attempts[key]
         task = f"{key}-{attempt}" if attempt else key
-        self._progress(self._done, self._total, f"{batch.system}: {batch.group.label}")
+        self._progress(self._done, self._total, f"{batch.system}: {batch.label}")
         machine.running[task] = batch
         resources = {HOST: 1, system_resource(batch.system): 1}
         self._cluster.submit(task, measure_batch, batch.to_bytes(), worker=machine.worker.address, resources=resources)

@@ -90,7 +90,7 @@ class MeasuringProcess:
             return BatchResult.from_bytes(answer.removeprefix(_DONE))
         if answer.startswith(_FAILED):
             raise CostModelError(answer.removeprefix(_FAILED).decode())
-        what = "a batch" if batch is None else batch.group.label
+        what = "a batch" if batch is None else batch.label
         reason = f": {lines[-1]}" if lines else ""
         raise MeasurementError(f"the process that measured {what} ended with status {process.returncode}{reason}")
 
@@ -132,7 +132,7 @@ def _measured(
     store = BatchStore(system if system.capabilities else None, dict.fromkeys(context, 0.0))
     # The worker holds the measuring lock as long as it is in the cluster.
     with bench(store, system, runtime or get_runtime(system.runtime), lock=nullcontext) as session:
-        report = BenchReport() if batch is None else session.run([batch.group])
+        report = BenchReport() if batch is None else session.run(batch.groups)
     assert store.system is not None
     if batch is None:
         return BatchResult(machine, store.system)
