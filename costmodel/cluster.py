@@ -38,6 +38,9 @@ _QUIET_WORKER = {
     "distributed.worker.memory.terminate": False,
 }
 
+# How often, and for how many seconds, to wait for a result before looking whether it still exists.
+_FETCHES, _FETCH_S = 60, 1.0
+
 
 class LostTaskError(Exception):
     """A task ended without a result, because its worker or the scheduler died; it may be submitted again."""
@@ -181,8 +184,8 @@ class Cluster:
         if self._futures.get(key) is not future:
             return None  # discarded meanwhile
         try:
-            return Finished(key, result=future.result(timeout=60))
-        except CostModelError as error:
+            return Finished(key, result=_result(future))
+        except (CostModelError, LostTaskError) as error:
             return Finished(key, error=error)
         except (KilledWorker, OSError, TimeoutError, CancelledError, asyncio.CancelledError) as error:
             return Finished(key, error=LostTaskError(str(error)))
@@ -288,6 +291,23 @@ def _check_address(address: str) -> None:
             f"{address!r} is not the address of a Dask scheduler: give one such as tcp://head:8786, as `dask "
             "scheduler` prints it"
         )
+
+
+def _result(future: "Future[Any]") -> Any:
+    """Returns the result of a task that has ended.
+
+    Raises:
+        LostTaskError: The worker that had the result died before it was fetched. Dask would compute it again, but the
+            task is pinned to that worker.
+        Exception: Whatever the task raised.
+    """
+    for _ in range(_FETCHES):
+        try:
+            return future.result(timeout=_FETCH_S)
+        except TimeoutError as error:
+            if future.status != "finished":
+                raise LostTaskError(f"the result of {future.key} was lost") from error
+    raise LostTaskError(f"the result of {future.key} does not arrive")
 
 
 def name_taken(address: str, name: str) -> ClusterError:
