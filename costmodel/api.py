@@ -310,7 +310,12 @@ class CostModel:
         return price_blocks(self._predictor, [self.sequences(block) for block in layers], measured=measured)
 
     def predict_networks(
-        self, layers: Iterable[Block], networks: "Sequence[Sequence[int]] | np.ndarray", *, measured: bool = True
+        self,
+        layers: Iterable[Block],
+        networks: "Sequence[Sequence[int]] | np.ndarray",
+        *,
+        measured: bool = True,
+        on: str | None = None,
     ) -> "Networks":
         """Predicts the latencies of many networks that are composed of the same few layers or blocks; returns arrays.
 
@@ -324,15 +329,25 @@ class CostModel:
                 in execution order: lists of integers, or an array of integers of shape [num_networks, max_layers],
                 padded with -1.
             measured: Whether to use measurements where there are any; if false, every cost is predicted.
+            on: Address of the scheduler of a Dask cluster whose workers price the networks, such as
+                "tcp://head:8786"; by default they are priced in this process. It is worth it from about a hundred
+                thousand networks on.
 
         Raises:
             ModelError: A layer or block cannot be lowered.
             UnpricedLayersError: A layer has no cost.
             ValueError: A network is empty, or contains a position outside `layers`.
+            ClusterError: The cluster cannot be reached, has no worker, or its workers cannot price.
+            MissingExtraError: `on` is given and Dask is not installed.
         """
+        blocks = [self.sequences(block) for block in layers]
+        if on is not None:
+            from costmodel.serving.networks_on_cluster import price_networks_on
+
+            return price_networks_on(on, self._predictor, blocks, networks, measured=measured)
         from costmodel.serving.networks import price_networks
 
-        return price_networks(self._predictor, [self.sequences(block) for block in layers], networks, measured=measured)
+        return price_networks(self._predictor, blocks, networks, measured=measured)
 
     def latency_table(
         self, blocks: "Mapping[str, Mapping[str, Block | None]]", *, fixed: Iterable[Block] = (), measured: bool = True

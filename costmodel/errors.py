@@ -12,6 +12,7 @@ The class hierarchy, and the situation in which each error is raised::
     ├── SystemMismatchError    this host is not the system that the user named
     ├── UnknownSystemError     no system of the given name is known, or nothing has been measured on it
     ├── HostBusyError          another process is measuring on this host
+    ├── ClusterError           a Dask cluster cannot be reached or was lost, or has no machine of the requested system
     ├── BusyError              all processes that could handle the request are busy
     ├── MeasurementError       a runnable network failed to run, or its timing gave no usable latency
     ├── StoreError             the store cannot be opened, is of a newer format, is not a store, or is full
@@ -39,6 +40,7 @@ from typing import Any
 __all__ = [
     "ArtefactError",
     "BusyError",
+    "ClusterError",
     "CostModelError",
     "DataFileError",
     "EvaluationFileError",
@@ -189,6 +191,10 @@ class UnpricedLayersError(CostModelError):
 
 class BusyError(CostModelError):
     """All processes that could handle a request are busy."""
+
+
+class ClusterError(CostModelError):
+    """A Dask cluster cannot be reached or was lost, or it has no machine of a system that was requested."""
 
 
 class MissingExtraError(CostModelError):

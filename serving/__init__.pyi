@@ -14,6 +14,7 @@ from .logs import set_up_logging as set_up_logging
 from .networks import Networks as Networks
 from .networks import price_blocks as price_blocks
 from .networks import price_networks as price_networks
+from .networks_on_cluster import price_networks_on as price_networks_on
 from .predictor import Predictor as Predictor
 from .ranking import QUANTILES as QUANTILES
 from .ranking import Quantile as Quantile

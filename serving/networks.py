@@ -17,7 +17,10 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.serving.batch import Batch
 from costmodel.serving.predictor import Predictor
 
-__all__ = ["NO_BLOCK", "Networks", "price_blocks", "price_networks", "refuse_unpriced"]
+__all__ = [
+    "NO_BLOCK", "Networks", "flat_networks", "price_blocks", "price_flat_networks", "price_networks", "refuse_empty",
+    "refuse_unpriced",
+]  # fmt: skip
 
 # Pads the row of a network that has fewer blocks than other networks.
 NO_BLOCK = -1
@@ -67,8 +70,33 @@ def price_networks(
         UnpricedLayersError: A layer has no cost on the system.
         ValueError: A network has no layer, or names a block that does not exist.
     """
+    rows, lengths = flat_networks(networks, len(blocks))
+    refuse_empty(rows, lengths, blocks)
+    return price_flat_networks(predictor, blocks, rows, lengths, measured=measured)
+
+
+def price_flat_networks(
+    predictor: Predictor,
+    blocks: Sequence[Sequence[LayerSequence]],
+    rows: np.ndarray,
+    lengths: np.ndarray,
+    *,
+    measured: bool = True,
+) -> Networks:
+    """Returns the latency of each network, as `price_networks` does, from the results of `flat_networks`.
+
+    Args:
+        predictor: Predictor of the system.
+        blocks: Blocks that the networks consist of.
+        rows: Positions in `blocks` of the blocks of all networks, network after network, shape [num_rows].
+        lengths: Number of blocks of each network, shape [num_networks].
+        measured: Whether to use measurements; without them every cost is predicted.
+
+    Raises:
+        UnpricedLayersError: A layer has no cost on the system.
+    """
     layers = tuple({layer.signature: layer for block in blocks for layer in block}.values())
-    batch = Batch(layers, *_layers_of(*_flat(networks, len(blocks)), blocks, layers))
+    batch = Batch(layers, *_layers_of(rows, lengths, blocks, layers))
     priced = predictor.price(batch, measured=measured)
     refuse_unpriced(predictor, batch, priced)
     found = priced.compose(predictor.uncertainty)
@@ -121,7 +149,7 @@ def refuse_unpriced(predictor: Predictor, batch: Batch, priced: PricedBatch) -> 
         raise UnpricedLayersError("a network", predictor.system.name, list(unpriced))
 
 
-def _flat(networks: "Sequence[Sequence[int]] | np.ndarray", blocks: int) -> tuple[np.ndarray, np.ndarray]:
+def flat_networks(networks: "Sequence[Sequence[int]] | np.ndarray", blocks: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the block numbers of all networks, network after network, and the number of blocks of each network.
 
     Args:
@@ -148,6 +176,26 @@ def _flat(networks: "Sequence[Sequence[int]] | np.ndarray", blocks: int) -> tupl
     return rows, lengths
 
 
+def refuse_empty(rows: np.ndarray, lengths: np.ndarray, blocks: Sequence[Sequence[LayerSequence]]) -> None:
+    """Checks that every network has a layer.
+
+    Args:
+        rows: Positions in `blocks` of the blocks of all networks, one network after another.
+        lengths: Number of blocks of each network.
+        blocks: Layer sequences of each block.
+
+    Raises:
+        ValueError: A network has no layers.
+    """
+    found = lengths
+    if not all(blocks):
+        has_layers = np.array([len(block) > 0 for block in blocks], dtype=np.int64)
+        of_network = np.repeat(np.arange(len(lengths)), lengths)
+        found = np.bincount(of_network, weights=has_layers[rows], minlength=len(lengths))
+    if len(found) and not found.all():
+        raise ValueError(f"network {int(np.argmin(found))} has no layers")
+
+
 def _layers_of(
     rows: np.ndarray,
     lengths: np.ndarray,
@@ -164,9 +212,6 @@ def _layers_of(
 
     Returns:
         The positions, and the number of layers of each network.
-
-    Raises:
-        ValueError: A network has no layers.
     """
     place = {layer.signature: number for number, layer in enumerate(layers)}
     members = [[place[layer.signature] for layer in block] for block in blocks]
@@ -176,6 +221,4 @@ def _layers_of(
     of_network = np.repeat(np.repeat(np.arange(len(lengths)), lengths), sizes[rows])
     within = np.arange(int(sizes[rows].sum())) - np.repeat(np.cumsum(sizes[rows]) - sizes[rows], sizes[rows])
     found = np.bincount(of_network, minlength=len(lengths))
-    if len(found) and not found.all():
-        raise ValueError(f"network {int(np.argmin(found))} has no layers")
     return flat[np.repeat(starts[rows], sizes[rows]) + within], found

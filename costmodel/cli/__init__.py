@@ -60,6 +60,7 @@ from costmodel.cli import (  # noqa: E402
     corpus,
     decompose,
     drift,
+    fleet,
     lower,
     predict,
     profile,
@@ -77,7 +78,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, capacity, compare, corpus, decompose, drift, lower, predict, profile, rank, regressors,
+        adapt, bench, capacity, compare, corpus, decompose, drift, fleet, lower, predict, profile, rank, regressors,
         reproduce, run, serve, survey, systems, tour, train, transfer,
     )
 )  # fmt: skip

@@ -31,8 +31,13 @@ __all__ = ["bench", "bench_document", "bench_line", "note_failures"]
 @app.command()
 def bench(
     command: typer.Context,
-    target: Annotated[
-        str | None, typer.Argument(help="A benchmark suite, a folder of models, or one model; instead of --corpus.")
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODELS]...",
+            help="A benchmark suite, a folder of models, or one model; instead of --corpus. With --on, several.",
+            show_default=False,
+        ),
     ] = None,
     corpus: Annotated[str, typer.Option(help="Name of a corpus, or a folder of models.")] = "light",
     system: SystemOption = None,
@@ -60,13 +65,23 @@ def bench(
         bool,
         typer.Option("--assert-system", help="Assert that this host is the named system; marks the records."),
     ] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", show_default=False, help="Measure on the machines of a Dask cluster: tcp://scheduler:8786."
+        ),
+    ] = None,
+    systems: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", show_default=False, help="With --on: the systems to measure on."),
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Measure layer sequences that are not measured yet.
 
     Cuts the models into unique sequences, and measures these together with the whole models. If it is stopped, the same
-    command goes on where it stopped.
+    command goes on where it stopped. With --on, it spreads them over machines that run `costmodel worker`.
     """
     from costmodel.jobs.bench import bench_target
     from costmodel.partition.granularity import AUTO
@@ -74,6 +89,20 @@ def bench(
     budget_s = parse_budget_s(budget)
     most = parse_granularity(granularity)
     context = Context(store, tools=command.obj)
+    if on is not None or systems is not None:
+        from costmodel.cli.fleet import bench_on
+
+        given = {
+            "--system": system, "--granularity": most == AUTO, "--samples": samples, "--suggest": suggest,
+            "--recheck": recheck, "--threads": threads > 1, "--inter-threads": inter_threads > 1,
+            "--assert-system": assert_system,
+        }  # fmt: skip
+        refused = [name for name, value in given.items() if value]
+        bench_on(context, on, systems, targets or [corpus], most, level, budget_s, refused=refused, json=json)
+        return
+    if targets and len(targets) > 1:
+        raise typer.BadParameter("several need --on: give a folder of models instead", param_hint="MODELS")
+    target = targets[0] if targets else None
     known = context.store.systems() if suggest is not None else {}
     if suggest is not None and system in known:
         _suggest(context, known[system], suggest, json=json)

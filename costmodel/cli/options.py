@@ -1,6 +1,6 @@
 """Command-line options that several commands share, and the objects that commands make from their values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
@@ -100,11 +100,14 @@ class Tools:
         bench: Function that makes a benchmark session from a store, a system and a runtime; None for the class
             `BenchmarkSession`.
         shipped_data: Folder of the data sets that are shipped with costmodel; None for that of the source checkout.
+        measuring_program: Program, with its arguments, that measures a batch on a machine of a fleet; None for
+            `costmodel.jobs.fleet.measuring_process`.
     """
 
     runtime: "Runtime | None" = None
     bench: "Callable[..., BenchmarkSession] | None" = None
     shipped_data: "Path | None" = None
+    measuring_program: Sequence[str] | None = None
 
 
 @dataclass

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from costmodel.estimate.estimate import Estimate
     from costmodel.measure.measurement import Measurement
+    from costmodel.onnx_io.model import Model
+    from costmodel.systems.system import System
 
 __all__ = ["labelled", "measured_document", "predict", "print_estimate"]
 
@@ -107,6 +109,15 @@ def predict(
         str | None,
         typer.Option(envvar="COSTMODEL_TOKEN", show_default=False, help="Token for the service, if it needs one."),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="URL",
+            show_default=False,
+            help="Lower the models on the workers of a Dask cluster: tcp://scheduler:8786.",
+        ),
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -122,9 +133,9 @@ def predict(
     if max_layers == AUTO and cover != FIXED:
         raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
     if server is not None:
-        if max_layers == AUTO or cover != FIXED or measure or probe:
+        if max_layers == AUTO or cover != FIXED or measure or probe or on:
             raise typer.BadParameter(
-                "a service cuts at fixed places and runs nothing: leave out --measure, --probe, --cover and auto",
+                "a service cuts at fixed places and runs nothing: leave out --measure, --probe, --on, --cover and auto",
                 param_hint="--server",
             )
         options = {
@@ -141,6 +152,8 @@ def predict(
     else:
         extrapolate_if_unknown(context, name, threads, inter_threads)
     cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
+    if on is not None:
+        _lower_on(on, context, cost_model.predictor.system, list(read.values()))
     estimates = {
         label: cost_model.predict(
             model, granularity=max_layers, cover=cover, composition=compose, partial=partial, measured=not predict_all
@@ -163,6 +176,18 @@ def predict(
         print_json(_documents(estimates, measured))
         return
     _print_all(estimates, measured)
+
+
+def _lower_on(scheduler: str, context: Context, system: "System", models: "list[Model]") -> None:
+    """Lowers models on the workers of a cluster, so that the predictions find them in the cache."""
+    from costmodel.jobs.cluster_lowering import lower_on_cluster
+    from costmodel.runtimes.base import get_runtime
+
+    runtime = context.tools.runtime or get_runtime(system.runtime)
+    with progress_bars() as stage:
+        lower_on_cluster(
+            scheduler, models, runtime, system.settings.level, context.home.cache, progress=stage("lowering models")
+        )
 
 
 def _print_all(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> None:

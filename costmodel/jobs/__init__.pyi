@@ -11,6 +11,7 @@ from .benchmark_session import BenchReport as BenchReport
 from .budget import Plan as Plan
 from .budget import bench_plan as bench_plan
 from .budget import plan_bench as plan_bench
+from .cluster_lowering import lower_on_cluster as lower_on_cluster
 from .decomposed_models import DecomposedModel as DecomposedModel
 from .decomposed_models import decompose_models as decompose_models
 from .decomposed_models import measurement_groups as measurement_groups
@@ -26,6 +27,7 @@ from .profiling import ModelProfile as ModelProfile
 from .profiling import profile_model as profile_model
 from .rechecking import recheck as recheck
 from .remote_prediction import predict_remotely as predict_remotely
+from .session_store import BatchStore as BatchStore
 from .shipped_data import import_shipped as import_shipped
 from .suggestion import Suggestion as Suggestion
 from .suggestion import suggest as suggest

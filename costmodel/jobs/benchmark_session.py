@@ -12,6 +12,7 @@ from costmodel.errors import LoweringError, MeasurementError
 from costmodel.interruption import raise_if_interrupted
 from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
+from costmodel.jobs.session_store import SessionStore
 from costmodel.measure.affinity import pinned
 from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
 from costmodel.measure.capability import measure_capabilities, reference_sequence
@@ -25,7 +26,6 @@ from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise
 from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
 from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime
-from costmodel.store.store import Store
 from costmodel.systems.host import Host, probe_environment
 from costmodel.systems.system import System, check_same_system
 
@@ -90,7 +90,7 @@ class BenchmarkSession:
 
     def __init__(
         self,
-        store: Store,
+        store: SessionStore,
         system: System,
         runtime: Runtime,
         *,

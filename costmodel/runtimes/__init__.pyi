@@ -8,4 +8,6 @@ from .base import Runtime as Runtime
 from .base import RuntimeSettings as RuntimeSettings
 from .base import get_runtime as get_runtime
 from .base import lowering_key as lowering_key
+from .lowering_cache import find_lowered as find_lowered
 from .lowering_cache import lower_cached as lower_cached
+from .lowering_cache import put_lowered as put_lowered

@@ -10,7 +10,7 @@ from costmodel.ir.graph import LayerGraph
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import Runtime, lowering_key
 
-__all__ = ["CACHE_VERSION", "lower_cached"]
+__all__ = ["CACHE_VERSION", "find_lowered", "lower_cached", "put_lowered"]
 
 # Incremented when the canonical form changes, so that graphs from older code are lowered again.
 CACHE_VERSION = 2
@@ -28,15 +28,30 @@ def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> La
     Raises:
         LoweringError: The runtime cannot build the model.
     """
-    identity = f"{CACHE_VERSION} {lowering_key(runtime, level)} {model.digest}"
-    path = folder / "lowered" / f"{hashlib.sha256(identity.encode()).hexdigest()}.json"
+    graph = find_lowered(runtime, model, level, folder)
+    if graph is None:
+        graph = runtime.lower(model, level)
+        put_lowered(runtime, model, level, folder, graph)
+    return graph
+
+
+def find_lowered(runtime: Runtime, model: Model, level: str, folder: Path) -> LayerGraph | None:
+    """Returns the lowered graph of a model from the cache; None if it is not there, or its entry is damaged."""
     try:
-        return LayerGraph.from_dict(json.loads(path.read_text()))
+        return LayerGraph.from_dict(json.loads(_path(runtime, model, level, folder).read_text()))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        pass  # the entry is absent or damaged: in both cases the model is lowered
-    graph = runtime.lower(model, level)
-    with suppress(OSError):  # if the cache cannot be written, the result is still valid
+        return None
+
+
+def put_lowered(runtime: Runtime, model: Model, level: str, folder: Path, graph: LayerGraph) -> None:
+    """Adds the lowered graph of a model to the cache, if the cache can be written."""
+    path = _path(runtime, model, level, folder)
+    with suppress(OSError):  # if the cache cannot be written, the graph is still valid
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as partial:
             partial.write_text(json.dumps(graph.to_dict()))
-    return graph
+
+
+def _path(runtime: Runtime, model: Model, level: str, folder: Path) -> Path:
+    identity = f"{CACHE_VERSION} {lowering_key(runtime, level)} {model.digest}"
+    return folder / "lowered" / f"{hashlib.sha256(identity.encode()).hexdigest()}.json"
