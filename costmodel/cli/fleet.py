@@ -1,5 +1,6 @@
 """Implements `costmodel worker`, and `costmodel bench` on the machines of a Dask cluster."""
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ from costmodel.cli.bench import bench_document, bench_line
 from costmodel.cli.options import (
     Context,
     InterThreadsOption,
+    JsonOption,
     LevelOption,
     SystemOption,
     ThreadsOption,
@@ -46,6 +48,7 @@ def worker(
         bool, typer.Option("--assert-system", help="Assert that this host is the named system; marks the records.")
     ] = False,
     timeout: Annotated[str, typer.Option(help="How long to try to reach the scheduler.")] = "10s",
+    json: JsonOption = False,
 ) -> None:
     """Offer this host to a fleet, for `costmodel bench --on`.
 
@@ -61,6 +64,9 @@ def worker(
     _, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
 
     def joined(machine: "Machine") -> None:
+        if json:
+            print_json({"machine": machine.name, "system": machine.system.name, "scheduler": scheduler})
+            sys.stdout.flush()  # whoever started this process waits for it
         note(f"{machine.name} is in the cluster at {scheduler} as a machine of {machine.system.name}")
 
     process = MeasuringProcess(context.tools.measuring_program or PROGRAM)
