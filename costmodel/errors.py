@@ -18,6 +18,7 @@ The class hierarchy, and the situation in which each error is raised::
     ├── ObservationError       a latency that users observed, or a value reported with it, is out of range
     ├── IdempotencyKeyError    a client used an idempotency key again for a request with other content
     ├── SuiteError             a benchmark suite is incomplete, inconsistent, or cannot be written
+    ├── ClusterError           the API server of a Kubernetes cluster does not respond, or does not list its nodes
     ├── DataFileError          a file of results or latencies cannot be read or written, or is inconsistent
     ├── ArtefactError          the files of a trained regressor cannot be loaded, or are for another feature schema
     │   └── UnknownVersionError    the system has no trained regressor of the requested version
@@ -37,6 +38,7 @@ from typing import Any
 __all__ = [
     "ArtefactError",
     "BusyError",
+    "ClusterError",
     "CostModelError",
     "DataFileError",
     "HostBusyError",
@@ -134,6 +136,10 @@ class IdempotencyKeyError(CostModelError):
 
 class SuiteError(CostModelError):
     """A benchmark suite is incomplete, inconsistent, or cannot be written."""
+
+
+class ClusterError(CostModelError):
+    """The API server of a Kubernetes cluster does not respond, or does not allow its nodes to be listed."""
 
 
 class DataFileError(CostModelError):
