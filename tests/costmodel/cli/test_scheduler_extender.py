@@ -13,6 +13,7 @@ import pytest
 from tests.shell import Run
 
 POD = {"metadata": {"name": "p", "annotations": {"costmodel.dev/model": "sha256:" + "0" * 64}}}
+NODE = {"metadata": {"name": "a", "labels": {"costmodel.dev/system": "lake"}}}
 
 
 def test_the_scheduler_is_answered_without_a_service(tmp_path: Path) -> None:
@@ -30,9 +31,9 @@ def test_the_scheduler_is_answered_without_a_service(tmp_path: Path) -> None:
         if line == "}\n":
             break
     url = json.loads(output)["url"]
-    answer = httpx.post(f"{url}/filter", json={"Pod": POD, "NodeNames": ["a"]}).json()
+    answer = httpx.post(f"{url}/filter", json={"Pod": POD, "Nodes": {"items": [NODE]}}).json()
     assert answer == {
-        "Nodes": None, "NodeNames": ["a"], "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": "",
+        "Nodes": {"items": [NODE]}, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": "",
     }  # fmt: skip
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=60)
