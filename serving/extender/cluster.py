@@ -56,32 +56,50 @@ def cluster_url() -> str | None:
 
 
 class ClusterNodes:
-    """The system labels of the nodes of a cluster, cached briefly; several threads may read them at once."""
+    """The system labels of the nodes of a cluster, cached briefly; several threads may read them at once.
 
-    def __init__(self, http: httpx.Client, *, cache_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    After a request that failed, the API server is not asked again for a few seconds, and the labels that were read
+    before it remain in use.
+    """
+
+    def __init__(
+        self, http: httpx.Client, *, cache_s: float, pause_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Prepares the reader without a request.
 
         Args:
             http: HTTP client whose base URL is that of the API server.
             cache_s: Number of seconds for which the labels are cached.
+            pause_s: Number of seconds after a failed request during which the API server is not asked.
             clock: Returns the time in seconds.
         """
         self._http = http
         self._cache_s = cache_s
+        self._pause_s = pause_s
         self._clock = clock
-        self._read: tuple[float, Mapping[str, str]] | None = None
+        self._next_s: float | None = None
+        self._labels: Mapping[str, str] | None = None
+        self._failure = ""
         self._lock = Lock()
 
     def systems(self) -> Mapping[str, str]:
         """Returns the name of the system of each node that has a system label, by name of the node.
 
         Raises:
-            ClusterError: The API server does not respond, or does not allow nodes to be listed.
+            ClusterError: The API server does not respond, or does not allow nodes to be listed, and it has never done
+                so before.
         """
         with self._lock:  # one thread asks, the others wait for its answer
-            if self._read is None or self._clock() >= self._read[0] + self._cache_s:
-                self._read = self._clock(), self._list()
-            return self._read[1]
+            if self._next_s is None or self._clock() >= self._next_s:
+                try:
+                    self._labels = self._list()
+                    self._next_s = self._clock() + self._cache_s
+                except ClusterError as error:
+                    self._failure = str(error)
+                    self._next_s = self._clock() + self._pause_s
+            if self._labels is None:
+                raise ClusterError(self._failure)
+            return self._labels
 
     def _list(self) -> Mapping[str, str]:
         parameters: dict[str, str | int] = {"labelSelector": SYSTEM_LABEL, "limit": _PAGE}
@@ -103,13 +121,14 @@ class ClusterNodes:
             ) from error
 
 
-def connect(url: str, *, timeout_s: float, cache_s: float) -> ClusterNodes:
+def connect(url: str, *, timeout_s: float, cache_s: float, pause_s: float) -> ClusterNodes:
     """Returns a reader of the nodes of a cluster, which uses the service account of this pod; it opens no connection.
 
     Args:
         url: URL of the API server.
         timeout_s: Network timeout of a request in seconds.
         cache_s: Number of seconds for which the labels are cached.
+        pause_s: Number of seconds after a failed request during which the API server is not asked.
 
     Raises:
         ClusterError: `url` is not a URL.
@@ -118,4 +137,4 @@ def connect(url: str, *, timeout_s: float, cache_s: float) -> ClusterNodes:
         raise ClusterError(f"{url!r} is not the URL of an API server: give one such as https://kubernetes.default.svc")
     account = ServiceAccount()
     http = httpx.Client(base_url=url, auth=account, verify=account.verification(), timeout=timeout_s)
-    return ClusterNodes(http, cache_s=cache_s)
+    return ClusterNodes(http, cache_s=cache_s, pause_s=pause_s)

@@ -89,7 +89,8 @@ class ServicePredictions:
     def _ask(self, objective: LatencyObjective, systems: Sequence[str]) -> dict[str, Predicted]:
         with self._lock:
             if self._failure is not None and self._clock() < self._failure[0] + self._pause_s:
-                raise self._failure[1]
+                known = self._failure[1]
+                raise ServiceError(str(known), known.status, known.kind, known.retry_after_s, known.request_id)
         try:
             answer = self._client.rank(
                 [_model_of(objective)],

@@ -41,7 +41,9 @@ def run_extender(host: str, port: int, settings: ExtenderSettings, on_ready: Cal
         raise CostModelError(str(error)) from error
     cluster = None
     if settings.cluster is not None:
-        cluster = connect(settings.cluster, timeout_s=settings.timeout_s, cache_s=settings.cache_s)
+        cluster = connect(
+            settings.cluster, timeout_s=settings.timeout_s, cache_s=settings.cache_s, pause_s=settings.pause_s
+        )
     app = create_extender(settings, client, None if cluster is None else cluster.systems)
     config = uvicorn.Config(
         app,

@@ -30,7 +30,7 @@ class ExtenderSettings:
             catalogue of the service.
         timeout_s: Network timeout of a request to the service or to the API server of the cluster, in seconds.
         cache_s: Number of seconds for which predictions and the labels of nodes are cached.
-        pause_s: Number of seconds after a failed request during which the service is not asked again.
+        pause_s: Number of seconds after a failed request during which the service, or the API server, is not asked.
         cluster: URL of the API server of the cluster, which is asked for the labels of nodes if the scheduler sends
             only their names; None if the scheduler sends whole nodes.
     """

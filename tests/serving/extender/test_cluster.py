@@ -35,7 +35,7 @@ def _reader(
     server: Callable[[httpx.Request], httpx.Response], account: Path, clock: Callable[[], float] = lambda: 0.0
 ) -> ClusterNodes:
     http = httpx.Client(base_url="https://cluster", transport=httpx.MockTransport(server), auth=ServiceAccount(account))
-    return ClusterNodes(http, cache_s=30.0, clock=clock)
+    return ClusterNodes(http, cache_s=30.0, pause_s=5.0, clock=clock)
 
 
 def test_labels_are_listed_page_by_page(tmp_path: Path) -> None:
@@ -55,6 +55,22 @@ def test_labels_are_cached(tmp_path: Path) -> None:
     assert len(server.asked) == 1
     now[0], server.nodes = 31.0, {"a": "lake"}
     assert reader.systems() == {"a": "lake"}
+
+
+def test_labels_outlive_a_failure(tmp_path: Path) -> None:
+    """While the API server is down the last labels count, and it is asked again after a pause only."""
+    now, asked = [0.0], []
+    server = _ApiServer(a="zen")
+    answers: list[Callable[[httpx.Request], httpx.Response]] = [server, _unreachable, server]
+
+    def faulty(request: httpx.Request) -> httpx.Response:
+        asked.append(now[0])
+        return answers[len(asked) - 1](request)
+
+    reader = _reader(faulty, tmp_path, lambda: now[0])
+    for now[0] in (0.0, 31.0, 33.0, 37.0):
+        assert reader.systems() == {"a": "zen"}
+    assert asked == [0.0, 31.0, 37.0]
 
 
 def _unreachable(request: httpx.Request) -> httpx.Response:
@@ -89,4 +105,4 @@ def test_the_cluster_is_found_by_its_environment(monkeypatch: pytest.MonkeyPatch
 def test_the_address_of_the_cluster_is_a_url() -> None:
     """A wrong address is refused before the first request."""
     with pytest.raises(ClusterError, match="is not the URL"):
-        connect("kubernetes.default.svc", timeout_s=1.0, cache_s=1.0)
+        connect("kubernetes.default.svc", timeout_s=1.0, cache_s=1.0, pause_s=1.0)

@@ -285,3 +285,11 @@ def test_requests_of_others_are_refused(extend: Extend) -> None:
     for body in ([], {"Pod": None}, {"Pod": {}, "Nodes": {"items": [{"metadata": {}}]}}, {"Pod": {}, "NodeNames": [1]}):
         assert extender.post("/filter", json=body).status_code == 422
     assert extender.get("/healthz").json() == {"status": "ok"}
+
+
+def test_more_systems_than_one_request_ranks(extend: Extend, network: _Network, model: str) -> None:
+    """The service ranks up to 100 systems in a request; more take several requests."""
+    nodes = [node(f"n{i}", f"never.measured.{i}") for i in range(150)] + [node("fast", SYSTEM.name)]
+    found = scores(extend(), args(pod(model=model), nodes))
+    assert network.asked == 2
+    assert {name for name, score in found.items() if score} == {"fast"}
