@@ -59,12 +59,12 @@ from costmodel.cli import (  # noqa: E402
     corpus,
     decompose,
     drift,
+    extender,
     lower,
     predict,
     rank,
     regressors,
     reproduce,
-    scheduler_extender,
     serve,
     survey,
     systems,
@@ -75,7 +75,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, compare, corpus, decompose, drift, lower, predict, rank, regressors, reproduce,
-        scheduler_extender, serve, survey, systems, tour, train, transfer,
+        adapt, bench, compare, corpus, decompose, drift, extender, lower, predict, rank, regressors, reproduce, serve,
+        survey, systems, tour, train, transfer,
     )
 )  # fmt: skip

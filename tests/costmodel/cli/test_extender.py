@@ -1,4 +1,4 @@
-"""`costmodel scheduler-extender` as a process."""
+"""`costmodel extender` as a process."""
 
 import json
 import os
@@ -19,7 +19,7 @@ NODE = {"metadata": {"name": "a", "labels": {"costmodel.dev/system": "lake"}}}
 def test_the_scheduler_is_answered_without_a_service(tmp_path: Path) -> None:
     """The process starts and answers although nothing runs at the address of the service, and ends on SIGTERM."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "costmodel", "scheduler-extender", "--port", "0", "--json", "--server",
+        [sys.executable, "-m", "costmodel", "extender", "--port", "0", "--json", "--server",
          "http://127.0.0.1:9"],
         env=os.environ | {"COSTMODEL_HOME": str(tmp_path)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -48,11 +48,11 @@ def test_the_scheduler_is_answered_without_a_service(tmp_path: Path) -> None:
 )
 def test_wrong_usage(run: Run, tmp_path: Path, options: tuple[str, str]) -> None:
     """A value that an option does not have ends with status 2 before anything starts."""
-    assert run(tmp_path, "scheduler-extender", *options).code == 2
+    assert run(tmp_path, "extender", *options).code == 2
 
 
 def test_the_server_is_a_url(run: Run, tmp_path: Path) -> None:
     """An address without a scheme is an error in one sentence."""
-    done = run(tmp_path, "scheduler-extender", "--server", "costmodel:8000")
+    done = run(tmp_path, "extender", "--server", "costmodel:8000")
     assert done.code == 1
     assert "is not the URL of a service" in done.err

@@ -1,4 +1,4 @@
-"""Implements `costmodel scheduler-extender`, which decides for kube-scheduler by predicted latencies."""
+"""Implements `costmodel extender`, which decides for kube-scheduler by predicted latencies."""
 
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -11,7 +11,7 @@ from costmodel.cli.output import print_json, say
 if TYPE_CHECKING:
     from costmodel.serving.extender.settings import ErrorPolicy, Score, UnknownPolicy
 
-__all__ = ["scheduler_extender"]
+__all__ = ["extender"]
 
 
 def _unknown() -> tuple[str, ...]:
@@ -32,8 +32,8 @@ def _scores() -> tuple[str, ...]:
     return SCORES
 
 
-@app.command("scheduler-extender")
-def scheduler_extender(
+@app.command()
+def extender(
     server: Annotated[
         str, typer.Option(metavar="URL", envvar="COSTMODEL_SERVER", help="URL of the service that predicts.")
     ] = "http://127.0.0.1:8000",
