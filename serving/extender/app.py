@@ -60,12 +60,15 @@ def create_extender(settings: ExtenderSettings, client: Client, systems: Systems
         if objective is None:
             return _without(args, {})
         try:
-            removed = removed_nodes(*predicted(args, objective), objective, settings.unknown)
+            nodes, known = predicted(args, objective)
         except (ServiceError, ClusterError) as error:
             _warn(args, error)
             return _without(args, {}) if settings.on_error == "ignore" else ExtenderFilterResult(Error=str(error))
-        fields = {"pod": args.pod.label, "nodes": len(args.names), "removed": len(removed)}
-        _LOG.info("filtered", extra={"fields": fields | {"reason": next(iter(removed.values()), None)}})
+        removed = removed_nodes(nodes, known, objective, settings.unknown)
+        fields: dict[str, str | int | None] = {"pod": args.pod.label, "nodes": len(nodes), "removed": len(removed)}
+        fields["reason"] = next(iter(removed.values()), None)
+        fields["unpredicted"] = next((one.reason for one in known.values() if one.reason), None)
+        _LOG.info("filtered", extra={"fields": fields})
         return _without(args, removed)
 
     @app.post("/prioritize", response_model=list[HostPriority])

@@ -293,3 +293,15 @@ def test_more_systems_than_one_request_ranks(extend: Extend, network: _Network, 
     found = scores(extend(), args(pod(model=model), nodes))
     assert network.asked == 2
     assert {name for name, score in found.items() if score} == {"fast"}
+
+
+def test_the_log_says_why_nodes_have_no_prediction(
+    extend: Extend, model: str, between: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line for each pod has the numbers of nodes, and a reason each for removed nodes and for missing predictions."""
+    with caplog.at_level("INFO", "costmodel.extender"):
+        filtered(extend(), args(pod(model=model, slo_us=between), [*NODES, node("new", UNMEASURED)]))
+    (line,) = (record.fields for record in caplog.records if record.message == "filtered")  # type: ignore[attr-defined]
+    assert (line["pod"], line["nodes"], line["removed"]) == ("vision/detector-7d9c", 4, 1)
+    assert "exceeds the objective" in line["reason"]
+    assert UNMEASURED in line["unpredicted"]
