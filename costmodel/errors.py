@@ -20,6 +20,7 @@ The class hierarchy, and the situation in which each error is raised::
     ├── IdempotencyKeyError    a client used an idempotency key again for a request with other content
     ├── SuiteError             a benchmark suite is incomplete, inconsistent, or cannot be written
     ├── EvaluationFileError    a spec is invalid, or a result folder is damaged or belongs to another spec
+    ├── KubernetesError        the API server of a Kubernetes cluster does not respond, or does not list its nodes
     ├── DataFileError          a file of results or latencies cannot be read or written, or is inconsistent
     ├── ArtefactError          the files of a trained regressor cannot be loaded, or are for another feature schema
     │   └── UnknownVersionError    the system has no trained regressor of the requested version
@@ -46,6 +47,7 @@ __all__ = [
     "EvaluationFileError",
     "HostBusyError",
     "IdempotencyKeyError",
+    "KubernetesError",
     "LoweringError",
     "MeasurementError",
     "MissingExtraError",
@@ -144,6 +146,10 @@ class SuiteError(CostModelError):
 
 class EvaluationFileError(CostModelError):
     """The spec of an evaluation is invalid, or a result folder is damaged or belongs to another spec."""
+
+
+class KubernetesError(CostModelError):
+    """The API server of a Kubernetes cluster does not respond, or does not allow its nodes to be listed."""
 
 
 class DataFileError(CostModelError):

@@ -18,11 +18,16 @@ import httpx
 import jsonschema
 import kubernetes_validate
 import pytest
+import typer
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from costmodel.cli import app
+from costmodel.client import Client
 from costmodel.paths import Home
+from costmodel.serving.extender.app import create_extender
+from costmodel.serving.extender.settings import ExtenderSettings
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.tokens import add_token
 from tests.served import listening
@@ -72,6 +77,93 @@ def test_the_manifests_are_valid(manifests: dict[str, Any]) -> None:
     """The manifests obey the schemas of the newest Kubernetes of the validator; misspelt fields are errors."""
     for manifest in manifests.values():
         kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+
+
+# The scheduler
+
+_VERB = {"type": "string", "minLength": 1}
+# KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1, as far as it is used here; misspelt fields are errors.
+_SCHEDULER_CONFIGURATION = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "extenders"],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": "kubescheduler.config.k8s.io/v1"},
+        "kind": {"const": "KubeSchedulerConfiguration"},
+        "leaderElection": {"type": "object"},
+        "profiles": {"type": "array", "items": {"type": "object", "required": ["schedulerName"]}},
+        "extenders": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["urlPrefix"],
+                "additionalProperties": False,
+                "properties": {
+                    "urlPrefix": {"type": "string", "format": "uri"},
+                    **{f"{name}Verb": _VERB for name in ("preempt", "filter", "prioritize", "bind")},
+                    "weight": {"type": "integer", "minimum": 1},
+                    "enableHTTPS": {"type": "boolean"},
+                    "tlsConfig": {"type": "object"},
+                    "httpTimeout": {"type": "string", "pattern": "^[0-9]+(ms|s)$"},
+                    "nodeCacheCapable": {"type": "boolean"},
+                    "managedResources": {"type": "array"},
+                    "ignorable": {"type": "boolean"},
+                },
+            },
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def scheduling() -> list[dict[str, Any]]:
+    """The Kubernetes objects of the scheduler."""
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes-scheduler.yaml").read_text()))
+
+
+def test_the_manifests_of_the_scheduler_are_valid(scheduling: list[dict[str, Any]]) -> None:
+    """The manifests and the configuration in them obey their schemas, and refer to one another."""
+    for manifest in scheduling:
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+    by_kind = {one["kind"]: one for one in scheduling}
+    pod = by_kind["Deployment"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == by_kind["ServiceAccount"]["metadata"]["name"]
+    assert pod["volumes"][0]["configMap"]["name"] == by_kind["ConfigMap"]["metadata"]["name"]
+    for one in scheduling:
+        for subject in one.get("subjects", ()):
+            assert subject["name"] == by_kind["ServiceAccount"]["metadata"]["name"]
+    for container in pod["containers"]:
+        assert "memory" in container["resources"]["limits"]
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_the_scheduler_reaches_its_extender(scheduling: list[dict[str, Any]]) -> None:
+    """The configuration is one of kube-scheduler, with the address and the verbs of the extender beside it."""
+    (text,) = (one["data"]["scheduler.yaml"] for one in scheduling if one["kind"] == "ConfigMap")
+    configuration = yaml.safe_load(text)
+    jsonschema.validate(configuration, _SCHEDULER_CONFIGURATION)
+    (extender,) = configuration["extenders"]
+    (deployment,) = (one for one in scheduling if one["kind"] == "Deployment")
+    _, container = deployment["spec"]["template"]["spec"]["containers"]
+    program, command, *options = container["command"]
+    assert program == "costmodel"
+    parameters = {one.name: one for one in typer.main.get_command(app).commands[command].params}  # type: ignore[attr-defined]
+    known = {option for one in parameters.values() for option in one.opts}
+    assert {option for option in options if option.startswith("--")} <= known
+    assert extender["urlPrefix"] == f"http://{parameters['host'].default}:{parameters['port'].default}"
+    routes = {route.path for route in create_extender(ExtenderSettings(""), Client("http://unused")).routes}  # type: ignore[attr-defined]
+    assert {f"/{extender['filterVerb']}", f"/{extender['prioritizeVerb']}"} <= routes
+
+
+def test_the_service_admits_the_scheduler(scheduling: list[dict[str, Any]], manifests: dict[str, Any]) -> None:
+    """The network policy of the service has the labels of the scheduler's pod, and the URL is that of the Service."""
+    (deployment,) = (one for one in scheduling if one["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
+    admitted = [one for rule in manifests["NetworkPolicy"]["spec"]["ingress"] for one in rule["from"]]
+    assert {"podSelector": {"matchLabels": template["metadata"]["labels"]}} in admitted
+    service = manifests["Service"]
+    assert f"http://{service['metadata']['name']}" in template["spec"]["containers"][1]["command"]
+    assert service["spec"]["ports"][0]["port"] == 80
 
 
 # Exposed ports

@@ -60,6 +60,7 @@ from costmodel.cli import (  # noqa: E402
     corpus,
     decompose,
     drift,
+    extender,
     fleet,
     lower,
     predict,
@@ -78,7 +79,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, capacity, compare, corpus, decompose, drift, fleet, lower, predict, profile, rank, regressors,
-        reproduce, run, serve, survey, systems, tour, train, transfer,
+        adapt, bench, capacity, compare, corpus, decompose, drift, extender, fleet, lower, predict, profile, rank,
+        regressors, reproduce, run, serve, survey, systems, tour, train, transfer,
     )
 )  # fmt: skip

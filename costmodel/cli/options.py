@@ -34,6 +34,7 @@ __all__ = [
     "parse_budget_s",
     "parse_expiry",
     "parse_granularity",
+    "parse_prices",
     "parse_shapes",
 ]
 
@@ -265,3 +266,17 @@ def parse_granularity(text: str) -> "Granularity":
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
         raise typer.BadParameter(f"{text!r} is neither a number from 1 on nor auto", param_hint="--granularity")
     return int(text)
+
+
+def parse_prices(texts: list[str] | None) -> dict[str, float]:
+    """Parses the values of `--price`, such as "c5.xlarge=0.17", into dollars an hour by name of the system."""
+    prices = {}
+    for text in texts or ():
+        name, equals, usd = text.rpartition("=")
+        try:
+            prices[name] = float(usd)
+        except ValueError:
+            equals = ""
+        if not equals or not name or not 0 <= prices[name] < float("inf"):
+            raise typer.BadParameter(f"{text!r} is no price: write it like c5.xlarge=0.17", param_hint="--price")
+    return prices

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import BatchOption, Context, JsonOption, ShapeOption, StoreOption, one_of, parse_shapes
+from costmodel.cli.options import (
+    BatchOption,
+    Context,
+    JsonOption,
+    ShapeOption,
+    StoreOption,
+    one_of,
+    parse_prices,
+    parse_shapes,
+)
 from costmodel.cli.output import note, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -62,7 +71,7 @@ def rank(
         slo_us = None if slo is None else parse_latency_us(slo)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--slo") from error
-    prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | _prices(price)
+    prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | parse_prices(price)
     shapes = parse_shapes(shape)
     context = Context(store, reads=True)
     known = [validate_name(name) for name in system] if system else list(context.store.systems())
@@ -97,19 +106,6 @@ def rank(
     _print(ranked, best, slo_us, quantile)
     for one in failed:
         note(f"{one['model']} on {one['system']}: {one['error']}")
-
-
-def _prices(texts: list[str] | None) -> dict[str, float]:
-    prices = {}
-    for text in texts or ():
-        name, equals, usd = text.rpartition("=")
-        try:
-            prices[name] = float(usd)
-        except ValueError:
-            equals = ""
-        if not equals or not name or not 0 <= prices[name] < float("inf"):
-            raise typer.BadParameter(f"{text!r} is no price: write it like c5.xlarge=0.17", param_hint="--price")
-    return prices
 
 
 def _print(ranked: "list[Ranked]", best: "Ranked | None", slo_us: float | None, quantile: str) -> None:

@@ -1,0 +1,9 @@
+from .cluster import cluster_url as cluster_url
+from .run import run_extender as run_extender
+from .settings import ERROR_POLICIES as ERROR_POLICIES
+from .settings import SCORES as SCORES
+from .settings import UNKNOWN_POLICIES as UNKNOWN_POLICIES
+from .settings import ErrorPolicy as ErrorPolicy
+from .settings import ExtenderSettings as ExtenderSettings
+from .settings import Score as Score
+from .settings import UnknownPolicy as UnknownPolicy
