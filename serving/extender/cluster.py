@@ -86,8 +86,7 @@ class ClusterNodes:
         """Returns the name of the system of each node that has a system label, by name of the node.
 
         Raises:
-            KubernetesError: The API server does not respond, or does not allow nodes to be listed, and it has never done
-                so before.
+            KubernetesError: The API server does not respond, or does not allow nodes to be listed, and it never has.
         """
         with self._lock:  # one thread asks, the others wait for its answer
             if self._next_s is None or self._clock() >= self._next_s:
