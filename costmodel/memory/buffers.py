@@ -117,7 +117,7 @@ def _overwritten(
     if slot:
         return None
     name = layer.outputs[0]
-    if layer.op_type in _VIEWS:
+    if layer.op_type in _VIEWS and layer.inputs:
         return owner.get(layer.inputs[0])
     if name in outputs:
         return None

@@ -5,7 +5,7 @@ the heap: a freed one leaves a hole, which stays resident and holds only blocks 
 pages of its own raises the threshold to its size, up to 32 MiB.
 """
 
-from bisect import insort
+from bisect import bisect, insort
 from dataclasses import dataclass, field
 
 __all__ = ["Block", "Heap"]
@@ -95,9 +95,11 @@ class Heap:
             self._threshold = max(self._threshold, min(block.nbytes, _LARGEST_THRESHOLD))
             return
         start, end = block.start, block.start + block.nbytes
-        for hole in [hole for hole in self._holes if hole[0] + hole[1] == start or hole[0] == end]:
-            self._holes.remove(hole)
-            start, end = min(start, hole[0]), max(end, hole[0] + hole[1])
+        place = bisect(self._holes, (start, 0))
+        if place < len(self._holes) and self._holes[place][0] == end:
+            end += self._holes.pop(place)[1]
+        if place and sum(self._holes[place - 1]) == start:
+            start = self._holes.pop(place - 1)[0]
         if end < self._top:
             insort(self._holes, (start, end - start))
             return

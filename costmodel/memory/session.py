@@ -13,8 +13,9 @@ from costmodel.memory.heap import Block, Heap
 
 __all__ = ["MemoryDemand", "memory_demand"]
 
-# The time of a simulation grows faster than the number of layers.
+# The time of a simulation grows faster than the number of layers and weights.
 _MOST_LAYERS = 5_000
+_MOST_WEIGHTS = 10_000
 _SMALLEST_BYTES = 1 << 10
 # Buffer through which the parser reads a file.
 _PARSE_BUFFER_BYTES = 4 << 20
@@ -52,12 +53,13 @@ class MemoryDemand:
 
 
 def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
-    """Returns the memory that a session allocates for a model; None if the model has too many layers to simulate."""
-    if len(graph.layers) > _MOST_LAYERS:
+    """Returns the memory that a session allocates for a model; None if it has too many layers or weights."""
+    source = graph.source_weights
+    num_weights = len(graph.constants) + (0 if source is None else len(source.stored_bytes) + len(source.folded_bytes))
+    if len(graph.layers) > _MOST_LAYERS or num_weights > _MOST_WEIGHTS:
         return None
     heap = Heap()
     weights = {name: stored_bytes(graph.types[name]) for name in graph.constants}
-    source = graph.source_weights
     blocks = _parse(heap, _assumed(graph, weights) if source is None else source.stored_bytes)
     _optimise(heap, graph, weights, blocks, {} if source is None else source.folded_bytes)
     _pack(heap, graph, blocks)

@@ -121,3 +121,11 @@ def test_a_shared_weight_is_packed_once(sharing: int) -> None:
 def test_a_huge_graph_is_not_simulated() -> None:
     """Beyond some thousands of layers, the memory is unknown and the answer stays fast."""
     assert memory_demand(_chain("Relu", 5001, 1)) is None
+    many = SourceWeights({f"w{place}": 4096 for place in range(10_001)}, {})
+    assert memory_demand(replace(_chain("Relu", 1, 1), source_weights=many)) is None
+
+
+def test_a_view_of_nothing_is_a_buffer_of_its_own() -> None:
+    """A layer without inputs, which only a faulty graph has where its operator needs one, does no harm."""
+    graph = _graph([_layer("Reshape", (), "y")], {"y": (1000, 250)})
+    assert _demand(graph).run_bytes >= MB
