@@ -79,6 +79,8 @@ class Prediction:
             name: "p50", "p90", "p99".
         coverage: Share of the latency by source: "measured", "predicted", "extrapolated".
         version: Version of the regressor that priced the layers without a measurement; "none" if there is no regressor.
+        peak_memory_bytes: Peak resident memory in bytes of a process that runs the model; None if it is not known.
+        peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes`; None if it is not known.
         warnings: Sentences about limits of this prediction.
         document: The whole response as a JSON document, layers included.
         etag: Entity tag (HTTP ETag) of the response, with which `Client.prediction` asks whether it has changed; None
@@ -94,6 +96,8 @@ class Prediction:
     quantiles_us: Mapping[str, float]
     coverage: Mapping[str, float]
     version: str
+    peak_memory_bytes: int | None
+    peak_memory_interval_bytes: tuple[int, int] | None
     warnings: Sequence[str]
     document: Mapping[str, Any]
     etag: str | None = None
@@ -102,6 +106,7 @@ class Prediction:
     def of(cls, document: Mapping[str, Any], etag: str | None = None) -> Self:
         """Builds a prediction from the JSON document of a response and the response's entity tag `etag`."""
         low, high = document["interval_us"]
+        bounds = document.get("peak_memory_interval_bytes")
         return cls(
             model=document["model"],
             digest=document["digest"],
@@ -112,6 +117,8 @@ class Prediction:
             quantiles_us=document["quantiles_us"],
             coverage=document["coverage"],
             version=document["predictor"]["version"],
+            peak_memory_bytes=document.get("peak_memory_bytes"),
+            peak_memory_interval_bytes=(bounds[0], bounds[1]) if bounds else None,
             warnings=document["warnings"],
             document=document,
             etag=etag,
@@ -313,10 +320,11 @@ class Client:
         systems: Sequence[str] | None = None,
         slo_us: float | None = None,
         quantile: str = "p50",
+        memory_bytes: int | None = None,
         usd_per_hour: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
-        """Ranks systems and models by whether they meet a latency objective, and by price.
+        """Ranks systems and models by whether they fit, whether they meet a latency objective, and by price.
 
         Args:
             models: Models, each a mapping with "model" (the digest of a model that was sent before, "sha256:...") or
@@ -325,6 +333,7 @@ class Client:
             slo_us: Latency in microseconds that must not be exceeded; None for no objective.
             quantile: Quantile of the latency that must not exceed `slo_us`: "p50", "p90" or "p99"; "quiet" for the
                 latency on the quiet machine.
+            memory_bytes: Memory in bytes that a process may take; None for no limit.
             usd_per_hour: Price of a system in US dollars an hour, by name of the system; by default the price in the
                 service's catalogue.
             versions: Version of the regressor to predict with, by name of the system; by default that of the system's
@@ -341,6 +350,8 @@ class Client:
             body["systems"] = list(systems)
         if slo_us is not None:
             body["slo_us"] = slo_us
+        if memory_bytes is not None:
+            body["memory_bytes"] = memory_bytes
         return _document(self._post("/v1/rank", body))
 
     # Models

@@ -2,12 +2,19 @@
 
 import re
 
-__all__ = ["format_us", "parse_duration_s", "parse_latency_us", "parse_numbers", "parse_shape"]
+__all__ = [
+    "format_bytes", "format_us", "parse_bytes", "parse_duration_s", "parse_latency_us", "parse_numbers", "parse_shape",
+]  # fmt: skip
 
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h|d)?$")
 _NUMBERS = re.compile(r"^(\d{1,3})(?:-(\d{1,3}))?$")
 _LATENCY = re.compile(r"^(\d+(?:\.\d+)?)\s*(us|µs|ms|s)$")
 _MICROSECONDS = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
+_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*(kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")
+_BYTES = {
+    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+}  # fmt: skip
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 
 
@@ -18,6 +25,15 @@ def format_us(latency_us: float) -> str:
         if abs(rounded) >= size:
             return f"{_three_digits(rounded / size)} {unit}"
     return f"{_three_digits(rounded)} µs"
+
+
+def format_bytes(nbytes: float) -> str:
+    """Formats a size in bytes as text with three significant digits, in bytes, kB, MB or GB (powers of 1000)."""
+    rounded = float(f"{nbytes:.3g}")
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(rounded) >= size:
+            return f"{_three_digits(rounded / size)} {unit}"
+    return f"{rounded:.0f} bytes"
 
 
 def _three_digits(value: float) -> str:
@@ -46,6 +62,19 @@ def parse_latency_us(text: str) -> float:
     if match is None or not float(match[1]):
         raise ValueError(f"{text!r} is not a latency: write it like 500us, 20ms or 1.5s")
     return float(match[1]) * _MICROSECONDS[match[2]]
+
+
+def parse_bytes(text: str) -> int:
+    """Parses a size such as "512MB" (a power of 1000) or "2GiB" (a power of 1024) into bytes.
+
+    Raises:
+        ValueError: `text` is not a positive size.
+    """
+    match = _SIZE.match(text.strip())
+    nbytes = round(float(match[1]) * _BYTES[match[2]]) if match else 0
+    if not nbytes:
+        raise ValueError(f"{text!r} is not a size: write it like 512MB, 2GB or 1.5GiB")
+    return nbytes
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ import numpy as np
 from costmodel.errors import UnknownSystemError, UnpricedLayersError
 from costmodel.estimate.cost import UNPRICED, Cost
 from costmodel.estimate.estimate import Estimate, LayerEstimate, PredictorId
+from costmodel.estimate.peak_memory import predict_peak_memory
 from costmodel.estimate.rules import Rule, find_rule, rule_name, shares
 from costmodel.measure.tenancy import jitter
 from costmodel.partition.decomposition import Decomposition
@@ -165,6 +166,7 @@ class Predictor(SequencePricer):
         composed = priced.compose(uncertainty, np.array([share for of in included for share in of], dtype=np.float64))
         widths = np.where(is_observed, OBSERVED_HALF_WIDTH, composed.half_width)
         intervals = composed._replace(half_width=widths).interval_us.tolist()
+        memory = [predict_peak_memory(cut.memory, self.system) for cut in decompositions]
         return [
             Estimate(
                 model=cut.model,
@@ -184,8 +186,10 @@ class Predictor(SequencePricer):
                 predictor=self._id_for(of_models[number]),
                 warnings=tuple(notes[number]),
                 cover=cut.cover,
+                peak_memory_bytes=None if peak is None else peak.peak_memory_bytes,
+                peak_memory_interval_bytes=None if peak is None else peak.interval_bytes,
             )
-            for number, cut in enumerate(decompositions)
+            for number, (cut, peak) in enumerate(zip(decompositions, memory, strict=True))
         ]
 
     def _id_for(self, costs: Sequence[Cost]) -> PredictorId:

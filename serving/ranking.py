@@ -34,6 +34,11 @@ class Ranked:
             objective; None without an objective.
         usd_per_million: Price in US dollars of one million inferences, one after the other; None if no price of the
             system is known.
+        peak_memory_bytes: Peak resident memory in bytes of a process that runs the model; None if it is not known.
+        peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes`; None if it is not known.
+        fits: Whether `peak_memory_bytes` is within the memory that there is; None if one of the two is not known.
+        fits_within_interval: Whether `fits` is the same over the whole interval: both bounds of
+            `peak_memory_interval_bytes` are on the same side of the memory as `peak_memory_bytes`; None like `fits`.
         coverage: Shares of the latency by source of the costs.
         version: Version of the regressor that predicted costs; "none" if all of them are measured.
     """
@@ -48,6 +53,10 @@ class Ranked:
     within_interval: bool | None
     exceeds_by_us: float | None
     usd_per_million: float | None
+    peak_memory_bytes: int | None
+    peak_memory_interval_bytes: tuple[int, int] | None
+    fits: bool | None
+    fits_within_interval: bool | None
     coverage: Coverage
     version: str
 
@@ -61,18 +70,20 @@ class RankError(TypedDict):
 
 
 class RankAnswer(TypedDict):
-    """A ranking of models on systems: entries that meet the latency objective first, by price and then by latency.
+    """A ranking of models on systems: entries that fit and meet the latency objective first, by price, then by latency.
 
     Attributes:
         slo_us: Latency objective in microseconds; None without one.
         quantile: Quantile that the objective refers to: "p50", "p90", "p99", or "quiet" for the quiet machine.
-        best: Cheapest entry that meets the objective; None if there is none.
+        memory_bytes: Memory in bytes that a process may take; None without a limit.
+        best: Cheapest entry that meets the objective and fits into the memory; None if there is none.
         ranking: All entries, the preferred one first.
         failed: Pairs of model and system for which there is no estimate.
     """
 
     slo_us: float | None
     quantile: str
+    memory_bytes: int | None
     best: Ranked | None
     ranking: list[Ranked]
     failed: list[RankError]
@@ -83,43 +94,52 @@ def rank(
     *,
     slo_us: float | None = None,
     quantile: str = "p50",
+    memory_bytes: int | None = None,
     usd_per_hour: Mapping[str, float] | None = None,
 ) -> list[Ranked]:
     """Returns the ranking of estimates, the preferred one first.
 
     Estimates that meet the objective come first: those with a known price, in order of price and then of latency, then
-    those without one, in order of latency. Estimates that fail the objective follow, in order of latency.
+    those without one, in order of latency. Estimates that fail the objective follow, in order of latency. Models that
+    do not fit into the memory come last, in the same order among themselves.
 
     Args:
         estimates: Estimates of models on systems.
         slo_us: Latency that must not be exceeded, in microseconds; None for no objective.
         quantile: Quantile that the objective refers to, one of `QUANTILES`.
+        memory_bytes: Memory in bytes that a process may take; None for no limit.
         usd_per_hour: Price of each system in US dollars per hour, by the name of the system.
     """
-    ranked = [_ranked(estimate, slo_us, quantile, usd_per_hour or {}) for estimate in estimates]
+    ranked = [_ranked(estimate, slo_us, quantile, memory_bytes, usd_per_hour or {}) for estimate in estimates]
     return sorted(ranked, key=_preference)
 
 
 def cheapest(ranked: Sequence[Ranked]) -> Ranked | None:
-    """Returns the cheapest entry of a ranking that meets the objective; without prices, the fastest that meets it.
+    """Returns the cheapest entry of a ranking that fits and meets the objective; without prices, the fastest.
 
     Args:
         ranked: Entries in the order in which `rank` returns them.
 
     Returns:
-        The entry; None if no entry meets the objective. Without an objective, every entry meets it.
+        The entry; None if no entry meets the objective and fits into the memory. Without an objective, every entry
+        meets it; without a limit of memory, or if its peak memory is not known, every entry fits.
     """
-    meeting = [one for one in ranked if one.meets is not False]
+    meeting = [one for one in ranked if one.meets is not False and one.fits is not False]
     return next((one for one in meeting if one.usd_per_million is not None), meeting[0] if meeting else None)
 
 
-def _ranked(estimate: Estimate, slo_us: float | None, quantile: str, prices: Mapping[str, float]) -> Ranked:
+def _ranked(
+    estimate: Estimate, slo_us: float | None, quantile: str, memory_bytes: int | None, prices: Mapping[str, float]
+) -> Ranked:
     # Where no jitter is known, every quantile is taken to be the latency on the quiet machine.
     factor = estimate.jitter.get(quantile, 1.0)
     latency_us = factor * estimate.latency_us
     low, high = (factor * end for end in estimate.interval_us)
     meets = None if slo_us is None else latency_us <= slo_us
     price = prices.get(estimate.system)
+    fits = None
+    if estimate.peak_memory_bytes is not None and memory_bytes is not None:
+        fits = estimate.peak_memory_bytes <= memory_bytes
     return Ranked(
         model=estimate.model,
         system=estimate.system,
@@ -131,14 +151,26 @@ def _ranked(estimate: Estimate, slo_us: float | None, quantile: str, prices: Map
         within_interval=None if slo_us is None else (high <= slo_us if meets else low > slo_us),
         exceeds_by_us=None if slo_us is None else latency_us - slo_us,
         usd_per_million=None if price is None else price / _SECONDS_AN_HOUR * latency_us,
+        peak_memory_bytes=estimate.peak_memory_bytes,
+        peak_memory_interval_bytes=estimate.peak_memory_interval_bytes,
+        fits=fits,
+        fits_within_interval=None if fits is None else _settled(estimate.peak_memory_interval_bytes, memory_bytes),
         coverage=estimate.coverage,
         version=estimate.predictor.version,
     )
 
 
-def _preference(one: Ranked) -> tuple[bool, bool, float, float]:
+def _settled(interval_bytes: tuple[int, int] | None, memory_bytes: int | None) -> bool | None:
+    """Returns whether both bounds of an interval are on the same side of the memory; None if one is not known."""
+    if interval_bytes is None or memory_bytes is None:
+        return None
+    low, high = interval_bytes
+    return high <= memory_bytes or low > memory_bytes
+
+
+def _preference(one: Ranked) -> tuple[bool, bool, bool, float, float]:
     fails = one.meets is False
     unpriced = one.usd_per_million is None
     # Entries that fail the objective are ordered by latency, whatever their price.
     cost = 0.0 if fails or one.usd_per_million is None else one.usd_per_million
-    return fails, unpriced and not fails, cost, one.slo_latency_us
+    return one.fits is False, fails, unpriced and not fails, cost, one.slo_latency_us

@@ -259,7 +259,7 @@ def _geometric_mean_ratio(estimates: "dict[str, Estimate]", measured: "dict[str,
 def print_estimate(estimate: "Estimate", measured: "Measurement | None" = None) -> None:
     """Prints one estimate: the latency, what share of it comes from which source, and the slowest layers."""
     from costmodel.partition.decomposition import FIXED
-    from costmodel.units import format_us
+    from costmodel.units import format_bytes, format_us
 
     low, high = estimate.interval_us
     say(f"{estimate.model} on {estimate.system}", style="bold")
@@ -282,6 +282,9 @@ def print_estimate(estimate: "Estimate", measured: "Measurement | None" = None) 
             say(f"            {_UNRELIABLE}")
     quantiles = ", ".join(f"{q} {format_us(us)}" for q, us in estimate.quantiles_us.items())
     say(f"  users see {quantiles or 'unknown: how much latencies vary was never measured on this system'}")
+    if estimate.peak_memory_bytes is not None and estimate.peak_memory_interval_bytes is not None:
+        bounds = " to ".join(map(format_bytes, estimate.peak_memory_interval_bytes))
+        say(f"  memory    {format_bytes(estimate.peak_memory_bytes)} at its peak, 90% interval {bounds}")
     shares = ", ".join(f"{share:.0%} {source}" for source, share in estimate.coverage.items() if share)
     say(f"  made of   {shares or 'nothing that has a cost'}")
     cover = "" if estimate.cover == FIXED else f"{estimate.cover} cover, "
@@ -310,20 +313,22 @@ def _short(names: str) -> str:
 
 
 def _print_many(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> None:
-    from costmodel.units import format_us
+    from costmodel.units import format_bytes, format_us
 
     rows = []
     for label, estimate in estimates.items():
         low, high = estimate.interval_us
         row = [label, format_us(estimate.latency_us), f"{format_us(low)} to {format_us(high)}",
-               f"{estimate.coverage['measured']:.0%}"]  # fmt: skip
+               f"{estimate.coverage['measured']:.0%}",
+               "-" if estimate.peak_memory_bytes is None else format_bytes(estimate.peak_memory_bytes)]  # fmt: skip
         if measured:
             of_model = measured[label]
             mark = "" if of_model.stable else " *"
             row += [format_us(of_model.latency_us) + mark, f"{estimate.latency_us / of_model.latency_us:.3f}"]
         rows.append(row)
     print_table(
-        ["model", "latency", "interval", "measured share", *(["end to end", "ratio"] if measured else [])], rows
+        ["model", "latency", "interval", "measured share", "memory", *(["end to end", "ratio"] if measured else [])],
+        rows,
     )
     if measured:
         say(f"geometric mean of the ratios: {_geometric_mean_ratio(estimates, measured):.3f}")

@@ -42,6 +42,10 @@ def rank(
     quantile: Annotated[
         str, typer.Option(callback=one_of(_quantiles), help="Quantile of the objective: p50, p90, p99 or quiet.")
     ] = "p50",
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory that a process may take: 512MB, 2GiB.", show_default=False),
+    ] = None,
     price: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,12 +69,16 @@ def rank(
     from costmodel.serving.ranking import rank as ranked_by
     from costmodel.systems.catalogue import catalogue
     from costmodel.systems.system import validate_name
-    from costmodel.units import parse_latency_us
+    from costmodel.units import parse_bytes, parse_latency_us
 
     try:
         slo_us = None if slo is None else parse_latency_us(slo)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--slo") from error
+    try:
+        memory_bytes = None if memory is None else parse_bytes(memory)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--memory") from error
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | parse_prices(price)
     shapes = parse_shapes(shape)
     context = Context(store, reads=True)
@@ -95,38 +103,61 @@ def rank(
                 estimates.append(cost_model.predict(model))
             except CostModelError as error:
                 failed.append({"model": model.name, "system": name, "error": str(error)})
-    ranked = ranked_by(estimates, slo_us=slo_us, quantile=quantile, usd_per_hour=prices)
+    ranked = ranked_by(estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices)
     best = cheapest(ranked)
     if json:
         document: RankAnswer = {
-            "slo_us": slo_us, "quantile": quantile, "best": best, "ranking": ranked, "failed": failed,
+            "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "best": best, "ranking": ranked,
+            "failed": failed,
         }  # fmt: skip
         print_json(document)
         return
-    _print(ranked, best, slo_us, quantile)
+    _print(ranked, best, slo_us, quantile, memory_bytes)
     for one in failed:
         note(f"{one['model']} on {one['system']}: {one['error']}")
 
 
-def _print(ranked: "list[Ranked]", best: "Ranked | None", slo_us: float | None, quantile: str) -> None:
-    from costmodel.units import format_us
+def _print(
+    ranked: "list[Ranked]", best: "Ranked | None", slo_us: float | None, quantile: str, memory_bytes: int | None
+) -> None:
+    from costmodel.units import format_bytes, format_us
 
-    print_table(
-        ("model", "system", quantile, "interval", "objective", "$ per million", "measured"),
-        [
-            (
-                one.model, one.system, format_us(one.slo_latency_us),
-                " to ".join(map(format_us, one.slo_interval_us)), _verdict(one),
-                "-" if one.usd_per_million is None else f"{one.usd_per_million:.2f}",
-                f"{one.coverage['measured']:.0%}",
-            )
-            for one in ranked
-        ],
-        left=2,
-    )  # fmt: skip
-    if slo_us is not None:
+    # Columns that nothing was asked about would leave less room for the others.
+    headings = ["model", "system", quantile, "interval", "objective", "$ per million", "measured"]
+    if memory_bytes is not None:
+        headings[4:5] = ["memory"] if slo_us is None else ["objective", "memory"]
+    cells = [
+        {
+            "model": one.model,
+            "system": one.system,
+            quantile: format_us(one.slo_latency_us),
+            "interval": " to ".join(map(format_us, one.slo_interval_us)),
+            "objective": _verdict(one),
+            "memory": _memory(one),
+            "$ per million": "-" if one.usd_per_million is None else f"{one.usd_per_million:.2f}",
+            "measured": f"{one.coverage['measured']:.0%}",
+        }
+        for one in ranked
+    ]
+    print_table(headings, [[row[heading] for heading in headings] for row in cells], left=2)
+    objectives = [] if slo_us is None else [f"{quantile} <= {format_us(slo_us)}"]
+    if memory_bytes is not None:
+        objectives.append(f"memory <= {format_bytes(memory_bytes)}")
+    if objectives:
         verdict = "nothing meets it" if best is None else f"{best.model} on {best.system} is the choice"
-        say(f"objective {quantile} <= {format_us(slo_us)}: {verdict}")
+        say(f"objective {', '.join(objectives)}: {verdict}")
+
+
+def _memory(one: "Ranked") -> str:
+    from costmodel.units import format_bytes
+
+    if one.peak_memory_bytes is None:
+        return "unknown"
+    peak = format_bytes(one.peak_memory_bytes)
+    if one.fits is None:
+        return peak
+    sure = "" if one.fits_within_interval else ", unsure"
+    return f"{peak}{'' if one.fits else ', too much'}{sure}"
 
 
 def _verdict(one: "Ranked") -> str:

@@ -79,6 +79,9 @@ class EstimateDocument(TypedDict):
         coverage: Share of the latency from costs of each source.
         layers: The layer sequences in execution order.
         predictor: Regressor that predicted the costs of sequences that are not measured.
+        peak_memory_bytes: Peak resident memory in bytes of a process that loads and runs the model; None if unknown.
+        peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes` with a probability of 90%; None if
+            unknown.
         warnings: Warnings for the user, one sentence each.
     """
 
@@ -94,6 +97,8 @@ class EstimateDocument(TypedDict):
     coverage: Coverage
     layers: list[LayerDocument]
     predictor: PredictorDocument
+    peak_memory_bytes: int | None
+    peak_memory_interval_bytes: tuple[int, int] | None
     warnings: list[str]
 
 
@@ -147,6 +152,9 @@ class Estimate:
         predictor: Regressor that predicted the costs of the sequences that are not measured.
         warnings: Warnings for the user, one sentence each.
         cover: How the sequences were chosen, one of `costmodel.partition.decomposition.COVERS`.
+        peak_memory_bytes: Peak resident memory in bytes of a process that loads and runs the model; None if unknown.
+        peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes` with a probability of 90%; None if
+            unknown.
     """
 
     model: str
@@ -161,6 +169,8 @@ class Estimate:
     predictor: PredictorId
     warnings: Sequence[str] = ()
     cover: str = FIXED
+    peak_memory_bytes: int | None = None
+    peak_memory_interval_bytes: tuple[int, int] | None = None
 
     @property
     def quantiles_us(self) -> dict[str, float]:
@@ -210,6 +220,8 @@ class Estimate:
                 for layer in self.layers
             ],
             "predictor": self.predictor.to_dict(),
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "peak_memory_interval_bytes": self.peak_memory_interval_bytes,
             "warnings": list(self.warnings),
         }
 
@@ -242,4 +254,8 @@ class Estimate:
             predictor=PredictorId(**known_fields(PredictorId, data["predictor"])),
             warnings=tuple(data["warnings"]),
             cover=data["cover"],
+            peak_memory_bytes=data.get("peak_memory_bytes"),
+            peak_memory_interval_bytes=None if (bounds := data.get("peak_memory_interval_bytes")) is None else (
+                bounds[0], bounds[1]
+            ),
         )  # fmt: skip

@@ -44,3 +44,4 @@ from .sequence import Value as Value
 from .sequence import build_sequence as build_sequence
 from .sequence import input_indices as input_indices
 from .sequence import weight_indices as weight_indices
+from .source_weights import SourceWeights as SourceWeights

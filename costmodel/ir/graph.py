@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from costmodel.ir.source_weights import SourceWeights
+
 __all__ = ["ITEM_BYTES", "OPAQUE", "Attributes", "Layer", "LayerGraph", "TensorType"]
 
 # An attribute is one of {"i": int}, {"f": float}, {"s": str}, {"ints": [...]}, {"floats": [...]},
@@ -98,6 +100,7 @@ class LayerGraph:
         outputs: Names of the model's outputs.
         opset: Version of ONNX's own operators in the source model.
         data_dependent: Names of the values whose shape could only be found by running the model once.
+        source_weights: Sizes of the weights before the runtime rewrote them; None if they are not known.
     """
 
     layers: tuple[Layer, ...]
@@ -107,6 +110,7 @@ class LayerGraph:
     outputs: tuple[str, ...]
     opset: int
     data_dependent: frozenset[str] = frozenset()
+    source_weights: SourceWeights | None = None
 
     def anonymous(self) -> "LayerGraph":
         """Returns a copy with numbered names ("layer0", "v0"), which can be priced without revealing its origin."""
@@ -129,11 +133,12 @@ class LayerGraph:
             outputs=tuple(number[name] for name in self.outputs),
             opset=self.opset,
             data_dependent=frozenset(number[name] for name in self.data_dependent if name in number),
+            source_weights=self.source_weights and self.source_weights.renamed(number),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the graph as a JSON-serialisable dictionary, which `from_dict` reads."""
-        return {
+        data: dict[str, Any] = {
             "layers": [
                 {
                     "name": layer.name,
@@ -155,6 +160,9 @@ class LayerGraph:
             "opset": self.opset,
             "data_dependent": sorted(self.data_dependent),
         }
+        if self.source_weights is not None:
+            data["source_weights"] = self.source_weights.to_dict()
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LayerGraph":
@@ -180,4 +188,7 @@ class LayerGraph:
             outputs=tuple(data["outputs"]),
             opset=data["opset"],
             data_dependent=frozenset(data["data_dependent"]),
+            source_weights=None
+            if (weights := data.get("source_weights")) is None
+            else SourceWeights.from_dict(weights),
         )

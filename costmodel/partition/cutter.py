@@ -20,13 +20,14 @@ class Cutter:
     """The layers of a model in execution order, as units that are never cut: single layers and atomic groups.
 
     Attributes:
+        graph: Layers of the model in execution order.
         units: Number of units in the model.
     """
 
     def __init__(self, graph: LayerGraph) -> None:
         groups = find_atomic_groups(graph)
         self.units = len(groups)
-        self._graph = graph
+        self.graph = graph
         self._layers = tuple(layer for group in groups for layer in group)
         self._starts = [0, *accumulate(len(group) for group in groups)]
         self._unit_of = [unit for unit, group in enumerate(groups) for _ in group]
@@ -103,7 +104,7 @@ class Cutter:
         if key not in self._sequences:
             layers, end = self.layers(window), self._starts[window[1]]
             outside = [name for layer in layers for name in layer.outputs if self._last_reader.get(name, -1) >= end]
-            self._sequences[key] = build_sequence(layers, self._graph.types, self._graph.constants, outside)
+            self._sequences[key] = build_sequence(layers, self.graph.types, self.graph.constants, outside)
         return self._sequences[key]
 
     def _structure(self, window: Window) -> tuple[int, ...]:
@@ -129,8 +130,8 @@ class Cutter:
     def _value_number(self, name: str) -> int:
         """Returns a number for the value `name`; values of equal type and equal known data have the same number."""
         if name not in self._kind_of_value:
-            constants = self._graph.constants
-            kind = (self._graph.types[name], name in constants, repr(constants.get(name)))
+            constants = self.graph.constants
+            kind = (self.graph.types[name], name in constants, repr(constants.get(name)))
             self._kind_of_value[name] = self._number(kind)
         return self._kind_of_value[name]
 

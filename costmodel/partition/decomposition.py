@@ -8,6 +8,7 @@ from functools import cached_property
 from costmodel.ir.footprint import Footprint
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence, build_sequence
+from costmodel.memory.session import MemoryDemand, memory_demand
 from costmodel.partition.cutter import Cutter, Window
 
 __all__ = [
@@ -54,12 +55,14 @@ class Decomposition:
         granularity: The most layers in a sequence; only an atomic group may have more.
         segments: Segments, which together contain every layer of the model exactly once.
         cover: How the model was cut: "fixed" (as by `decompose`) or "cheapest" (as by `costmodel.partition.cover`).
+        memory: Memory that a session allocates for the model; None if it is not known.
     """
 
     model: str
     granularity: int
     segments: tuple[Segment, ...]
     cover: str = FIXED
+    memory: MemoryDemand | None = None
 
     @cached_property
     def unique(self) -> dict[str, LayerSequence]:
@@ -147,7 +150,7 @@ def decomposition_of(
         )
         for segment, window in enumerate(windows)
     )
-    return Decomposition(model, granularity, segments, cover)
+    return Decomposition(model, granularity, segments, cover, memory_demand(cutter.graph))
 
 
 def whole_model(graph: LayerGraph) -> LayerSequence:

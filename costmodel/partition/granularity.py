@@ -67,7 +67,7 @@ def candidates(model: str, graph: LayerGraph) -> tuple[Decomposition, ...]:
                 cuts.append(cut)
     if not is_whole(cuts[0]):
         names = tuple(layer.name for layer in graph.layers)
-        cuts.append(Decomposition(model, len(names), (Segment(whole_model(graph), names, ()),)))
+        cuts.append(Decomposition(model, len(names), (Segment(whole_model(graph), names, ()),), memory=cuts[0].memory))
     return tuple(cuts)
 
 

@@ -22,6 +22,7 @@ def rank_document(
     *,
     slo_us: float | None,
     quantile: str,
+    memory_bytes: int | None,
     usd_per_hour: Mapping[str, float],
 ) -> RankAnswer:
     """Returns the answer to a ranking request: the estimates of models on systems, the preferred one first.
@@ -33,6 +34,7 @@ def rank_document(
         deadline: Deadline of the request; estimates that were not begun before it are reported as failed.
         slo_us: Latency objective in microseconds; None to rank without one.
         quantile: Quantile that the objective applies to: p50, p90, p99, or "quiet" for the quiet machine.
+        memory_bytes: Memory in bytes that a process may take; None for no limit.
         usd_per_hour: Prices in US dollars per hour, by name of the system; they override those of the catalogue.
 
     Raises:
@@ -54,7 +56,8 @@ def rank_document(
                 raise
             failed.append({"model": name, "system": question.system, "error": reason_of(error)})
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | dict(usd_per_hour)
-    ranked = rank(estimates, slo_us=slo_us, quantile=quantile, usd_per_hour=prices)
+    ranked = rank(estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices)
     return {
-        "slo_us": slo_us, "quantile": quantile, "best": cheapest(ranked), "ranking": ranked, "failed": failed,
+        "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "best": cheapest(ranked),
+        "ranking": ranked, "failed": failed,
     }  # fmt: skip

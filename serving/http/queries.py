@@ -63,6 +63,9 @@ class RankOptions(FileOptions):
 
     slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
     quantile: Quantile = "p50"
+    memory_bytes: Annotated[
+        int | None, Query(ge=1, lt=2**62, description="Memory in bytes that a process may take.")
+    ] = None
 
 
 class CapacityOptions(_ModelOptions):

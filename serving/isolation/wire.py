@@ -4,9 +4,11 @@ The data contains each distinct layer sequence once; segments refer to the seque
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from costmodel.ir.sequence import LayerSequence
+from costmodel.memory.session import MemoryDemand
 from costmodel.partition.decomposition import Decomposition, Segment
 
 __all__ = ["decomposition_from_dict", "decomposition_to_dict"]
@@ -23,6 +25,7 @@ def decomposition_to_dict(decomposition: Decomposition) -> dict[str, Any]:
             [index[segment.sequence.signature], segment.layers, segment.predecessors]
             for segment in decomposition.segments
         ],
+        "memory": None if decomposition.memory is None else asdict(decomposition.memory),
     }
 
 
@@ -38,6 +41,7 @@ def decomposition_from_dict(data: Mapping[str, Any]) -> Decomposition:
             Segment(sequences[number], tuple(map(str, layers)), tuple(map(int, predecessors)))
             for number, layers, predecessors in data["segments"]
         )
-        return Decomposition(str(data["model"]), int(data["granularity"]), segments)
+        memory = None if data["memory"] is None else MemoryDemand(**data["memory"])
+        return Decomposition(str(data["model"]), int(data["granularity"]), segments, memory=memory)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a decomposition: {error}") from error

@@ -75,6 +75,16 @@ class WireLayer(Strict):
 WireType = tuple[DType, Shape, Annotated[bool, Field(strict=True)]]
 
 
+Bytes = Annotated[int, Field(ge=0, lt=2**62, strict=True)]
+
+
+class WireSourceWeights(Strict):
+    """Sizes of the constants of a source model, before the runtime rewrote them."""
+
+    stored: Annotated[dict[Text, Bytes], Field(description="Bytes of each constant that the model contains.")]
+    folded: Annotated[dict[Text, Bytes], Field(description="Bytes of each value that follows from constants alone.")]
+
+
 class WireGraph(Strict):
     """The layers of a model in execution order, without weights, as `costmodel lower --json` prints them."""
 
@@ -90,6 +100,9 @@ class WireGraph(Strict):
     outputs: list[Text] = Field(default_factory=list)
     opset: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 21
     data_dependent: list[Text] = Field(default_factory=list)
+    source_weights: Annotated[
+        WireSourceWeights | None, Field(description="Sharpens the peak memory; by default the weights of the layers.")
+    ] = None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:

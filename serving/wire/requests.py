@@ -68,7 +68,7 @@ class RankModel(_Source, _Options):
 
 
 class RankRequest(Strict):
-    """A request to rank models on systems by price and by whether they meet a latency objective."""
+    """A request to rank models on systems by price and by whether they fit and meet a latency objective."""
 
     models: Annotated[list[RankModel], Field(min_length=1, max_length=100)]
     systems: Annotated[
@@ -76,6 +76,9 @@ class RankRequest(Strict):
     ] = None
     slo_us: Annotated[Microseconds | None, Field(description="Latency objective in microseconds.")] = None
     quantile: Quantile = "p50"
+    memory_bytes: Annotated[
+        int | None, Field(ge=1, lt=2**62, strict=True, description="Memory in bytes that a process may take.")
+    ] = None
     usd_per_hour: Annotated[
         dict[SystemName, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]],
         Field(description="Prices of systems in US dollars per hour; by default those of the catalogue."),

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from costmodel.units import format_us, parse_duration_s, parse_numbers, parse_shape
+from costmodel.units import format_bytes, format_us, parse_bytes, parse_duration_s, parse_numbers, parse_shape
 
 MICROSECONDS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
 
@@ -108,3 +108,27 @@ def test_what_is_no_list_of_numbers_is_named_with_one_that_is(text: str) -> None
     """An invalid list is quoted with an example of a valid one."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is no list of numbers") + ".*1-4 or 1,2,8"):
         parse_numbers(text)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.50 kB"), (512e6, "512 MB"), (999.9e6, "1.00 GB"), (2e9, "2.00 GB")],
+)
+def test_a_size_has_three_digits_and_the_unit_that_suits_it(nbytes: float, text: str) -> None:
+    """A size is shown with three digits, in powers of 1000."""
+    assert format_bytes(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("512MB", 512_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30), ("64 KiB", 65_536)]
+)
+def test_a_size_is_a_number_and_a_unit(text: str, nbytes: int) -> None:
+    """Units with an i are powers of 1024, the others powers of 1000."""
+    assert parse_bytes(text) == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "512", "0MB", "-1GB", "1 mb", "GB", "1e3MB"])
+def test_what_is_no_size_is_named_with_one_that_is(text: str) -> None:
+    """An invalid size is quoted with an example of a valid one."""
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a size") + ".*512MB"):
+        parse_bytes(text)

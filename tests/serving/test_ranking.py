@@ -1,6 +1,7 @@
 """Ranking: by whether the objective is met, then by price, then by latency."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import pytest
@@ -79,3 +80,34 @@ def test_nothing_better_comes_after_the_best(systems: list[tuple[float, float | 
     assert (best is None) == (not meeting)
     if best is not None and best.usd_per_million is not None:
         assert best.usd_per_million == min(one.usd_per_million for one in meeting if one.usd_per_million is not None)
+
+
+def _with_memory(system: str, peak_bytes: int | None) -> Estimate:
+    bounds = None if peak_bytes is None else (peak_bytes - 100, peak_bytes + 100)
+    return replace(_estimate(system, 100), peak_memory_bytes=peak_bytes, peak_memory_interval_bytes=bounds)
+
+
+def test_what_does_not_fit_comes_last() -> None:
+    """A model that needs more memory than there is comes last and is not the choice, however cheap it is."""
+    found = rank(
+        [_with_memory("large", 2000), _with_memory("close", 950), _with_memory("small", 500)],
+        memory_bytes=1000,
+        usd_per_hour={"large": 0.1, "close": 1.0, "small": 2.0},
+    )
+    assert [one.system for one in found] == ["close", "small", "large"]
+    assert [one.fits for one in found] == [True, True, False]
+    assert [one.fits_within_interval for one in found] == [False, True, True]
+    best = cheapest(found)
+    assert best is not None
+    assert best.system == "close"
+    assert cheapest(found[2:]) is None
+
+
+def test_unknown_memory_excludes_nothing() -> None:
+    """A model of unknown memory, and any model without a limit, is neither said to fit nor not to fit."""
+    (unknown,) = rank([_with_memory("one", None)], memory_bytes=1000)
+    (unlimited,) = rank([_with_memory("one", 2000)])
+    for one in (unknown, unlimited):
+        assert one.fits is None
+        assert one.fits_within_interval is None
+        assert cheapest([one]) == one

@@ -13,6 +13,7 @@ from costmodel.ir.graph import Attributes, Layer, LayerGraph, TensorType
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.ir.operators import canonical_attributes, since_version
 from costmodel.onnx_io.shape_inference import infer_model
+from costmodel.onnx_io.source_weights import source_weights
 from costmodel.runtimes.ort.provenance import Trace, origins_of, reads, sorted_nodes, source_order
 from costmodel.runtimes.ort.shapes import Shapes, Types
 
@@ -52,7 +53,8 @@ def canonical_graph(
     origins = origins_of(nodes, source)
     nodes = source_order(nodes, source, origins)
     shapes = Shapes(nodes, lowered, origins, block, opset)
-    shapes.learn(infer_model(source))
+    inferred = infer_model(source)
+    shapes.learn(inferred)
     made = {n for node in source.graph.node for n in node.output}
     in_source = shapes.source_names(made)
     if in_source:
@@ -89,6 +91,7 @@ def canonical_graph(
         outputs=tuple(p.name for p in lowered.graph.output),
         opset=opset,
         data_dependent=frozenset(namer.value(n) for n in used if n in data_dependent),
+        source_weights=source_weights(source, inferred),
     )
 
 

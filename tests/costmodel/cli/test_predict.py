@@ -20,7 +20,7 @@ from tests.synthetic import SYSTEM
 
 KEYS = [
     "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
-    "cover", "coverage", "layers", "predictor", "warnings",
+    "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes", "warnings",
 ]  # fmt: skip
 
 
@@ -44,6 +44,9 @@ def test_one_model_is_one_document(predict: Run, resnet: Path) -> None:
     assert sum(document["coverage"].values()) == pytest.approx(1)
     low, high = document["interval_us"]
     assert low < document["latency_us"] < high
+    low, high = document["peak_memory_interval_bytes"]
+    assert resnet.stat().st_size < low < document["peak_memory_bytes"] < high
+    assert " MB at its peak, 90% interval " in predict(resnet).out
 
 
 def test_several_models_are_one_document_too(predict: Run, light_models: Mapping[str, Path]) -> None:

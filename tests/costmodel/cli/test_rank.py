@@ -36,6 +36,23 @@ def test_without_an_objective_the_fastest_is_first(run: Run, ready: Home) -> Non
     assert document["best"]["meets"] is None
 
 
+def test_models_that_need_too_much_memory_come_last(run: Run, ready: Home) -> None:
+    """A model that does not fit comes last, and is not the choice."""
+    asked = ("rank", "light_vgg19", "light_squeezenet", "--memory", "300MB")
+    document = run(ready, *asked, "--json").document
+    assert document["memory_bytes"] == 300_000_000
+    small, large = document["ranking"]
+    assert (small["model"], small["fits"], large["fits"]) == ("light_squeezenet", True, False)
+    low, high = large["peak_memory_interval_bytes"]
+    assert low < large["peak_memory_bytes"] < high
+    assert document["best"] == small
+    out = run(ready, *asked).out
+    assert " GB, " in out
+    assert "objective memory <= 300 MB: light_squeezenet on made.up is the choice" in out
+    refused = run(ready, *asked[:-1], "large")
+    assert (refused.code, "512MB" in refused.err) == (2, True)
+
+
 def test_nothing_meets_an_objective_that_is_too_hard(run: Run, ready: Home) -> None:
     """With an objective that none meets, no model is chosen."""
     assert run(ready, "rank", "light_vgg19", "--slo", "1us", "--json").document["best"] is None

@@ -57,6 +57,9 @@ def test_systems_are_ranked_against_an_objective(
     assert "layers without a cost" in failed["error"]
     prices = {"made.up": 0.01, "c5.xlarge": 9.0}
     assert client.post("/v1/rank", json=asked | {"usd_per_hour": prices}).json()["best"]["system"] == "made.up"
+    tight = client.post("/v1/rank", json=asked | {"memory_bytes": sent["peak_memory_bytes"]}).json()
+    assert tight["memory_bytes"] == sent["peak_memory_bytes"]
+    assert [one["fits"] for one in tight["ranking"]] == [True, True, False]
     only = client.post("/v1/rank", json=asked | {"systems": ["made.up"]}).json()
     assert {one["system"] for one in only["ranking"]} == {"made.up"}
     several = client.post("/v1/predict", json={"model": sent["digest"]})

@@ -1,0 +1,245 @@
+"""Measures the peak memory of models in processes of their own, and fits and judges its prediction (docs/adr/0023).
+
+    python benchmarks/peak_memory.py measure CORPUS_FOLDER ... [--rounds 3]
+    python benchmarks/peak_memory.py simulate CORPUS_FOLDER ...
+    python benchmarks/peak_memory.py fit [--write]
+
+`measure` loads each model of the folders with ONNX Runtime on one thread, runs it four times, and stores the peak
+resident memory of the process in `data/peak_memory.csv`, with what the simulation says. It goes on where it stopped.
+`simulate` replaces what the simulation says in that file, after a change of the simulation.
+`fit` prints how well the simulation predicts the peak for families that it was not calibrated with; with `--write` it
+stores the calibration in `costmodel/estimate/peak_memory.json`.
+"""
+
+import argparse
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+from scipy.optimize import nnls
+
+from costmodel.errors import CostModelError
+from costmodel.ir.graph import LayerGraph
+from costmodel.memory.session import memory_demand
+from costmodel.onnx_io.model import read_model
+from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.training.corpus import corpus_models
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "data" / "peak_memory.csv"
+CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
+FIELDS = (
+    "model", "family", "runtime", "layers", "load_bytes", "run_bytes", "load_without_source_bytes",
+    "run_without_source_bytes", "peak_bytes",
+)  # fmt: skip
+LEVEL = 0.9
+SPLITS = 20
+
+# The process that is measured: it imports nothing of costmodel.
+CHILD = """
+import sys
+import numpy as np
+import onnxruntime as ort
+
+ort.set_default_logger_severity(4)
+options = ort.SessionOptions()
+options.intra_op_num_threads = options.inter_op_num_threads = 1
+session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+types = {"float": "float32", "double": "float64", "bool": "bool_"}
+feeds = {
+    one.name: np.zeros(
+        [dim if isinstance(dim, int) and dim > 0 else 1 for dim in one.shape],
+        types.get(one.type[7:-1], one.type[7:-1]),
+    )
+    for one in session.get_inputs()
+}
+for _ in range(4):
+    session.run(None, feeds)
+with open("/proc/self/status") as file:
+    print(next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM")))
+"""
+
+
+def main() -> None:
+    """Parses the command line and runs one of the two commands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("folders", nargs="+")
+    measuring.add_argument("--rounds", type=int, default=3)
+    commands.add_parser("simulate").add_argument("folders", nargs="+")
+    commands.add_parser("fit").add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if options.command == "measure":
+        measure(options.folders, options.rounds)
+    elif options.command == "simulate":
+        simulate(options.folders)
+    else:
+        fit(write=options.write)
+
+
+def measure(folders: Sequence[str], rounds: int) -> None:
+    """Appends a row for each round of each model that has fewer rows."""
+    rows = _rows()
+    done = [(row["model"], row["runtime"]) for row in rows]
+    runtime = OnnxRuntime()
+    with DATA.open("a", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        if not rows:
+            writer.writeheader()
+        for model in (model for folder in folders for model in corpus_models(folder)):
+            missing = rounds - done.count((model.name, ort.__version__))
+            if missing <= 0:
+                continue
+            try:
+                graph = runtime.lower(read_model(model.path), "all")
+            except CostModelError as error:
+                print(f"{model.name}: {error}")
+                continue
+            simulated = _simulated(graph)
+            for _ in range(missing):
+                peak_bytes = _measured(model.path)
+                if peak_bytes is None:
+                    break
+                writer.writerow({
+                    "model": model.name, "family": model.family, "runtime": ort.__version__, "peak_bytes": peak_bytes,
+                    **simulated,
+                })  # fmt: skip
+                file.flush()
+                print(f"{model.name}: {peak_bytes / 1e6:.1f} MB", flush=True)
+
+
+def simulate(folders: Sequence[str]) -> None:
+    """Replaces the simulated columns of the stored rows."""
+    rows = _rows()
+    runtime = OnnxRuntime()
+    for model in (model for folder in folders for model in corpus_models(folder)):
+        own = [row for row in rows if (row["model"], row["runtime"]) == (model.name, ort.__version__)]
+        if own:
+            simulated = _simulated(runtime.lower(read_model(model.path), "all"))
+            for row in own:
+                row.update({name: str(value) for name, value in simulated.items()})
+    with DATA.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _simulated(graph: LayerGraph) -> dict[str, int]:
+    """Returns the columns with what the simulation says about a model."""
+    full, plain = memory_demand(graph), memory_demand(replace(graph, source_weights=None))
+    assert full is not None
+    assert plain is not None
+    return {
+        "layers": full.layers, "load_bytes": full.load_bytes, "run_bytes": full.run_bytes,
+        "load_without_source_bytes": plain.load_bytes, "run_without_source_bytes": plain.run_bytes,
+    }  # fmt: skip
+
+
+def _measured(path: Path) -> int | None:
+    """Returns the peak resident memory of a process that loads and runs a model; None if it fails."""
+    alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMP"))}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, env=alone, check=False
+    )
+    if done.returncode:
+        print(f"{path.name}: {done.stderr.strip().splitlines()[-1:]}")
+        return None
+    return int(done.stdout)
+
+
+def fit(*, write: bool) -> None:
+    """Prints the errors for held-out families, and stores the calibration if `write` is true."""
+    rows = [row for row in _rows() if row["runtime"] == ort.__version__]
+    models = sorted({row["model"] for row in rows})
+    first = {row["model"]: row for row in reversed(rows)}
+    peaks = {name: [int(row["peak_bytes"]) for row in rows if row["model"] == name] for name in models}
+    measured = np.array([float(np.median(peaks[name])) for name in models])
+    spread = np.array([max(peaks[name]) / min(peaks[name]) - 1 for name in models])
+    families = [first[name]["family"] for name in models]
+    print(f"{len(models)} models of {len(set(families))} families, {len(rows)} measurements")
+    print(f"{np.mean(spread > 0.1):.1%} of the models differ by more than 10% between their own measurements")
+    calibration: dict[str, dict[str, object]] = {}
+    for name, suffix in (("with_source", ""), ("without_source", "_without_source")):
+        simulated = np.array(
+            [max(int(first[model][f"load{suffix}_bytes"]), int(first[model][f"run{suffix}_bytes"])) for model in models]
+        )
+        features = np.column_stack([np.ones(len(models)), [int(first[model]["layers"]) for model in models], simulated])
+        held_out, within = [], []
+        for seed in range(SPLITS):
+            half = _halves(families, seed)
+            predicted = np.empty(len(models))
+            for side in (False, True):
+                predicted[half == side] = features[half == side] @ _coefficients(
+                    features[half != side], measured[half != side]
+                )
+            held_out.append(measured / predicted)
+            within.append(np.mean(np.abs(predicted / measured - 1) < 0.1))
+        ratios = np.array(held_out)
+        error = np.abs(1 / ratios - 1)
+        single = np.mean(
+            [
+                abs(median / ratio / peak - 1) < 0.1
+                for one in ratios
+                for model, ratio, median in zip(models, one, measured, strict=True)
+                for peak in peaks[model]
+            ]
+        )
+        print(
+            f"{name}: {np.mean(within):.1%} within 10% of the median measurement ({np.min(within):.1%} to "
+            f"{np.max(within):.1%} over {SPLITS} splits), {single:.1%} of single measurements, mean error "
+            f"{error.mean():.1%}"
+        )
+        low, high = _conformal(ratios)
+        base, per_layer, factor = _coefficients(features, measured)
+        calibration[name] = {
+            "process_bytes": round(base), "layer_bytes": round(per_layer), "factor": round(factor, 4),
+            "interval": [round(low, 4), round(high, 4)],
+        }  # fmt: skip
+        worst = np.argsort(-np.median(error, axis=0))[:10]
+        print("  worst: " + ", ".join(f"{models[i]} {np.median(1 / ratios[:, i]):.2f}" for i in worst))
+    print(json.dumps(calibration, indent=2))
+    if write:
+        version = ".".join(ort.__version__.split(".")[:2])
+        known = json.loads(CALIBRATION.read_text()) if CALIBRATION.exists() else {}
+        known[f"onnxruntime {version}"] = {"interval_level": LEVEL, "models": len(models), **calibration}
+        CALIBRATION.write_text(json.dumps(known, indent=2) + "\n")
+
+
+def _halves(families: Sequence[str], seed: int) -> np.ndarray:
+    """Returns for each model on which side of a random split of the families it is."""
+    order = sorted(set(families))
+    random.Random(seed).shuffle(order)
+    side = {family: place % 2 == 1 for place, family in enumerate(order)}
+    return np.array([side[family] for family in families])
+
+
+def _coefficients(features: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    """Returns the non-negative coefficients with the least relative squared error."""
+    found, _ = nnls(features / measured[:, None], np.ones(len(measured)))
+    return np.asarray(found)
+
+
+def _conformal(ratios: np.ndarray) -> tuple[float, float]:
+    """Returns bounds between which measured / predicted of an unseen model lies with probability `LEVEL`."""
+    tail = (1 - LEVEL) / 2
+    return float(np.quantile(ratios, tail)), float(np.quantile(ratios, 1 - tail))
+
+
+def _rows() -> list[dict[str, str]]:
+    if not DATA.exists():
+        return []
+    with DATA.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+if __name__ == "__main__":
+    main()

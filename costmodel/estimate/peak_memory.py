@@ -1,0 +1,66 @@
+"""Predicts the peak memory of a process that runs a model, from what its session allocates (docs/adr/0023).
+
+The prediction is linear in the simulated memory; `benchmarks/peak_memory.py fit --write` fits the coefficients and the
+interval to measured processes, and stores them in `peak_memory.json` by version of the runtime.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from costmodel.memory.session import MemoryDemand
+from costmodel.systems.system import System
+
+__all__ = ["PeakMemory", "predict_peak_memory"]
+
+# The only level of optimisation at which peaks were measured.
+_LEVEL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class PeakMemory:
+    """Peak resident memory of a process that loads a model and runs it.
+
+    Attributes:
+        peak_memory_bytes: Predicted peak in bytes, Python and the runtime included.
+        interval_bytes: Lower and upper bound of the peak in bytes.
+    """
+
+    peak_memory_bytes: int
+    interval_bytes: tuple[int, int]
+
+
+def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemory | None:
+    """Returns the peak memory of a model on a system.
+
+    It does not depend on the processor, and hardly on the number of threads.
+
+    Args:
+        demand: Memory that a session allocates for the model; None if it is not known.
+        system: System with the runtime and its settings.
+
+    Returns:
+        The peak memory; None if `demand` is None, or if no processes were measured with the runtime's version (major
+        and minor) and level of optimisation.
+    """
+    version = re.match(r"\d+\.\d+", system.runtime_version)
+    calibration = _calibrations().get(f"{system.runtime} {version[0]}") if version else None
+    if demand is None or calibration is None or system.settings.level != _LEVEL:
+        return None
+    of_source = calibration["with_source" if demand.from_source else "without_source"]
+    peak_bytes = (
+        of_source["process_bytes"] + of_source["layer_bytes"] * demand.layers + of_source["factor"] * demand.peak_bytes
+    )
+    low, high = of_source["interval"]
+    return PeakMemory(round(peak_bytes), (round(low * peak_bytes), round(high * peak_bytes)))
+
+
+@cache
+def _calibrations() -> dict[str, Any]:
+    """Returns the fitted coefficients by runtime and version, such as "onnxruntime 1.31"."""
+    text = files("costmodel.estimate").joinpath("peak_memory.json").read_text()
+    calibrations: dict[str, Any] = json.loads(text)
+    return calibrations

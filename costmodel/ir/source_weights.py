@@ -1,0 +1,38 @@
+"""The weights of a model as its source has them, before a runtime rewrites them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["SourceWeights"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWeights:
+    """Sizes of the constants of a source model, which a runtime holds in memory while it rewrites them.
+
+    Attributes:
+        stored_bytes: Size in bytes of each constant that the model contains, by name, in the order of the file.
+        folded_bytes: Size in bytes of each value that follows from constants alone, by name, in topological order.
+    """
+
+    stored_bytes: Mapping[str, int]
+    folded_bytes: Mapping[str, int]
+
+    def renamed(self, names: Mapping[str, str]) -> "SourceWeights":
+        """Returns a copy with the names that `names` gives, and numbered names ("w0") for all others."""
+        everything = dict.fromkeys((*self.stored_bytes, *self.folded_bytes))
+        new = {name: names.get(name, f"w{place}") for place, name in enumerate(everything)}
+        return SourceWeights(
+            {new[name]: nbytes for name, nbytes in self.stored_bytes.items()},
+            {new[name]: nbytes for name, nbytes in self.folded_bytes.items()},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the sizes as JSON-serialisable data, which `from_dict` reads."""
+        return {"stored": dict(self.stored_bytes), "folded": dict(self.folded_bytes)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "SourceWeights":
+        """Returns the sizes from the output of `to_dict`."""
+        return cls(dict(data["stored"]), dict(data["folded"]))

@@ -1,0 +1,127 @@
+"""Assigns the values of a model to buffers, as ONNX Runtime's allocation planner does.
+
+A value takes the buffer of an input that it is a view of (Reshape), or that its layer may overwrite (Relu); else a
+buffer of the same shape that no later layer reads; else a new one. A buffer is freed after the last use of its last
+value.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.ir.nchwc import padded
+
+__all__ = ["BufferEvent", "buffer_events", "stored_bytes"]
+
+# Operators whose output is a view of their first input.
+_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
+# Operators that may write their output over an input of the same shape, with the position of that input.
+_OVERWRITES = dict.fromkeys((
+    "Relu", "Sigmoid", "Tanh", "Clip", "LeakyRelu", "Elu", "Selu", "Celu", "Softplus", "Softsign", "ThresholdedRelu",
+    "HardSigmoid", "HardSwish", "Softmax", "LogSoftmax", "Exp", "Sqrt", "Neg", "Abs", "Reciprocal", "Log", "Floor",
+    "Ceil", "Cast", "BatchNormalization", "Sin", "Cos", "Not", "ScatterND", "ScatterElements",
+), 0) | {"FusedConv": 3, "Conv": 3}  # fmt: skip
+BufferKind = Literal["value", "output"]
+# Channels in a block of the NCHWc layout with AVX-512; blocked tensors are padded to whole blocks.
+_BLOCK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BufferEvent:
+    """Allocation or release of a buffer while a model runs.
+
+    Attributes:
+        buffer: Number of the buffer.
+        nbytes: Size of the buffer in bytes.
+        kind: "value" for a buffer that lives within a run, "output" for one that the caller receives.
+        allocated: Whether the buffer is allocated; if not, it is freed.
+    """
+
+    buffer: int
+    nbytes: int
+    kind: BufferKind
+    allocated: bool
+
+
+def stored_bytes(kind: TensorType) -> int:
+    """Returns the size of a tensor in memory in bytes, including the padding of a blocked layout."""
+    if not kind.blocked or len(kind.shape) < 2 or not kind.shape[1]:
+        return kind.nbytes
+    return kind.nbytes // kind.shape[1] * padded(kind.shape[1], _BLOCK)
+
+
+def buffer_events(graph: LayerGraph) -> Iterator[BufferEvent]:
+    """Yields the allocations and releases of one run of a model, in order."""
+    owner = _owners(graph)
+    last_use: dict[str, int] = {}
+    for position, layer in enumerate(graph.layers):
+        for name in (*layer.inputs, *layer.outputs):
+            if name in owner:
+                last_use[owner[name]] = position
+    returned = {owner[name] for name in graph.outputs if name in owner}
+    dying: dict[int, list[str]] = {}
+    for name, position in last_use.items():
+        if name not in returned:
+            dying.setdefault(position, []).append(name)
+    numbers = {name: number for number, name in enumerate(last_use)}
+    for position, layer in enumerate(graph.layers):
+        for name in filter(None, layer.outputs):
+            if owner.get(name) == name:
+                kind: BufferKind = "output" if name in returned else "value"
+                yield BufferEvent(numbers[name], stored_bytes(graph.types[name]), kind, True)
+        for name in dying.get(position, ()):
+            yield BufferEvent(numbers[name], stored_bytes(graph.types[name]), "value", False)
+
+
+def _owners(graph: LayerGraph) -> dict[str, str]:
+    """Returns, for each value that a layer makes, the value whose buffer it takes: itself or an earlier value."""
+    uses: dict[str, int] = {}
+    for layer in graph.layers:
+        for name in layer.inputs:
+            uses[name] = uses.get(name, 0) + 1
+    outputs = set(graph.outputs)
+    for name in outputs:
+        uses[name] = uses.get(name, 0) + 1
+    owner: dict[str, str] = {}
+    remaining: dict[str, int] = {}  # uses of the values in each buffer that are still to come
+    free: dict[tuple[str, tuple[int, ...], bool], list[str]] = {}
+    for layer in graph.layers:
+        for slot, name in enumerate(layer.outputs):
+            if not name:
+                continue
+            kind = graph.types[name]
+            found = _overwritten(layer, slot, graph, owner, remaining, outputs)
+            reusable = free.get((kind.dtype, kind.shape, kind.blocked))
+            if found is None and reusable and name not in outputs:
+                found = reusable.pop()
+            owner[name] = name if found is None else found
+            remaining[owner[name]] = remaining.get(owner[name], 0) + uses.get(name, 0)
+        released = []
+        for name in layer.inputs:
+            if name in owner:
+                remaining[owner[name]] -= 1
+                released.append(owner[name])
+        released += [owner[name] for name in layer.outputs if name and not uses.get(name)]
+        for name in dict.fromkeys(released):
+            if remaining[name] == 0:
+                kind = graph.types[name]
+                free.setdefault((kind.dtype, kind.shape, kind.blocked), []).append(name)
+    return owner
+
+
+def _overwritten(
+    layer: Layer, slot: int, graph: LayerGraph, owner: dict[str, str], remaining: dict[str, int], outputs: set[str]
+) -> str | None:
+    """Returns the buffer of an input that the output at `slot` takes, if any."""
+    if slot:
+        return None
+    name = layer.outputs[0]
+    if layer.op_type in _VIEWS and layer.inputs:
+        return owner.get(layer.inputs[0])
+    if name in outputs:
+        return None
+    position = _OVERWRITES.get(layer.op_type, len(layer.inputs))
+    source = layer.inputs[position] if position < len(layer.inputs) else ""
+    overwritten = source in owner and remaining[owner[source]] == 1 and graph.types[source] == graph.types[name]
+    return owner[source] if overwritten else None

@@ -1,0 +1,168 @@
+"""Simulates what a session of ONNX Runtime allocates while it loads a model and runs it (docs/adr/0023)."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from costmodel.ir.graph import LayerGraph
+from costmodel.ir.nchwc import BLOCKED_DOMAIN, padded
+from costmodel.memory.arena import Arena, pattern_bytes
+from costmodel.memory.buffers import BufferEvent, buffer_events, stored_bytes
+from costmodel.memory.execution_order import execution_order
+from costmodel.memory.heap import Block, Heap
+
+__all__ = ["MemoryDemand", "memory_demand"]
+
+# The time of a simulation grows faster than the number of layers and weights.
+_MOST_LAYERS = 5_000
+_MOST_WEIGHTS = 10_000
+_SMALLEST_BYTES = 1 << 10
+# Buffer through which the parser reads a file.
+_PARSE_BUFFER_BYTES = 4 << 20
+# The parser reads a longer weight in steps, and copies the first step when it makes room for the second.
+_PARSE_STEP_BYTES = 50_000_000
+# Operators that keep a packed copy of their constant matrices, with the positions of these inputs.
+_PACKING = {
+    "MatMul": (1,), "Gemm": (1,), "FusedMatMul": (1,), "FusedGemm": (1,), "LSTM": (1, 2), "GRU": (1, 2),
+}  # fmt: skip
+_PACKED_COLUMNS = 16
+# Runs after the first: the second one allocates the block of the memory pattern, the third one finds it free.
+_LATER_RUNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDemand:
+    """Memory that a session allocates for a model, as simulated.
+
+    Attributes:
+        load_bytes: Peak while the model is loaded: parsed, optimised, and its weights packed.
+        run_bytes: Peak while the model runs several times, weights included.
+        layers: Number of layers; each takes memory that is not simulated.
+        from_source: Whether the sizes of the weights before the runtime rewrote them were known.
+    """
+
+    load_bytes: int
+    run_bytes: int
+    layers: int
+    from_source: bool
+
+    @property
+    def peak_bytes(self) -> int:
+        """Peak over loading and running, in bytes."""
+        return max(self.load_bytes, self.run_bytes)
+
+
+def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
+    """Returns the memory that a session allocates for a model; None if it has too many layers or weights."""
+    source = graph.source_weights
+    num_weights = len(graph.constants) + (0 if source is None else len(source.stored_bytes) + len(source.folded_bytes))
+    if len(graph.layers) > _MOST_LAYERS or num_weights > _MOST_WEIGHTS:
+        return None
+    heap = Heap()
+    weights = {name: stored_bytes(graph.types[name]) for name in graph.constants}
+    blocks = _parse(heap, _assumed(graph, weights) if source is None else source.stored_bytes)
+    _optimise(heap, graph, weights, blocks, {} if source is None else source.folded_bytes)
+    _pack(heap, graph, blocks)
+    load_bytes = heap.peak_bytes
+    heap.peak_bytes = heap.resident_bytes
+    _run(heap, list(buffer_events(replace(graph, layers=execution_order(graph)))))
+    return MemoryDemand(load_bytes, heap.peak_bytes, len(graph.layers), source is not None)
+
+
+def _assumed(graph: LayerGraph, weights: Mapping[str, int]) -> dict[str, int]:
+    """Returns the likely constants of an unknown source: those of the layers, before they were reordered in blocks."""
+    reordered = {name for layer in graph.layers if layer.domain == BLOCKED_DOMAIN for name in layer.inputs}
+    return {f"{name} before" if name in reordered else name: nbytes for name, nbytes in weights.items()}
+
+
+def _parse(heap: Heap, stored: Mapping[str, int]) -> dict[str, Block]:
+    """Reads the weights of a file and converts them to tensors one by one; returns the tensors by name."""
+    large = {name: nbytes for name, nbytes in stored.items() if nbytes >= _SMALLEST_BYTES}
+    buffer = heap.allocate(_PARSE_BUFFER_BYTES, aligned=False)
+    parsed = {}
+    for name, nbytes in large.items():
+        step = heap.allocate(_PARSE_STEP_BYTES, aligned=False) if nbytes > _PARSE_STEP_BYTES else None
+        parsed[name] = heap.allocate(nbytes, aligned=False)
+        if step is not None:
+            heap.free(step)
+    heap.free(buffer)
+    tensors = {}
+    for name, block in parsed.items():
+        tensors[name] = heap.allocate(large[name])
+        heap.free(block)
+    return tensors
+
+
+def _optimise(
+    heap: Heap, graph: LayerGraph, weights: Mapping[str, int], blocks: dict[str, Block], folded: Mapping[str, int]
+) -> None:
+    """Folds constants and reorders the weights of blocked convolutions; the originals are freed at the end.
+
+    Args:
+        heap: Heap of the process.
+        graph: Layers after optimisation.
+        weights: Size in bytes of each weight that the layers read.
+        blocks: Tensors of the source model by name; becomes those that the layers read.
+        folded: Size in bytes of each value that is folded.
+    """
+    for name, nbytes in folded.items():
+        if nbytes >= _SMALLEST_BYTES and name not in blocks:
+            blocks[name] = heap.allocate(nbytes)
+            heap.free(heap.allocate(nbytes))
+    kept = set()
+    for layer in graph.layers:
+        for name in layer.inputs:
+            nbytes = weights.get(name, 0)
+            if nbytes < _SMALLEST_BYTES:
+                continue
+            kept.add(name)
+            if name in blocks:
+                continue
+            # A reordered weight exists in three more copies until it is stored in the graph.
+            copies = (True, False, False) if layer.domain == BLOCKED_DOMAIN else ()
+            transient = [heap.allocate(nbytes, aligned=aligned) for aligned in copies]
+            blocks[name] = heap.allocate(nbytes)
+            for block in reversed(transient):
+                heap.free(block)
+    for name in [name for name in blocks if name not in kept]:
+        heap.free(blocks.pop(name))
+
+
+def _pack(heap: Heap, graph: LayerGraph, blocks: dict[str, Block]) -> None:
+    """Packs the constant matrices of products; each original is freed when it is packed."""
+    packed = set()
+    for layer in graph.layers:
+        for slot in _PACKING.get(layer.op_type, ()):
+            name = layer.inputs[slot] if slot < len(layer.inputs) else ""
+            if name not in graph.constants or name in packed:
+                continue
+            kind = graph.types[name]
+            if kind.dtype != "float32" or len(kind.shape) < 2 or not kind.elements:
+                continue
+            packed.add(name)
+            heap.allocate(kind.nbytes // kind.shape[-1] * padded(kind.shape[-1], _PACKED_COLUMNS))
+            if name in blocks:
+                heap.free(blocks.pop(name))
+
+
+def _run(heap: Heap, events: list[BufferEvent]) -> None:
+    """Runs the model several times: first buffer by buffer, later with all buffers of values in one block."""
+    arena = Arena(heap)
+    kept = Counter(event.buffer for event in events)
+    returned = [event.buffer for event in events if event.allocated and kept[event.buffer] == 1]
+    block = pattern_bytes(events)
+    for run in range(1 + _LATER_RUNS):
+        pattern = arena.allocate(block) if run and block else None
+        chunks = {}
+        for event in events:
+            if run and event.kind == "value":
+                continue
+            if event.allocated:
+                chunks[event.buffer] = arena.allocate(event.nbytes)
+            else:
+                arena.free(chunks.pop(event.buffer))
+        for number in returned:
+            if number in chunks:
+                arena.free(chunks.pop(number))
+        if pattern is not None:
+            arena.free(pattern)

@@ -1,0 +1,48 @@
+"""Peak memory of a process: known for measured versions of the runtime, and never a guess for others."""
+
+from dataclasses import replace
+
+import pytest
+
+from costmodel.estimate.peak_memory import predict_peak_memory
+from costmodel.memory.session import MemoryDemand
+from costmodel.runtimes.base import RuntimeSettings
+from costmodel.systems.system import System
+from tests.synthetic import SYSTEM
+
+DEMAND = MemoryDemand(load_bytes=100 * 10**6, run_bytes=50 * 10**6, layers=100, from_source=True)
+
+
+@pytest.fixture
+def system() -> System:
+    """A system whose version of ONNX Runtime was measured."""
+    return replace(SYSTEM, runtime="onnxruntime", runtime_version="1.31.0", settings=RuntimeSettings())
+
+
+def test_the_peak_contains_the_process(system: System) -> None:
+    """The process itself takes memory besides that of the session, and the interval contains the peak."""
+    found = predict_peak_memory(DEMAND, system)
+    assert found is not None
+    low, high = found.interval_bytes
+    assert DEMAND.peak_bytes + 30 * 10**6 < found.peak_memory_bytes < 2 * DEMAND.peak_bytes
+    assert low < found.peak_memory_bytes < high
+
+
+def test_what_is_not_known_of_the_source_widens_the_interval(system: System) -> None:
+    """Without the sizes of the source's weights, the interval is wider."""
+
+    def width(demand: MemoryDemand) -> float:
+        found = predict_peak_memory(demand, system)
+        assert found is not None
+        return found.interval_bytes[1] / found.interval_bytes[0]
+
+    assert width(replace(DEMAND, from_source=False)) > width(DEMAND)
+
+
+def test_what_was_never_measured_is_unknown(system: System) -> None:
+    """Without a simulation, and for another runtime, version or level of optimisation, the peak is unknown."""
+    assert predict_peak_memory(None, system) is None
+    assert predict_peak_memory(DEMAND, replace(system, runtime="other")) is None
+    assert predict_peak_memory(DEMAND, replace(system, runtime_version="0.1.0")) is None
+    assert predict_peak_memory(DEMAND, replace(system, runtime_version="nightly")) is None
+    assert predict_peak_memory(DEMAND, replace(system, settings=RuntimeSettings(level="none"))) is None

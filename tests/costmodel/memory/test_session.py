@@ -1,0 +1,131 @@
+"""Simulated memory: laws that hold for every graph, and agreement with hand-made graphs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.ir.source_weights import SourceWeights
+from costmodel.memory.session import MemoryDemand, memory_demand
+
+Graphs = Callable[..., st.SearchStrategy[LayerGraph]]
+
+MB = 10**6
+
+
+def _layer(op_type: str, inputs: tuple[str, ...], output: str) -> Layer:
+    return Layer(output, op_type, "", 13, {}, inputs, (output,))
+
+
+def _graph(
+    layers: list[Layer],
+    shapes: dict[str, tuple[int, ...]],
+    constants: tuple[str, ...] = (),
+    outputs: tuple[str, ...] = (),
+) -> LayerGraph:
+    return LayerGraph(
+        layers=tuple(layers),
+        types={name: TensorType("float32", shape) for name, shape in shapes.items()},
+        constants=dict.fromkeys(constants),
+        inputs=("x",),
+        outputs=outputs or (layers[-1].outputs[0],),
+        opset=21,
+    )
+
+
+def _demand(graph: LayerGraph) -> MemoryDemand:
+    demand = memory_demand(graph)
+    assert demand is not None
+    return demand
+
+
+def _chain(op_type: str, length: int, rows: int) -> LayerGraph:
+    """Returns a chain of layers whose values have `rows` kB each."""
+    names = ["x", *(f"v{place}" for place in range(length))]
+    layers = [_layer(op_type, (before,), after) for before, after in pairwise(names)]
+    return _graph(layers, dict.fromkeys(names, (rows, 250)))
+
+
+@given(data=st.data())
+def test_a_run_needs_the_largest_layer(data: st.DataObject, graphs: Graphs) -> None:
+    """The peak is at least what one layer reads and writes, without the model's inputs, and views counted once."""
+    graph = data.draw(graphs())
+    demand = _demand(graph)
+    own = set(graph.inputs)
+    largest = max(
+        max((graph.types[name].nbytes for name in {*layer.inputs, *layer.outputs} - own if name), default=0)
+        for layer in graph.layers
+    )
+    assert demand.peak_bytes >= largest
+    assert demand.layers == len(graph.layers)
+    assert not demand.from_source
+
+
+@given(data=st.data())
+def test_names_do_not_matter(data: st.DataObject, graphs: Graphs) -> None:
+    """A graph without names needs as much memory as the graph itself."""
+    graph = data.draw(graphs())
+    assert memory_demand(graph.anonymous()) == memory_demand(graph)
+
+
+@given(length=st.integers(1, 8), rows=st.integers(1, 4000), more=st.integers(0, 4000))
+def test_a_larger_batch_needs_no_less_memory(length: int, rows: int, more: int) -> None:
+    """Memory does not shrink when all values grow."""
+    small, large = _demand(_chain("Transpose", length, rows)), _demand(_chain("Transpose", length, rows + more))
+    assert small.run_bytes <= large.run_bytes
+
+
+def test_later_runs_take_a_second_set_of_buffers() -> None:
+    """The first run allocates buffer by buffer, and the second one block for all of them beside it."""
+    graph = _chain("Transpose", 9, 100_000)
+    assert _demand(graph).run_bytes >= 2 * 2 * 100 * MB
+
+
+def test_a_layer_that_overwrites_its_input_needs_one_buffer() -> None:
+    """A chain of Relu works in one buffer, and a chain of Transpose in two."""
+    assert _demand(_chain("Relu", 9, 100_000)).run_bytes < 0.7 * _demand(_chain("Transpose", 9, 100_000)).run_bytes
+
+
+def test_the_latest_branch_runs_first() -> None:
+    """A long branch that only the last layer joins is computed before the branches that come earlier in the graph."""
+    layers = [_layer("Transpose", ("x",), "a"), _layer("Transpose", ("a",), "b"), _layer("Transpose", ("x",), "c")]
+    shapes = {"x": (10, 250), "a": (100_000, 250), "b": (10, 250), "c": (100_000, 250), "y": (10, 250)}
+    joined = _graph([*layers, _layer("Concat", ("b", "c"), "y")], shapes)
+    separate = _graph([layers[0], layers[1]], shapes)
+    assert _demand(joined).run_bytes > 1.5 * _demand(separate).run_bytes
+
+
+def test_weights_that_are_rewritten_exist_twice() -> None:
+    """Loading needs more memory if the runtime makes the weights of the layers from others in the file."""
+    graph = _graph([_layer("Gemm", ("x", "w"), "y")], {"x": (1, 2500), "w": (2500, 2500), "y": (1, 2500)}, ("w",))
+    as_stored = replace(graph, source_weights=SourceWeights({"w": 25 * MB}, {}))
+    transposed = replace(graph, source_weights=SourceWeights({"original": 25 * MB}, {"w": 25 * MB}))
+    assert _demand(graph).load_bytes == _demand(as_stored).load_bytes
+    assert _demand(as_stored).from_source
+    assert _demand(transposed).load_bytes >= _demand(as_stored).load_bytes + 20 * MB
+
+
+@pytest.mark.parametrize("sharing", [1, 5])
+def test_a_shared_weight_is_packed_once(sharing: int) -> None:
+    """Layers that share a weight share its packed copy too."""
+    names = ["x", *(f"v{place}" for place in range(sharing))]
+    layers = [_layer("MatMul", (before, "w"), after) for before, after in pairwise(names)]
+    shapes = dict.fromkeys(names, (1, 2500)) | {"w": (2500, 2500)}
+    assert _demand(_graph(layers, shapes, ("w",))).load_bytes == pytest.approx(50 * MB, rel=0.2)
+
+
+def test_a_huge_graph_is_not_simulated() -> None:
+    """Beyond some thousands of layers, the memory is unknown and the answer stays fast."""
+    assert memory_demand(_chain("Relu", 5001, 1)) is None
+    many = SourceWeights({f"w{place}": 4096 for place in range(10_001)}, {})
+    assert memory_demand(replace(_chain("Relu", 1, 1), source_weights=many)) is None
+
+
+def test_a_view_of_nothing_is_a_buffer_of_its_own() -> None:
+    """A layer without inputs, which only a faulty graph has where its operator needs one, does no harm."""
+    graph = _graph([_layer("Reshape", (), "y")], {"y": (1000, 250)})
+    assert _demand(graph).run_bytes >= MB

@@ -1,0 +1,44 @@
+"""Sizes of the weights of a model, and of what a runtime folds from them."""
+
+from collections.abc import Callable
+
+from onnx import ModelProto
+
+from costmodel.ir.graph import LayerGraph
+from costmodel.onnx_io.shape_inference import infer_model
+from costmodel.onnx_io.source_weights import source_weights
+
+MODEL = """
+    (float[1,64] x) => (float[1,32] y) <float[32,64] w, float[8] tiny> {
+        turned = Transpose(w)
+        doubled = Add(turned, turned)
+        y = MatMul(x, doubled)
+    }
+"""
+
+
+def test_what_follows_from_weights_is_folded(parse: Callable[..., ModelProto]) -> None:
+    """Values that follow from weights alone are found in order, with their sizes; small constants are left out."""
+    model = parse(MODEL)
+    found = source_weights(model, infer_model(model))
+    assert found.stored_bytes == {"w": 8192}
+    assert found.folded_bytes == {"turned": 8192, "doubled": 8192}
+
+
+def test_a_value_of_unknown_size_is_left_out(parse: Callable[..., ModelProto]) -> None:
+    """A value without a known type is not counted, and what follows from it still is."""
+    model = parse(MODEL)
+    types = infer_model(model)
+    del types["turned"]
+    assert source_weights(model, types).folded_bytes == {"doubled": 8192}
+
+
+def test_a_lowered_graph_carries_them(lowered_light: Callable[..., LayerGraph]) -> None:
+    """The sizes survive writing and reading a graph, and removing its names."""
+    graph = lowered_light("squeezenet")
+    assert graph.source_weights is not None
+    assert LayerGraph.from_dict(graph.to_dict()).source_weights == graph.source_weights
+    hidden = graph.anonymous().source_weights
+    assert hidden is not None
+    assert list(hidden.stored_bytes.values()) == list(graph.source_weights.stored_bytes.values())
+    assert not set(hidden.stored_bytes) & set(graph.source_weights.stored_bytes)
