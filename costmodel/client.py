@@ -321,6 +321,7 @@ class Client:
         slo_us: float | None = None,
         quantile: str = "p50",
         memory_bytes: int | None = None,
+        arrivals_per_s: float | None = None,
         usd_per_hour: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
@@ -334,6 +335,8 @@ class Client:
             quantile: Quantile of the latency that must not exceed `slo_us`: "p50", "p90" or "p99"; "quiet" for the
                 latency on the quiet machine.
             memory_bytes: Memory in bytes that a process may take; None for no limit.
+            arrivals_per_s: Requests a second to carry within the objective, on as many replicas as it takes; None for
+                one request at a time.
             usd_per_hour: Price of a system in US dollars an hour, by name of the system; by default the price in the
                 service's catalogue.
             versions: Version of the regressor to predict with, by name of the system; by default that of the system's
@@ -352,6 +355,8 @@ class Client:
             body["slo_us"] = slo_us
         if memory_bytes is not None:
             body["memory_bytes"] = memory_bytes
+        if arrivals_per_s is not None:
+            body["arrivals_per_s"] = arrivals_per_s
         return _document(self._post("/v1/rank", body))
 
     # Models

@@ -1,19 +1,36 @@
-"""Ranks systems and models by a latency objective and by price."""
+"""Ranks systems and models by a latency objective, alone or under traffic, and by price."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from typing_extensions import TypedDict
 
+from costmodel.errors import TrafficError
 from costmodel.estimate.estimate import Coverage, Estimate
+from costmodel.serving.capacity import TrafficQuestion, plan_capacity
+from costmodel.traffic.objective import LatencyObjective
+from costmodel.traffic.variation import Variation
 
-__all__ = ["QUANTILES", "Quantile", "RankAnswer", "RankError", "Ranked", "cheapest", "rank"]
+__all__ = ["QUANTILES", "Quantile", "RankAnswer", "RankError", "Ranked", "Traffic", "cheapest", "rank"]
 
 # Latencies that an objective may be about: as users see them, or on the quiet machine.
 Quantile = Literal["p50", "p90", "p99", "quiet"]
 QUANTILES: tuple[str, ...] = get_args(Quantile)
 _SECONDS_AN_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Traffic that each entry of a ranking has to carry within the latency objective.
+
+    Attributes:
+        arrivals_per_s: Rate of Poisson arrivals, in requests a second.
+        variations: How run times vary on each system, by the name of the system; None if that is not known.
+    """
+
+    arrivals_per_s: float
+    variations: Mapping[str, Variation | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +42,19 @@ class Ranked:
         system: Name of the system.
         latency_us: Latency on the quiet machine, in microseconds.
         interval_us: Lower and upper bound of `latency_us`, in microseconds.
-        slo_latency_us: Latency at the quantile of the objective, in microseconds.
+        slo_latency_us: Latency at the quantile of the objective, in microseconds; with traffic, that of requests that
+            wait for their turn on `replicas` replicas.
         slo_interval_us: Lower and upper bound of `slo_latency_us`, in microseconds.
         meets: Whether `slo_latency_us` is within the objective; None without an objective.
         within_interval: Whether `meets` is the same over the whole interval: both bounds of `slo_interval_us` are on
-            the same side of the objective as `slo_latency_us`; None without an objective.
+            the same side of the objective as `slo_latency_us`; with traffic, whether the objective can be met, by any
+            number of replicas, at both bounds of `latency_us` or at none; None without an objective.
         exceeds_by_us: Microseconds by which `slo_latency_us` exceeds the objective; negative if it is within the
             objective; None without an objective.
-        usd_per_million: Price in US dollars of one million inferences, one after the other; None if no price of the
-            system is known.
+        usd_per_million: Price in US dollars of one million inferences, one after the other; with traffic, of a million
+            requests on `replicas` replicas. None if no price of the system is known, or if the traffic is not carried.
+        replicas: Number of replicas that carry the traffic within the objective; None without traffic, or if no number
+            is enough.
         peak_memory_bytes: Peak resident memory in bytes of a process that runs the model; None if it is not known.
         peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes`; None if it is not known.
         fits: Whether `peak_memory_bytes` is within the memory that there is; None if one of the two is not known.
@@ -53,6 +74,7 @@ class Ranked:
     within_interval: bool | None
     exceeds_by_us: float | None
     usd_per_million: float | None
+    replicas: int | None
     peak_memory_bytes: int | None
     peak_memory_interval_bytes: tuple[int, int] | None
     fits: bool | None
@@ -76,6 +98,7 @@ class RankAnswer(TypedDict):
         slo_us: Latency objective in microseconds; None without one.
         quantile: Quantile that the objective refers to: "p50", "p90", "p99", or "quiet" for the quiet machine.
         memory_bytes: Memory in bytes that a process may take; None without a limit.
+        arrivals_per_s: Rate of arrivals to carry, in requests a second; None without traffic.
         best: Cheapest entry that meets the objective and fits into the memory; None if there is none.
         ranking: All entries, the preferred one first.
         failed: Pairs of model and system for which there is no estimate.
@@ -84,18 +107,20 @@ class RankAnswer(TypedDict):
     slo_us: float | None
     quantile: str
     memory_bytes: int | None
+    arrivals_per_s: float | None
     best: Ranked | None
     ranking: list[Ranked]
     failed: list[RankError]
 
 
 def rank(
-    estimates: Iterable[Estimate],
+    estimates: Sequence[Estimate],
     *,
     slo_us: float | None = None,
     quantile: str = "p50",
     memory_bytes: int | None = None,
     usd_per_hour: Mapping[str, float] | None = None,
+    traffic: Traffic | None = None,
 ) -> list[Ranked]:
     """Returns the ranking of estimates, the preferred one first.
 
@@ -109,8 +134,24 @@ def rank(
         quantile: Quantile that the objective refers to, one of `QUANTILES`.
         memory_bytes: Memory in bytes that a process may take; None for no limit.
         usd_per_hour: Price of each system in US dollars per hour, by the name of the system.
+        traffic: Traffic that each entry has to carry, on as many replicas as it takes; None for one request at a time.
+
+    Raises:
+        TrafficError: Traffic is given without an objective, or the objective is about the quiet machine.
     """
-    ranked = [_ranked(estimate, slo_us, quantile, memory_bytes, usd_per_hour or {}) for estimate in estimates]
+    prices = usd_per_hour or {}
+    ranked = [_ranked(estimate, slo_us, quantile, memory_bytes, prices) for estimate in estimates]
+    if traffic is not None:
+        if slo_us is None or quantile == "quiet":
+            raise TrafficError(
+                "a ranking by traffic needs a latency objective at p50, p90 or p99: give one, such as 50 ms at p99"
+            )
+        objective = LatencyObjective(float(quantile.removeprefix("p")), slo_us)
+        question = TrafficQuestion(objective=objective, arrivals_per_s=traffic.arrivals_per_s)
+        ranked = [
+            _under_traffic(one, estimate, question, traffic.variations.get(estimate.system), prices)
+            for one, estimate in zip(ranked, estimates, strict=True)
+        ]
     return sorted(ranked, key=_preference)
 
 
@@ -151,12 +192,49 @@ def _ranked(
         within_interval=None if slo_us is None else (high <= slo_us if meets else low > slo_us),
         exceeds_by_us=None if slo_us is None else latency_us - slo_us,
         usd_per_million=None if price is None else price / _SECONDS_AN_HOUR * latency_us,
+        replicas=None,
         peak_memory_bytes=estimate.peak_memory_bytes,
         peak_memory_interval_bytes=estimate.peak_memory_interval_bytes,
         fits=fits,
         fits_within_interval=None if fits is None else _settled(estimate.peak_memory_interval_bytes, memory_bytes),
         coverage=estimate.coverage,
         version=estimate.predictor.version,
+    )
+
+
+def _under_traffic(
+    one: Ranked,
+    estimate: Estimate,
+    question: TrafficQuestion,
+    variation: Variation | None,
+    prices: Mapping[str, float],
+) -> Ranked:
+    """Returns an entry with the latency, the replicas and the price that it has under traffic.
+
+    Args:
+        one: The entry for one request at a time.
+        estimate: Estimate of the entry.
+        question: The traffic and the latency objective.
+        variation: How run times vary on the system; None if that is not known.
+        prices: Price of each system in US dollars per hour, by the name of the system.
+    """
+    assert question.objective is not None
+    slo_us = question.objective.latency_us
+    capacity = plan_capacity({1: estimate}, variation, question, usd_per_hour=prices.get(estimate.system))
+    meets = capacity.replicas is not None and capacity.result.meets is True
+    slowest_per_s, fastest_per_s = capacity.highest_rate_interval_per_s
+    # Where no number of replicas is enough, a request that does not wait takes too long already.
+    latency_us = (capacity.result.objective_us if meets else None) or one.slo_latency_us
+    low, high = (latency_us / one.slo_latency_us * end for end in one.slo_interval_us)
+    return replace(
+        one,
+        slo_latency_us=latency_us,
+        slo_interval_us=(low, high),
+        meets=meets,
+        within_interval=slowest_per_s > 0 if meets else fastest_per_s == 0,
+        exceeds_by_us=latency_us - slo_us,
+        usd_per_million=capacity.usd_per_million,
+        replicas=capacity.replicas if meets else None,
     )
 
 

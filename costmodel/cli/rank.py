@@ -46,6 +46,12 @@ def rank(
         str | None,
         typer.Option(metavar="SIZE", help="Memory that a process may take: 512MB, 2GiB.", show_default=False),
     ] = None,
+    arrivals: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE", help="Requests to carry within the objective: 120/s, 7200/min.", show_default=False
+        ),
+    ] = None,
     price: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,16 +65,18 @@ def rank(
 ) -> None:
     """Find the cheapest system or model that is fast enough.
 
-    Ranks systems and models by whether they meet a latency objective, and by price.
+    Ranks systems and models by whether they meet a latency objective, and by price; with --arrivals, by the price of as
+    many replicas as carry the traffic.
     """
     from costmodel.api import CostModel
     from costmodel.cli.predict import labelled
     from costmodel.errors import CostModelError
     from costmodel.onnx_io.model import read_model
-    from costmodel.serving.ranking import cheapest
+    from costmodel.serving.ranking import Traffic, cheapest
     from costmodel.serving.ranking import rank as ranked_by
     from costmodel.systems.catalogue import catalogue
     from costmodel.systems.system import validate_name
+    from costmodel.traffic.objective import parse_rate_per_s
     from costmodel.units import parse_bytes, parse_latency_us
 
     try:
@@ -79,6 +87,12 @@ def rank(
         memory_bytes = None if memory is None else parse_bytes(memory)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--memory") from error
+    try:
+        arrivals_per_s = None if arrivals is None else parse_rate_per_s(arrivals)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--arrivals") from error
+    if arrivals is not None and (slo is None or quantile == "quiet"):
+        raise typer.BadParameter("needs --slo, and --quantile p50, p90 or p99", param_hint="--arrivals")
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | parse_prices(price)
     shapes = parse_shapes(shape)
     context = Context(store, reads=True)
@@ -89,6 +103,7 @@ def rank(
         )
     read = [read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()]
     estimates = []
+    variations = {}
     failed: list[RankError] = []
     for name in known:
         try:
@@ -98,27 +113,37 @@ def rank(
                 raise
             failed += [{"model": model.name, "system": name, "error": str(error)} for model in read]
             continue
+        if arrivals is not None:
+            variations[name] = cost_model.predictor.variation
         for model in read:
             try:
                 estimates.append(cost_model.predict(model))
             except CostModelError as error:
                 failed.append({"model": model.name, "system": name, "error": str(error)})
-    ranked = ranked_by(estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices)
+    ranked = ranked_by(
+        estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices,
+        traffic=None if arrivals_per_s is None else Traffic(arrivals_per_s, variations),
+    )  # fmt: skip
     best = cheapest(ranked)
     if json:
         document: RankAnswer = {
-            "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "best": best, "ranking": ranked,
-            "failed": failed,
+            "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "arrivals_per_s": arrivals_per_s,
+            "best": best, "ranking": ranked, "failed": failed,
         }  # fmt: skip
         print_json(document)
         return
-    _print(ranked, best, slo_us, quantile, memory_bytes)
+    _print(ranked, best, slo_us, quantile, memory_bytes, arrivals)
     for one in failed:
         note(f"{one['model']} on {one['system']}: {one['error']}")
 
 
 def _print(
-    ranked: "list[Ranked]", best: "Ranked | None", slo_us: float | None, quantile: str, memory_bytes: int | None
+    ranked: "list[Ranked]",
+    best: "Ranked | None",
+    slo_us: float | None,
+    quantile: str,
+    memory_bytes: int | None,
+    arrivals: str | None,
 ) -> None:
     from costmodel.units import format_bytes, format_us
 
@@ -126,6 +151,8 @@ def _print(
     headings = ["model", "system", quantile, "interval", "objective", "$ per million", "measured"]
     if memory_bytes is not None:
         headings[4:5] = ["memory"] if slo_us is None else ["objective", "memory"]
+    if arrivals is not None:
+        headings[headings.index("interval")] = "replicas"
     cells = [
         {
             "model": one.model,
@@ -134,6 +161,7 @@ def _print(
             "interval": " to ".join(map(format_us, one.slo_interval_us)),
             "objective": _verdict(one),
             "memory": _memory(one),
+            "replicas": "-" if one.replicas is None else str(one.replicas),
             "$ per million": "-" if one.usd_per_million is None else f"{one.usd_per_million:.2f}",
             "measured": f"{one.coverage['measured']:.0%}",
         }
@@ -141,6 +169,8 @@ def _print(
     ]
     print_table(headings, [[row[heading] for heading in headings] for row in cells], left=2)
     objectives = [] if slo_us is None else [f"{quantile} <= {format_us(slo_us)}"]
+    if arrivals is not None:
+        objectives.append(f"at {arrivals}")
     if memory_bytes is not None:
         objectives.append(f"memory <= {format_bytes(memory_bytes)}")
     if objectives:

@@ -198,7 +198,7 @@ class Operations:
         ]
         document = rank_document(
             self.service, call.owner, questions, Deadline.after(self.settings.request_s), slo_us=request.slo_us,
-            memory_bytes=request.memory_bytes,
+            memory_bytes=request.memory_bytes, arrivals_per_s=request.arrivals_per_s,
             quantile=request.quantile, usd_per_hour=request.usd_per_hour,
         )  # fmt: skip
         return Reply(_encoded(document))
@@ -213,7 +213,7 @@ class Operations:
         ]
         document = rank_document(
             self.service, call.owner, questions, Deadline.after(self.settings.request_s), slo_us=options.get("slo_us"),
-            memory_bytes=options.get("memory_bytes"),
+            memory_bytes=options.get("memory_bytes"), arrivals_per_s=options.get("arrivals_per_s"),
             quantile=options["quantile"], usd_per_hour={},
         )  # fmt: skip
         return Reply(_encoded(document))

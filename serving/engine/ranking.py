@@ -6,7 +6,7 @@ from costmodel.errors import CostModelError
 from costmodel.estimate.estimate import Estimate
 from costmodel.serving.engine.sources import Deadline
 from costmodel.serving.loaded_predictors import LoadedPredictor
-from costmodel.serving.ranking import RankAnswer, RankError, cheapest, rank
+from costmodel.serving.ranking import RankAnswer, RankError, Traffic, cheapest, rank
 from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem, reason_of
 from costmodel.systems.catalogue import catalogue
@@ -23,6 +23,7 @@ def rank_document(
     slo_us: float | None,
     quantile: str,
     memory_bytes: int | None,
+    arrivals_per_s: float | None,
     usd_per_hour: Mapping[str, float],
 ) -> RankAnswer:
     """Returns the answer to a ranking request: the estimates of models on systems, the preferred one first.
@@ -35,6 +36,7 @@ def rank_document(
         slo_us: Latency objective in microseconds; None to rank without one.
         quantile: Quantile that the objective applies to: p50, p90, p99, or "quiet" for the quiet machine.
         memory_bytes: Memory in bytes that a process may take; None for no limit.
+        arrivals_per_s: Rate of arrivals to carry, in requests a second; None for one request at a time.
         usd_per_hour: Prices in US dollars per hour, by name of the system; they override those of the catalogue.
 
     Raises:
@@ -56,8 +58,12 @@ def rank_document(
                 raise
             failed.append({"model": name, "system": question.system, "error": reason_of(error)})
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | dict(usd_per_hour)
-    ranked = rank(estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices)
+    variations = {key[0]: one.predictor.variation for key, one in loaded.items()} if arrivals_per_s else {}
+    ranked = rank(
+        estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices,
+        traffic=None if arrivals_per_s is None else Traffic(arrivals_per_s, variations),
+    )  # fmt: skip
     return {
-        "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "best": cheapest(ranked),
-        "ranking": ranked, "failed": failed,
+        "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "arrivals_per_s": arrivals_per_s,
+        "best": cheapest(ranked), "ranking": ranked, "failed": failed,
     }  # fmt: skip

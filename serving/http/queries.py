@@ -66,6 +66,10 @@ class RankOptions(FileOptions):
     memory_bytes: Annotated[
         int | None, Query(ge=1, lt=2**62, description="Memory in bytes that a process may take.")
     ] = None
+    arrivals_per_s: Annotated[
+        float | None,
+        Query(ge=1e-6, le=MAX_RATE_PER_S, allow_inf_nan=False, description="Requests a second to carry."),
+    ] = None
 
 
 class CapacityOptions(_ModelOptions):

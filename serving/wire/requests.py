@@ -79,6 +79,16 @@ class RankRequest(Strict):
     memory_bytes: Annotated[
         int | None, Field(ge=1, lt=2**62, strict=True, description="Memory in bytes that a process may take.")
     ] = None
+    arrivals_per_s: Annotated[
+        float | None,
+        Field(
+            ge=1e-6,
+            le=MAX_RATE_PER_S,
+            allow_inf_nan=False,
+            strict=True,
+            description="Requests a second to carry within the objective, on as many replicas as it takes.",
+        ),
+    ] = None
     usd_per_hour: Annotated[
         dict[SystemName, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]],
         Field(description="Prices of systems in US dollars per hour; by default those of the catalogue."),

@@ -7,8 +7,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from costmodel.errors import TrafficError
 from costmodel.estimate.estimate import Estimate, PredictorId
-from costmodel.serving.ranking import cheapest, rank
+from costmodel.serving.ranking import Traffic, cheapest, rank
 
 
 def _estimate(system: str, latency_us: float, jitter: Mapping[str, float] | None = None) -> Estimate:
@@ -52,6 +53,31 @@ def test_the_objective_is_about_a_quantile() -> None:
     assert (quiet.meets, quiet.within_interval) == (True, True)
     (unknown,) = rank([_estimate("one", 900, {})], slo_us=1000, quantile="p90")
     assert unknown.slo_latency_us == 900
+
+
+def test_traffic_needs_replicas_that_cost() -> None:
+    """Under traffic the price is that of as many replicas as carry it: the quick system needs fewer than the slow."""
+    estimates = [_estimate("slow", 40_000, {}), _estimate("quick", 10_000, {}), _estimate("hopeless", 60_000, {})]
+    prices = {"slow": 0.1, "quick": 0.36, "hopeless": 0.01}
+    traffic = Traffic(120.0, dict.fromkeys(prices))
+    found = rank(estimates, slo_us=50_000, quantile="p99", usd_per_hour=prices, traffic=traffic)
+    quick, slow, hopeless = found
+    assert [one.system for one in found] == ["quick", "slow", "hopeless"]
+    assert (quick.replicas, hopeless.replicas) == (2, None)
+    assert slow.replicas is not None
+    assert slow.replicas > 120 * 0.04
+    assert quick.usd_per_million == pytest.approx(2 * 0.36 / 3600 / 120 * 1e6)
+    assert slow.usd_per_million == pytest.approx(slow.replicas * 0.1 / 3600 / 120 * 1e6)
+    assert [(one.meets, one.usd_per_million is None) for one in found] == [(True, False), (True, False), (False, True)]
+    assert 10_000 < quick.slo_latency_us <= 50_000 < hopeless.slo_latency_us
+    assert (quick.within_interval, hopeless.within_interval) == (True, True)
+
+
+@pytest.mark.parametrize(("slo_us", "quantile"), [(None, "p99"), (50_000.0, "quiet")])
+def test_traffic_needs_an_objective(slo_us: float | None, quantile: str) -> None:
+    """A ranking by traffic without an objective of requests is refused."""
+    with pytest.raises(TrafficError, match="needs a latency objective at p50, p90 or p99"):
+        rank([_estimate("one", 900)], slo_us=slo_us, quantile=quantile, traffic=Traffic(1.0, {}))
 
 
 def test_what_fails_is_ordered_by_how_little() -> None:

@@ -53,6 +53,19 @@ def test_models_that_need_too_much_memory_come_last(run: Run, ready: Home) -> No
     assert (refused.code, "512MB" in refused.err) == (2, True)
 
 
+def test_models_are_ranked_by_what_their_traffic_costs(run: Run, ready: Home) -> None:
+    """With arrivals, the price is that of as many replicas as carry them."""
+    asked = ("rank", "light_squeezenet", "--slo", "10s", "--quantile", "p99", "--price", f"{SYSTEM.name}=0.36")
+    document = run(ready, *asked, "--arrivals", "300/s", "--json").document
+    assert document["arrivals_per_s"] == 300
+    best = document["best"]
+    assert best["replicas"] >= 300 * best["latency_us"] / 1e6
+    assert best["usd_per_million"] == pytest.approx(best["replicas"] * 0.36 / 3600 / 300 * 1e6)
+    out = run(ready, *asked, "--arrivals", "300/s").out
+    assert "replicas" in out
+    assert "objective p99 <= 10.0 s, at 300/s: light_squeezenet on made.up is the choice" in out
+
+
 def test_nothing_meets_an_objective_that_is_too_hard(run: Run, ready: Home) -> None:
     """With an objective that none meets, no model is chosen."""
     assert run(ready, "rank", "light_vgg19", "--slo", "1us", "--json").document["best"] is None
@@ -66,6 +79,8 @@ def test_nothing_meets_an_objective_that_is_too_hard(run: Run, ready: Home) -> N
         (("--slo", "0ms"), "is not a latency"),
         (("--price", "0.3"), "is no price: write it like c5.xlarge=0.17"),
         (("--price", "x=nan"), "is no price"),
+        (("--arrivals", "120"), "write it like 120/s, 7200/min or 400000/h"),
+        (("--arrivals", "120/s"), "needs --slo, and --quantile p50, p90 or p99"),
         (("--quantile", "p10"), "is not one of p50, p90, p99, quiet"),
     ],
 )

@@ -60,6 +60,9 @@ def test_systems_are_ranked_against_an_objective(
     tight = client.post("/v1/rank", json=asked | {"memory_bytes": sent["peak_memory_bytes"]}).json()
     assert tight["memory_bytes"] == sent["peak_memory_bytes"]
     assert [one["fits"] for one in tight["ranking"]] == [True, True, False]
+    busy = client.post("/v1/rank", json=asked | {"arrivals_per_s": 50.0, "quantile": "p99", "slo_us": 1e7}).json()
+    assert busy["best"]["replicas"] >= 1
+    assert client.post("/v1/rank", json=asked | {"arrivals_per_s": 50.0, "quantile": "quiet"}).status_code == 422
     only = client.post("/v1/rank", json=asked | {"systems": ["made.up"]}).json()
     assert {one["system"] for one in only["ranking"]} == {"made.up"}
     several = client.post("/v1/predict", json={"model": sent["digest"]})
