@@ -17,6 +17,7 @@ from .networks import price_networks as price_networks
 from .networks_on_cluster import price_networks_on as price_networks_on
 from .predictor import Predictor as Predictor
 from .ranking import QUANTILES as QUANTILES
+from .ranking import Arrivals as Arrivals
 from .ranking import Quantile as Quantile
 from .ranking import RankAnswer as RankAnswer
 from .ranking import Ranked as Ranked

@@ -12,7 +12,7 @@ from costmodel.serving.capacity import TrafficQuestion, plan_capacity
 from costmodel.traffic.objective import LatencyObjective
 from costmodel.traffic.variation import Variation
 
-__all__ = ["QUANTILES", "Quantile", "RankAnswer", "RankError", "Ranked", "Traffic", "cheapest", "rank"]
+__all__ = ["QUANTILES", "Arrivals", "Quantile", "RankAnswer", "RankError", "Ranked", "cheapest", "rank"]
 
 # Latencies that an objective may be about: as users see them, or on the quiet machine.
 Quantile = Literal["p50", "p90", "p99", "quiet"]
@@ -21,15 +21,15 @@ _SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """Traffic that each entry of a ranking has to carry within the latency objective.
+class Arrivals:
+    """Arrivals of requests that each entry of a ranking has to carry within the latency objective.
 
     Attributes:
-        arrivals_per_s: Rate of Poisson arrivals, in requests a second.
+        rate_per_s: Rate of Poisson arrivals, in requests a second.
         variations: How run times vary on each system, by the name of the system; None if that is not known.
     """
 
-    arrivals_per_s: float
+    rate_per_s: float
     variations: Mapping[str, Variation | None]
 
 
@@ -42,18 +42,19 @@ class Ranked:
         system: Name of the system.
         latency_us: Latency on the quiet machine, in microseconds.
         interval_us: Lower and upper bound of `latency_us`, in microseconds.
-        slo_latency_us: Latency at the quantile of the objective, in microseconds; with traffic, that of requests that
+        slo_latency_us: Latency at the quantile of the objective, in microseconds; with arrivals, that of requests that
             wait for their turn on `replicas` replicas.
         slo_interval_us: Lower and upper bound of `slo_latency_us`, in microseconds.
         meets: Whether `slo_latency_us` is within the objective; None without an objective.
         within_interval: Whether `meets` is the same over the whole interval: both bounds of `slo_interval_us` are on
-            the same side of the objective as `slo_latency_us`; with traffic, whether the objective can be met, by any
+            the same side of the objective as `slo_latency_us`; with arrivals, whether the objective can be met, by any
             number of replicas, at both bounds of `latency_us` or at none; None without an objective.
         exceeds_by_us: Microseconds by which `slo_latency_us` exceeds the objective; negative if it is within the
             objective; None without an objective.
-        usd_per_million: Price in US dollars of one million inferences, one after the other; with traffic, of a million
-            requests on `replicas` replicas. None if no price of the system is known, or if the traffic is not carried.
-        replicas: Number of replicas that carry the traffic within the objective; None without traffic, or if no number
+        usd_per_million: Price in US dollars of one million inferences, one after the other; with arrivals, of a million
+            requests on `replicas` replicas. None if no price of the system is known, or if no number of replicas is
+            enough.
+        replicas: Number of replicas that carry the arrivals within the objective; None without any, or if no number
             is enough.
         peak_memory_bytes: Peak resident memory in bytes of a process that runs the model; None if it is not known.
         peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes`; None if it is not known.
@@ -98,7 +99,7 @@ class RankAnswer(TypedDict):
         slo_us: Latency objective in microseconds; None without one.
         quantile: Quantile that the objective refers to: "p50", "p90", "p99", or "quiet" for the quiet machine.
         memory_bytes: Memory in bytes that a process may take; None without a limit.
-        arrivals_per_s: Rate of arrivals to carry, in requests a second; None without traffic.
+        arrivals_per_s: Rate of arrivals to carry, in requests a second; None without any.
         best: Cheapest entry that meets the objective and fits into the memory; None if there is none.
         ranking: All entries, the preferred one first.
         failed: Pairs of model and system for which there is no estimate.
@@ -120,7 +121,7 @@ def rank(
     quantile: str = "p50",
     memory_bytes: int | None = None,
     usd_per_hour: Mapping[str, float] | None = None,
-    traffic: Traffic | None = None,
+    arrivals: Arrivals | None = None,
 ) -> list[Ranked]:
     """Returns the ranking of estimates, the preferred one first.
 
@@ -134,22 +135,22 @@ def rank(
         quantile: Quantile that the objective refers to, one of `QUANTILES`.
         memory_bytes: Memory in bytes that a process may take; None for no limit.
         usd_per_hour: Price of each system in US dollars per hour, by the name of the system.
-        traffic: Traffic that each entry has to carry, on as many replicas as it takes; None for one request at a time.
+        arrivals: Arrivals that each entry has to carry, on as many replicas as it takes; None to price single requests.
 
     Raises:
-        TrafficError: Traffic is given without an objective, or the objective is about the quiet machine.
+        TrafficError: Arrivals are given without an objective, or the objective is about the quiet machine.
     """
     prices = usd_per_hour or {}
     ranked = [_ranked(estimate, slo_us, quantile, memory_bytes, prices) for estimate in estimates]
-    if traffic is not None:
+    if arrivals is not None:
         if slo_us is None or quantile == "quiet":
             raise TrafficError(
                 "a ranking by traffic needs a latency objective at p50, p90 or p99: give one, such as 50 ms at p99"
             )
         objective = LatencyObjective(float(quantile.removeprefix("p")), slo_us)
-        question = TrafficQuestion(objective=objective, arrivals_per_s=traffic.arrivals_per_s)
+        question = TrafficQuestion(objective=objective, arrivals_per_s=arrivals.rate_per_s)
         ranked = [
-            _under_traffic(one, estimate, question, traffic.variations.get(estimate.system), prices)
+            _under_traffic(one, estimate, question, arrivals.variations.get(estimate.system), prices)
             for one, estimate in zip(ranked, estimates, strict=True)
         ]
     return sorted(ranked, key=_preference)

@@ -72,7 +72,7 @@ def rank(
     from costmodel.cli.predict import labelled
     from costmodel.errors import CostModelError
     from costmodel.onnx_io.model import read_model
-    from costmodel.serving.ranking import Traffic, cheapest
+    from costmodel.serving.ranking import Arrivals, cheapest
     from costmodel.serving.ranking import rank as ranked_by
     from costmodel.systems.catalogue import catalogue
     from costmodel.systems.system import validate_name
@@ -122,7 +122,7 @@ def rank(
                 failed.append({"model": model.name, "system": name, "error": str(error)})
     ranked = ranked_by(
         estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices,
-        traffic=None if arrivals_per_s is None else Traffic(arrivals_per_s, variations),
+        arrivals=None if arrivals_per_s is None else Arrivals(arrivals_per_s, variations),
     )  # fmt: skip
     best = cheapest(ranked)
     if json:

@@ -6,7 +6,7 @@ from costmodel.errors import CostModelError
 from costmodel.estimate.estimate import Estimate
 from costmodel.serving.engine.sources import Deadline
 from costmodel.serving.loaded_predictors import LoadedPredictor
-from costmodel.serving.ranking import RankAnswer, RankError, Traffic, cheapest, rank
+from costmodel.serving.ranking import Arrivals, RankAnswer, RankError, cheapest, rank
 from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem, reason_of
 from costmodel.systems.catalogue import catalogue
@@ -61,7 +61,7 @@ def rank_document(
     variations = {key[0]: one.predictor.variation for key, one in loaded.items()} if arrivals_per_s else {}
     ranked = rank(
         estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices,
-        traffic=None if arrivals_per_s is None else Traffic(arrivals_per_s, variations),
+        arrivals=None if arrivals_per_s is None else Arrivals(arrivals_per_s, variations),
     )  # fmt: skip
     return {
         "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "arrivals_per_s": arrivals_per_s,

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from costmodel.errors import TrafficError
 from costmodel.estimate.estimate import Estimate, PredictorId
-from costmodel.serving.ranking import Traffic, cheapest, rank
+from costmodel.serving.ranking import Arrivals, cheapest, rank
 
 
 def _estimate(system: str, latency_us: float, jitter: Mapping[str, float] | None = None) -> Estimate:
@@ -59,8 +59,8 @@ def test_traffic_needs_replicas_that_cost() -> None:
     """Under traffic the price is that of as many replicas as carry it: the quick system needs fewer than the slow."""
     estimates = [_estimate("slow", 40_000, {}), _estimate("quick", 10_000, {}), _estimate("hopeless", 60_000, {})]
     prices = {"slow": 0.1, "quick": 0.36, "hopeless": 0.01}
-    traffic = Traffic(120.0, dict.fromkeys(prices))
-    found = rank(estimates, slo_us=50_000, quantile="p99", usd_per_hour=prices, traffic=traffic)
+    arrivals = Arrivals(120.0, dict.fromkeys(prices))
+    found = rank(estimates, slo_us=50_000, quantile="p99", usd_per_hour=prices, arrivals=arrivals)
     quick, slow, hopeless = found
     assert [one.system for one in found] == ["quick", "slow", "hopeless"]
     assert (quick.replicas, hopeless.replicas) == (2, None)
@@ -77,7 +77,7 @@ def test_traffic_needs_replicas_that_cost() -> None:
 def test_traffic_needs_an_objective(slo_us: float | None, quantile: str) -> None:
     """A ranking by traffic without an objective of requests is refused."""
     with pytest.raises(TrafficError, match="needs a latency objective at p50, p90 or p99"):
-        rank([_estimate("one", 900)], slo_us=slo_us, quantile=quantile, traffic=Traffic(1.0, {}))
+        rank([_estimate("one", 900)], slo_us=slo_us, quantile=quantile, arrivals=Arrivals(1.0, {}))
 
 
 def test_what_fails_is_ordered_by_how_little() -> None:
