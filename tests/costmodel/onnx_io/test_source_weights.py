@@ -9,17 +9,18 @@ from costmodel.onnx_io.shape_inference import infer_model
 from costmodel.onnx_io.source_weights import source_weights
 
 MODEL = """
-    (float[1,64] x) => (float[1,32] y) <float[32,64] w, float[8] tiny> {
+    (float[1,64] x) => (float[1,32] y) {
         turned = Transpose(w)
         doubled = Add(turned, turned)
         y = MatMul(x, doubled)
     }
 """
+WEIGHTS = {"w": (32, 64), "tiny": (8,)}
 
 
 def test_what_follows_from_weights_is_folded(parse: Callable[..., ModelProto]) -> None:
     """Values that follow from weights alone are found in order, with their sizes; small constants are left out."""
-    model = parse(MODEL)
+    model = parse(MODEL, weights=WEIGHTS)
     found = source_weights(model, infer_model(model))
     assert found.stored_bytes == {"w": 8192}
     assert found.folded_bytes == {"turned": 8192, "doubled": 8192}
@@ -27,7 +28,7 @@ def test_what_follows_from_weights_is_folded(parse: Callable[..., ModelProto]) -
 
 def test_a_value_of_unknown_size_is_left_out(parse: Callable[..., ModelProto]) -> None:
     """A value without a known type is not counted, and what follows from it still is."""
-    model = parse(MODEL)
+    model = parse(MODEL, weights=WEIGHTS)
     types = infer_model(model)
     del types["turned"]
     assert source_weights(model, types).folded_bytes == {"doubled": 8192}
