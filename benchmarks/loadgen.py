@@ -78,7 +78,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Reported:
-    """What LoadGen reports of a run, and when its queries came."""
+    """The figures that LoadGen reports of a run, and the times at which its queries came."""
 
     p90_us: float
     p99_us: float

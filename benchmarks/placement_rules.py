@@ -14,7 +14,7 @@ from router import Placement, Router
 
 @dataclass(frozen=True)
 class System:
-    """What is known of a system: latencies by model, in microseconds, jitter, and throughput."""
+    """The measurements of a system: latencies by model, in microseconds, jitter, and throughput."""
 
     name: str
     measured_us: Mapping[str, float]

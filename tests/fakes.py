@@ -192,7 +192,7 @@ class FakeRuntime:
     ) -> tuple[ProfiledRun, ...]:
         """Returns runs in which each layer takes `cost_us`, and the profiler takes time between the layers.
 
-        What `noise` adds to a run is time that it lost to another process, in its first layer.
+        The time that `noise` adds to a run counts as lost to another process, in the first layer of the run.
         """
         segments = decompose(model.name, self.lower(model, settings.level)).segments
         self.lowered.pop()

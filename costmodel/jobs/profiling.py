@@ -25,7 +25,7 @@ __all__ = ["PROFILED_RUNS", "LayerProfile", "ModelProfile", "RunProfile", "profi
 
 PROFILED_RUNS = 20
 _WARM_UP_RUNS = 5
-# Of this many times the runs that are asked for, those are kept that lost the least time to other processes.
+# The profiler makes this many times the requested runs, and keeps those that lost the least time to other processes.
 _RUNS_TO_CHOOSE_FROM = 2
 # A run that was off the CPU for this long, and this share of its time, was disturbed.
 _DISTURBED_US, _DISTURBED_SHARE = 20.0, 0.02

@@ -41,7 +41,7 @@ DATA_DEPENDENT = frozenset({"NonZero", "NonMaxSuppression", "TopK", "Loop", "If"
 class Timing:
     """The latency of one sequence on one system, from one measurement of it or from several.
 
-    Of several measurements, those count whose times agree and were taken on the quiet machine; if there are none, all.
+    If some of several measurements are stable, only these count; otherwise all of them do.
 
     Attributes:
         latency_us: Median of the latencies of the measurements that count, in microseconds.

@@ -145,7 +145,7 @@ class ProfiledRun:
 
 @runtime_checkable
 class LayerProfiler(Protocol):
-    """What a runtime implements besides `Runtime` if it can time the layers of a model while the model runs."""
+    """The optional protocol of a runtime that can time the layers of a model while the model runs."""
 
     def profile_model(
         self, model: Model, settings: RuntimeSettings, *, runs: int, warm_up_runs: int

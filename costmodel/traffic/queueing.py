@@ -22,7 +22,7 @@ _ARRIVALS, _RUNS, _STATES = range(3)
 
 @dataclass(frozen=True)
 class Served:
-    """What became of the requests of a simulation.
+    """The latencies and the throughput of the requests of a simulation.
 
     Attributes:
         latencies_us: Time from arrival to completion of each request (closed scenarios: of each query) in microseconds,

@@ -33,7 +33,7 @@ _SOJOURNS = 30
 
 @dataclass(frozen=True)
 class Serving:
-    """What serves the traffic: replicas of one model on one system.
+    """The replicas of one model on one system that serve the traffic.
 
     Attributes:
         service_times: Service times by batch size.

@@ -39,7 +39,7 @@ _Level = Literal["none", "basic", "extended", "all"]
 
 @dataclass(frozen=True, config=_CONFIG)
 class ModelsSpec:
-    """Which models are evaluated.
+    """The models that an evaluation selects.
 
     Attributes:
         include: Names of corpora or of models in them, model files and folders; paths are relative to the folder from
@@ -96,7 +96,7 @@ class LayersSpec:
 
 @dataclass(frozen=True, config=_CONFIG)
 class MeasureSpec:
-    """What is measured on this host.
+    """The measurements that an evaluation makes on this host.
 
     Attributes:
         what: "models" for whole models, "layers" for their layer sequences; empty to measure nothing.
@@ -107,7 +107,7 @@ class MeasureSpec:
 
 @dataclass(frozen=True, config=_CONFIG)
 class PredictSpec:
-    """Which estimates are made of each model.
+    """The estimates that an evaluation makes of each model.
 
     Attributes:
         sources: "measured" for an estimate from measured layers, where there are any; "predicted" for one in which
@@ -119,7 +119,7 @@ class PredictSpec:
 
 @dataclass(frozen=True, config=_CONFIG)
 class CompareSpec:
-    """What the summary compares: latencies at one value of something with those at its other values.
+    """The comparison that a summary makes: latencies at one value of a setting with those at its other values.
 
     Attributes:
         by: "threads", "level" or "batch", whose first value in the spec is the base; or "suffix": models whose names

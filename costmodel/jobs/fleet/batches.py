@@ -86,7 +86,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What was measured of a batch.
+    """The measurements of a batch, with the machine that made them.
 
     Attributes:
         machine: Name of the machine.

@@ -60,7 +60,7 @@ class Lowering:
 
 @dataclass
 class SystemQueue:
-    """What is to be measured on one system.
+    """The batches that are to be measured on one system, and the results so far.
 
     Attributes:
         name: Name of the system.

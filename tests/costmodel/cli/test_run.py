@@ -81,7 +81,7 @@ def test_an_evaluation_fills_a_folder(simulated_run: Run, tmp_path: Path, spec: 
 def test_an_evaluation_is_resumed(
     simulated: Callable[[FakeRuntime], Run], tmp_path: Path, spec: Callable[[str], Path]
 ) -> None:
-    """What the store has is not measured again, even in another folder."""
+    """A run measures only what the store lacks, even in another folder."""
     runtime = FakeRuntime()
     run, home = simulated(runtime), tmp_path / "home"
     first = run(home, "run", spec(""), "--out", tmp_path / "first")

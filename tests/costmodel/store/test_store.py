@@ -221,7 +221,7 @@ class TestMeasurements:
         assert store.repeated_signatures("fake-1") == {ONE.signature}
 
     def test_only_stable_measurements_count_if_there_are_any(self, store: Store) -> None:
-        """What was measured on a disturbed machine counts until it is measured on the quiet one."""
+        """A measurement from a disturbed machine counts until there is one from the quiet machine."""
         for latency_us in (8.0, 6.0):
             store.put_measurement("fake-1", measured(ONE, [latency_us], stable=False), ONE)
         (timing,) = store.timings("fake-1").values()

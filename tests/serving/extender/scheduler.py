@@ -1,4 +1,4 @@
-"""What kube-scheduler sends to an extender and accepts from it: Go's package k8s.io/kube-scheduler/extender/v1.
+"""Schemas of the requests and answers of scheduler extenders, from Go's package k8s.io/kube-scheduler/extender/v1.
 
 The Go types have no JSON tags, so that the scheduler writes the names of the fields: Pod, Nodes, NodeNames. Pods and
 nodes are objects of the core API, whose names do have tags.

@@ -280,7 +280,7 @@ def test_a_cluster_that_is_down(extend: Extend, model: str, on_error: str, error
 
 
 def test_requests_of_others_are_refused(extend: Extend) -> None:
-    """What no scheduler sends is answered with a status of the client's fault, and the process is alive."""
+    """A malformed request is answered with a 4xx status, and the process stays alive."""
     extender = extend()
     for body in ([], {"Pod": None}, {"Pod": {}, "Nodes": {"items": [{"metadata": {}}]}}, {"Pod": {}, "NodeNames": [1]}):
         assert extender.post("/filter", json=body).status_code == 422

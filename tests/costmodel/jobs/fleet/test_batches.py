@@ -42,7 +42,7 @@ def test_what_is_measured_runs_as_context_of_its_model_and_nowhere_else() -> Non
 
 
 def test_a_batch_and_its_result_survive_the_journey() -> None:
-    """What is read equals what was written, and the key depends on the system and on what is to be measured."""
+    """A batch that is read equals the one that was written; its key depends on its system and its sequences."""
     (batch,) = batches_of("a", [_model(0, 4)], set())
     assert Batch.from_bytes(batch.to_bytes()) == batch
     assert Batch.from_bytes(batch.to_bytes()).key == batch.key

@@ -60,7 +60,7 @@ def test_kernels_lie_one_after_the_other_within_their_run(
 def test_kernels_of_a_body_belong_to_their_layer(
     runtime: OnnxRuntime, settings: RuntimeSettings, parse: Callable[..., ModelProto], lower: Callable[..., object]
 ) -> None:
-    """What a loop repeats is inside the time of the loop, and is not counted twice."""
+    """The kernels of a loop's body are inside the time of the loop, and are not counted twice."""
     model = parse(LOOP)
     (run,) = profile(runtime, model, settings, runs=1)
     (layer,) = lower(model).layers  # type: ignore[attr-defined]
