@@ -21,7 +21,7 @@ from costmodel.ir.footprint import activation_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.systems.system import System
 
-__all__ = ["Encoded", "Encoder", "encode_all"]
+__all__ = ["Encoded", "Encoder", "concatenated", "encode_all"]
 
 _OPERATOR_COLUMN = {name: column for column, name in enumerate(OPERATORS)}
 _NUMBERS = len(SCHEMA.names) - len(FEATURE_GROUPS["operator"])
@@ -72,6 +72,17 @@ class Encoded:
         position[layers] = np.arange(len(layers))
         edges = position[self.edges]
         return Encoded(self.features[layers], self.bounds_us[layers], starts, edges[:, (edges >= 0).all(axis=0)])
+
+
+def concatenated(parts: Sequence[Encoded]) -> Encoded:
+    """Returns the sequences of several encodings, at least one, in their order."""
+    first_rows = np.cumsum([0, *(len(part.bounds_us) for part in parts[:-1])])
+    return Encoded(
+        features=np.concatenate([part.features for part in parts]),
+        bounds_us=np.concatenate([part.bounds_us for part in parts]),
+        starts=_starts(np.concatenate([part.lengths for part in parts])),
+        edges=np.concatenate([part.edges + row for part, row in zip(parts, first_rows, strict=True)], axis=1),
+    )
 
 
 class Encoder:

@@ -34,19 +34,15 @@ _STEPS = 4
 EXTRAPOLATION_FACTOR = 2.0
 
 
-def conformal_quantile(
-    scores: Sequence[float] | np.ndarray, level: float, groups: Sequence[str] | None = None
-) -> float:
+def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float, counts: np.ndarray | None = None) -> float:
     """Returns the value that a new score does not exceed with a probability of at least `level`.
 
-    With too few scores for that level, the value is the largest score, and the probability may be lower. Scores of one
-    group are more alike than those of two; if groups are given, the new score is one of a new group, and each group
-    counts as much as any other, however many scores it has (Dunn, Wasserman and Ramdas, 2022).
+    With too few scores for that level, the value is the largest score, and the probability may be lower.
 
     Args:
         scores: Scores that the new one is assumed to be distributed like, shape [num_scores].
         level: Probability, between 0 and 1.
-        groups: Group of each score; None if each score is its own group.
+        counts: How many independent scores each score counts as, shape [num_scores]; by default one.
 
     Raises:
         ValueError: There are no scores.
@@ -54,12 +50,10 @@ def conformal_quantile(
     values = np.asarray(scores, dtype=np.float64)
     if not len(values):
         raise ValueError("a quantile of no scores")
-    _, group, sizes = np.unique(
-        np.arange(len(values)) if groups is None else np.asarray(groups), return_inverse=True, return_counts=True
-    )
     order = np.argsort(values, kind="stable")
-    # The new group counts as one whose scores are all larger.
-    reached = np.cumsum(1 / sizes[group[order]]) / (len(sizes) + 1)
+    of_ordered = np.ones(len(values)) if counts is None else counts[order]
+    # The new score counts as one that is larger than all others.
+    reached = np.cumsum(of_ordered) / (of_ordered.sum() + 1)
     place = int(np.searchsorted(reached, level * (1 - 1e-12)))
     return float(values[order[min(place, len(values) - 1)]])
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -71,6 +71,9 @@ class Dataset:
         models: Models whose end-to-end latency is measured.
         repeats: For sequences that were measured repeatedly, pairs of the first latency and a later one in
             microseconds.
+        borrowed: Whether each row was measured on another system (`costmodel.training.other_threads`), which its
+            features describe. Such rows are trained on but never judged on.
+        borrowed_models: Whole models among the borrowed rows, by which the lineages of these rows are told.
     """
 
     system: System
@@ -83,6 +86,13 @@ class Dataset:
     latencies_us: np.ndarray
     models: tuple[MeasuredModel, ...]
     repeats: tuple[tuple[float, float], ...]
+    borrowed: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    borrowed_models: tuple[MeasuredModel, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Fills in that no row is borrowed where nothing else is said."""
+        if not len(self.borrowed):
+            object.__setattr__(self, "borrowed", np.zeros(len(self.signatures), dtype=bool))
 
     def __len__(self) -> int:
         """Returns the number of rows, that is, of measured sequences."""
@@ -121,6 +131,9 @@ class Dataset:
             self,
             families=tuple(frozenset(names.get(family, family) for family in of_row) for of_row in self.families),
             models=tuple(replace(model, family=names.get(model.family, model.family)) for model in self.models),
+            borrowed_models=tuple(
+                replace(model, family=names.get(model.family, model.family)) for model in self.borrowed_models
+            ),
         )
 
     @property

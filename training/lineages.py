@@ -38,13 +38,14 @@ def lineages_of(dataset: Dataset) -> Mapping[str, str]:
     Models are compared by how often each kind of layer feeds each other kind, and families by the means of their
     models; average linkage joins families to lineages.
     """
-    pairs = [_pairs(dataset, model.row) for model in dataset.models]
+    models = dataset.models + dataset.borrowed_models
+    pairs = [_pairs(dataset, model.row) for model in models]
     column = {pair: position for position, pair in enumerate(sorted({pair for of_model in pairs for pair in of_model}))}
-    families = Counter(model.family for model in dataset.models if model.family)
+    families = Counter(model.family for model in models if model.family)
     if len(families) < 2 or not column:
         return {family: family for family in families}
     vectors = dict.fromkeys(sorted(families), np.zeros(len(column)))
-    for model, of_model in zip(dataset.models, pairs, strict=True):
+    for model, of_model in zip(models, pairs, strict=True):
         if model.family:
             vector = np.zeros(len(column))
             vector[[column[pair] for pair in of_model]] = np.sqrt(list(of_model.values()))

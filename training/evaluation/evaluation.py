@@ -130,7 +130,7 @@ def evaluate(
         predictors=results,
         champion=champion,
         rows=len(dataset),
-        families={family: _family_facts(dataset, family) for family in dataset.all_families},
+        families={family: _family_facts(dataset, family) for family in _own_families(dataset)},
         measured=_model_metrics([accuracy(first_runs[names[0]]).measured], [None], [None]),
         truth=truth_of(
             first_runs[champion].unseen_us[judged_models],
@@ -149,8 +149,14 @@ def _mape(result: PredictorResult) -> float:
     return next((mape for mape in (result.model_unseen.mape, result.layer.mape) if mape is not None), float("inf"))
 
 
+def _own_families(dataset: Dataset) -> list[str]:
+    """Returns the families that have rows of the system itself, in alphabetical order."""
+    own = (of_row for of_row, borrowed in zip(dataset.families, dataset.borrowed, strict=True) if not borrowed)
+    return sorted({family for of_row in own for family in of_row})
+
+
 def _family_facts(dataset: Dataset, family: str) -> FamilyFacts:
-    real = ~dataset.sampled & ~dataset.whole
+    real = ~dataset.sampled & ~dataset.whole & ~dataset.borrowed
     own = [f for f, is_real in zip(dataset.families, real, strict=True) if family in f and is_real]
     shared = sum(len(f) > 1 for f in own)
     return FamilyFacts(

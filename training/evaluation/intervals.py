@@ -1,18 +1,24 @@
 """Calibrates prediction intervals by errors on held-out families, and computes the share of models inside them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from costmodel.errors import MissingExtraError
 from costmodel.estimate.composition import combined_half_widths, summed_by_correlation
 from costmodel.estimate.cost import Uncertainty
 from costmodel.training.calibration import DISTANCES, Calibration, conformal_quantile
 from costmodel.training.evaluation.distances import Distances
 from costmodel.training.evaluation.held_out import HeldOut
 
-__all__ = ["LEVELS", "CoveragePoint", "HeldOutWithDistances", "coverage_by_level"]
+try:
+    from scipy.stats import rankdata
+except ModuleNotFoundError as error:
+    raise MissingExtraError("evaluation", "train") from error
+
+__all__ = ["LEVELS", "CoveragePoint", "HeldOutWithDistances", "coverage_by_level", "independent_shares"]
 
 # Nominal coverages at which intervals are checked.
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -82,12 +88,14 @@ class HeldOutWithDistances:
         if not len(models):
             return calibration
         lineages = [data.models[i].family for i in models.tolist()]
-        construction = conformal_quantile(np.abs(self._errors(self._constructed_us))[models], level, lineages)
+        constructed = np.abs(self._errors(self._constructed_us))[models]
+        construction = conformal_quantile(constructed, level, independent_shares(constructed, lineages))
         scores = [
             self._scores(calibration, construction, known=known)[models]
             for known in (False, True)  # models with measured costs where available, and without
         ]
-        correlation = conformal_quantile(np.concatenate(scores), level, lineages * len(scores))
+        all_scores = np.concatenate(scores)
+        correlation = conformal_quantile(all_scores, level, independent_shares(all_scores, lineages * len(scores)))
         return replace(calibration, uncertainty=Uncertainty(correlation, construction))
 
     def coverage(self, level: float) -> CoveragePoint:
@@ -252,6 +260,30 @@ def _from_whole_models(errors: np.ndarray, level: float) -> Calibration:
 def _mean(parts: list[np.ndarray]) -> float | None:
     values = np.concatenate(parts) if parts else np.zeros(0)
     return float(values.mean()) if len(values) else None
+
+
+def independent_shares(values: np.ndarray, groups: Sequence[str]) -> np.ndarray:
+    """Returns the number of independent values that each value counts as, because values of one group are alike.
+
+    A group of n values counts as n / (1 + (n - 1) r) independent ones (Kish, 1965). r is the intraclass correlation of
+    the ranks of the values, estimated by analysis of variance: 0 if groups do not matter, 1 if they decide all.
+
+    Args:
+        values: The values, shape [num_values].
+        groups: Group of each value.
+    """
+    _, group, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    number, groups_number = len(values), len(sizes)
+    if groups_number < 2 or number == groups_number:
+        return np.asarray(1 / sizes[group])
+    ranks = rankdata(values)
+    means = np.bincount(group, ranks) / sizes
+    between = float((sizes * (means - ranks.mean()) ** 2).sum()) / (groups_number - 1)
+    within = float(((ranks - means[group]) ** 2).sum()) / (number - groups_number)
+    typical_size = (number - float((sizes**2).sum()) / number) / (groups_number - 1)
+    spread = between + (typical_size - 1) * within
+    correlation = min(1.0, max(0.0, (between - within) / spread)) if spread > 0 else 1.0
+    return np.asarray(1 / (1 + (sizes[group] - 1) * correlation))
 
 
 def coverage_by_level(judged: HeldOutWithDistances, levels: Iterable[float] = LEVELS) -> tuple[CoveragePoint, ...]:

@@ -134,7 +134,7 @@ def _without(dataset: Dataset, held: frozenset[str]) -> Split:
     return Split(
         families=held,
         train_rows=~np.where(dataset.sampled, only, touched),
-        test_rows=touched & ~dataset.sampled & ~dataset.whole,
+        test_rows=touched & ~dataset.sampled & ~dataset.whole & ~dataset.borrowed,
         models=tuple(i for i, model in enumerate(dataset.models) if model.family in held),
     )
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from costmodel.estimate.composition import half_width
 from costmodel.estimate.context_correction import ContextCorrection
@@ -13,7 +15,12 @@ from costmodel.training.calibration import predicted_costs
 from costmodel.training.dataset import Dataset, MeasuredModel
 from costmodel.training.evaluation.distances import Distances
 from costmodel.training.evaluation.held_out import HeldOut
-from costmodel.training.evaluation.intervals import LEVELS, HeldOutWithDistances, coverage_by_level
+from costmodel.training.evaluation.intervals import (
+    LEVELS,
+    HeldOutWithDistances,
+    coverage_by_level,
+    independent_shares,
+)
 from tests.synthetic import SYSTEM
 
 FAMILIES, MODELS, LAYERS = 40, 5, 12
@@ -139,3 +146,25 @@ def test_a_family_is_judged_by_the_others_alone() -> None:
     )
     assert spoilt.calibrate(0.9, {"family00"}) == judged.calibrate(0.9, {"family00"})
     assert spoilt.calibrate(0.9) != judged.calibrate(0.9)
+
+
+GROUPS = st.lists(st.lists(st.floats(0, 1e3), min_size=1, max_size=6), min_size=2, max_size=12)
+
+
+@given(groups=GROUPS)
+def test_a_group_counts_as_one_to_all_of_its_values(groups: list[list[float]]) -> None:
+    """No group counts as less than one value, nor as more than it has."""
+    values = np.array([value for group in groups for value in group])
+    names = [str(number) for number, group in enumerate(groups) for _ in group]
+    counts = independent_shares(values, names)
+    for number, group in enumerate(groups):
+        assert 1 - 1e-9 <= counts[[name == str(number) for name in names]].sum() <= len(group) + 1e-9
+
+
+def test_equal_values_count_once_and_unrelated_ones_all() -> None:
+    """Groups of equal values count as one value each, groups that do not matter as all of their values."""
+    names = [str(group) for group in range(40) for _ in range(10)]
+    equal = np.repeat(np.random.default_rng(0).random(40), 10)
+    assert independent_shares(equal, names).sum() == pytest.approx(40)
+    unrelated = np.random.default_rng(0).random(400)
+    assert independent_shares(unrelated, names).sum() > 300
