@@ -161,6 +161,16 @@ class Dataset:
         first, second = np.array(self.repeats).T
         return float(np.mean(np.abs(second - first) / first))
 
+    def weighted_noise_floor(self, least_us: float) -> float | None:
+        """Returns the difference between two measurements of sequences above `least_us`, weighted by their latency.
+
+        It is None if too few such sequences were measured repeatedly.
+        """
+        long = np.array([pair for pair in self.repeats if pair[0] > least_us])
+        if len(long) < LEAST_REPEATS:
+            return None
+        return float(np.abs(long[:, 1] - long[:, 0]).sum() / long[:, 0].sum())
+
 
 def load_dataset(store: Store, system_name: str) -> Dataset:
     """Loads the data set of a system from a store.

@@ -97,6 +97,16 @@ def train(
     say(f"{report.system}: {report.version} answers now, trained on {report.rows} sequences.")
 
 
+def _print_long_layers(report: "EvaluationReport") -> None:
+    """Prints the champion's error over layers above 20 us, beside the difference of two measurements of them."""
+    error, floor = report.predictors[report.champion].layer.weighted_mape_above_20us, report.noise_floor_above_20us
+    if error is not None and floor is not None:
+        say(
+            f"layers over 20 us, weighted by time: {report.champion} {error:.1%}; two measurements of one differ by "
+            f"{floor:.1%}, so that is {error / floor:.1f} noise floors"
+        )
+
+
 def _print_search(found: "Search") -> None:
     """Prints the result of a hyperparameter search, with the errors on lineages that took no part in the search."""
     say(
@@ -157,11 +167,13 @@ def evaluate(
     from costmodel.plotting import check_installed
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation.evaluation import evaluate as evaluate_dataset
+    from costmodel.training.other_threads import with_other_threads
 
     if out is not None:
         check_installed()
     context = Context(store, reads=True)
     dataset = load_dataset(context.store, context.system_name(system, threads))
+    dataset = with_other_threads(dataset, context.store)
     with progress_bars() as stage:
         evaluation = evaluate_dataset(
             dataset, seeds=range(seeds), folds=folds, jobs=usable_cpus(), progress=stage("evaluating")
@@ -235,6 +247,7 @@ def print_evaluation(report: "EvaluationReport") -> None:
     floor = report.noise_floor_mape
     say(
         f"{report.system}, {report.split}, seeds {list(report.seeds)}, {report.rows} sequences"
+        + (f" ({report.borrowed_rows} of them with other numbers of threads)" if report.borrowed_rows else "")
         + (f", noise floor {floor:.1%}" if floor is not None else ", noise floor unknown: too few were measured twice")
     )
     one_table = terminal_columns() >= _ONE_TABLE_WIDTH
@@ -248,6 +261,7 @@ def print_evaluation(report: "EvaluationReport") -> None:
     say("layers, models: mean error; unseen: of models as if no layer had been measured", style="dim")
     say("in 5%, in 10%: share within; tau: order kept; covered: inside their interval", style="dim")
     say("macro: mean over lineages; p95: error that 95% of the models do not exceed", style="dim")
+    _print_long_layers(report)
     if report.measured.mape is not None:
         best = report.measured
         say(

@@ -44,6 +44,9 @@ from costmodel.training.regressors.registry import BASELINES, REGRESSORS
 
 __all__ = ["Evaluation", "evaluate"]
 
+# Sequences above this latency in microseconds are judged apart: shorter ones take next to no time, and are measured to
+# half a microsecond at best.
+LONG_US = 20.0
 # Limits of the size classes of layers, in microseconds.
 _SIZES_US = (0.0, 10.0, 100.0, 1e3, 1e4, float("inf"))
 # Number of groups of models that are held out where models instead of families are held out.
@@ -130,6 +133,8 @@ def evaluate(
         predictors=results,
         champion=champion,
         rows=len(dataset),
+        borrowed_rows=int(dataset.borrowed.sum()),
+        noise_floor_above_20us=dataset.weighted_noise_floor(LONG_US),
         families={family: _family_facts(dataset, family) for family in _own_families(dataset)},
         measured=_model_metrics([accuracy(first_runs[names[0]]).measured], [None], [None]),
         truth=truth_of(
@@ -189,6 +194,7 @@ def _score(
             kendall_tau=layer.kendall_tau,
             interval_coverage=_mean([of_seed.layer for of_seed in covered]),
             interval_half_width=_mean([of_seed.layer_width for of_seed in covered]),
+            weighted_mape_above_20us=_mean([_weighted_mape_above(run, LONG_US) for run in runs]),
         ),
         model=_model_metrics(
             [of_seed.model for of_seed in accuracies],
@@ -241,6 +247,13 @@ def _model_metrics(
         percentile_95=mean.percentile_95,
         macro_mape=mean.macro_mape,
     )
+
+
+def _weighted_mape_above(run: HeldOut, least_us: float) -> float | None:
+    """Returns the error of sequences that take longer than `least_us`, weighted by their latency."""
+    measured = run.dataset.latencies_us[run.judged]
+    long = measured > least_us
+    return errors_of(run.rows_us[run.judged][long], measured[long]).weighted_mape
 
 
 def _by_operator(runs: Sequence[HeldOut]) -> dict[str, ClassErrors]:

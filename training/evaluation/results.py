@@ -32,6 +32,7 @@ class LayerMetrics:
     Attributes:
         mape: Mean absolute relative error.
         weighted_mape: Sum of absolute errors divided by the sum of latencies.
+        weighted_mape_above_20us: The same over sequences whose latency is above 20 us.
         within_10pct: Share of the sequences with an error of at most 10%.
         kendall_tau: Kendall's rank correlation of predicted and measured latencies.
         interval_coverage: Share of the sequences inside intervals that were calibrated without their family.
@@ -44,6 +45,7 @@ class LayerMetrics:
     kendall_tau: float | None
     interval_coverage: float | None
     interval_half_width: float | None
+    weighted_mape_above_20us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -243,6 +245,9 @@ class EvaluationReport:
         predictors: Results of each predictor, by its name.
         champion: Name of the predictor with the smallest error that is not a baseline.
         rows: Number of measured sequences in the data set.
+        borrowed_rows: How many of them were measured with other numbers of threads; they are trained on only.
+        noise_floor_above_20us: Mean difference of repeated measurements of sequences above 20 us, weighted by time;
+            None if too few were repeated.
         families: Number of models and sequences of each family, by its name.
         measured: Metrics over models of the sums of measured layers.
         truth: How uncertain the measured latencies of models are, and the champion's errors, with all costs predicted,
@@ -259,6 +264,8 @@ class EvaluationReport:
     families: Mapping[str, FamilyFacts]
     measured: ModelMetrics
     truth: Truth | None = None
+    borrowed_rows: int = 0
+    noise_floor_above_20us: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON document that `costmodel evaluate --json` prints."""
@@ -270,6 +277,8 @@ class EvaluationReport:
             "predictors": {name: result.to_dict() for name, result in self.predictors.items()},
             "champion": self.champion,
             "rows": self.rows,
+            "borrowed_rows": self.borrowed_rows,
+            "noise_floor_above_20us": self.noise_floor_above_20us,
             "families": {family: asdict(facts) for family, facts in self.families.items()},
             "measured": asdict(self.measured),
             "truth": asdict(self.truth) if self.truth is not None else None,

@@ -21,7 +21,7 @@ from tests.synthetic import LINEAGES, MEASURED
 
 TOP = {"system", "split", "seeds", "noise_floor_mape", "predictors", "champion"}
 INTERVAL = {"interval_coverage", "interval_half_width"}
-LAYER = {"mape", "weighted_mape", "within_10pct", "kendall_tau"} | INTERVAL
+LAYER = {"mape", "weighted_mape", "weighted_mape_above_20us", "within_10pct", "kendall_tau"} | INTERVAL
 MODEL = {"mape", "macro_mape", "percentile_95", "within_5pct", "within_10pct", "kendall_tau"} | INTERVAL
 # Without log_linear: synthetic costs are log-linear, so that it would win everything.
 QUICK_ONES = {name: make for name, make in REGRESSORS.items() if name not in ("gnn", "log_linear")}
@@ -61,6 +61,18 @@ def test_the_report_has_the_keys_that_programs_lean_on(evaluation: Evaluation) -
         assert all(0 <= share <= 1 for share in shares)
         assert all(-1 <= result[part]["kendall_tau"] <= 1 for part in ("layer", "model"))
         assert all(result[part]["mape"] > 0 for part in ("layer", "model"))
+
+
+def test_long_layers_are_judged_by_their_own_noise_floor(dataset: Dataset) -> None:
+    """The difference of two measurements counts above 20 us only, and in proportion to the time, as the error does."""
+    repeats = tuple((latency_us, 3 * latency_us) for latency_us in range(1, 20)) + ((30.0, 33.0), (300.0, 315.0)) * 15
+    report = evaluate(replace(dataset, repeats=repeats), seeds=(0,), predictors=CHEAP).report
+    assert report.noise_floor_above_20us == pytest.approx(18 / 330)
+    found = report.predictors["roofline"].layer
+    assert found.weighted_mape is not None
+    assert found.weighted_mape_above_20us == pytest.approx(found.weighted_mape, rel=0.05)
+    few = evaluate(replace(dataset, repeats=repeats[:40]), seeds=(0,), predictors=CHEAP).report
+    assert few.noise_floor_above_20us is None
 
 
 def test_baselines_are_listed_like_the_others(evaluation: Evaluation) -> None:
