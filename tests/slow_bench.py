@@ -5,7 +5,7 @@ python -m tests.slow_bench write URL NAME      add 100 measurements in 50 signat
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.groups import grouped
@@ -22,9 +22,10 @@ def sequences(count: int) -> list[LayerSequence]:
 
 
 class _TellingStore(Store):
-    def put_measurement(self, system: str, measurement: Measurement, sequence: LayerSequence | None = None) -> None:
-        super().put_measurement(system, measurement, sequence)
-        sys.stdout.write(measurement.signature + "\n")
+    def put_measurements(self, system: str, measurements: Iterable[Measurement]) -> None:
+        added = list(measurements)
+        super().put_measurements(system, added)
+        sys.stdout.write("".join(f"{measurement.signature}\n" for measurement in added))
         sys.stdout.flush()
 
 

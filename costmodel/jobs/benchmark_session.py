@@ -199,11 +199,13 @@ class BenchmarkSession:
         known = set() if again else set(self.store.latencies_us(self.system.name))
         planned: list[tuple[Group, set[str]]] = []
         seen: set[str] = set()
+        sequences: dict[str, LayerSequence] = {}
         for group in groups:
             members = {s.signature: s for s in (*group.sequences, *([group.whole] if group.whole else []))}
             planned.append((group, members.keys() - known - seen - group.context_only))
             seen |= members.keys()
-            self.store.put_sequences(members.values())
+            sequences |= members
+        self.store.put_sequences(sequences.values())
         report.reused = len(known & seen)
         done, total = 0, sum(len(missing) for _, missing in planned)
         for group, missing in planned:
@@ -251,10 +253,10 @@ class BenchmarkSession:
                     report.failed[name] = str(error)
             loaded = list(entries.values())
             evictor = self._cache_evictor(group, portion.sequences)
-            for measurement in self._timed(loaded, evictor, missing, deadline_ns, group.footprint_bytes):
-                if measurement.signature in group.context_only:
-                    continue
-                self.store.put_measurement(self.system.name, measurement)
+            timed = self._timed(loaded, evictor, missing, deadline_ns, group.footprint_bytes)
+            measurements = [m for m in timed if m.signature not in group.context_only]
+            self.store.put_measurements(self.system.name, measurements)
+            for measurement in measurements:
                 report.measured += measurement.signature in missing
                 report.repeated += measurement.signature not in missing
                 report.unstable += not measurement.stable
