@@ -25,8 +25,11 @@ IS_OBSERVED = tables.measurements.c.environment["source"].as_string() == OBSERVE
 
 def put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> None:
     """Adds the layer sequences that the store does not have, safely with other writers."""
-    for values in unknown_sequences(connection, sequences):
-        add_if_new(connection, tables.sequences, {"signature": values.pop("signature")}, values)
+    wanted = list(sequences)
+    if unknown_sequences(connection, wanted):
+        lock(connection, tables.sequences)  # rows can then be added many at a time
+        if rows := unknown_sequences(connection, wanted):
+            connection.execute(insert(tables.sequences), rows)
 
 
 def unknown_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> list[dict[str, Any]]:

@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 from onnx import numpy_helper
 
+from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.runtimes.ort.session import SessionRunner, new_session, ort_value, session_options, shared_arena
 from costmodel.synthetic.aligned_memory import aligned_arrays, aligned_copies, is_aligned
 from costmodel.synthetic.index_inputs import index_limits
 from costmodel.synthetic.network import build_network, external_tensor, value_name
-from costmodel.synthetic.values import numpy_type, synthetic_value
+from costmodel.synthetic.values import numpy_type, synthetic_tensor, synthetic_value, weight_start
 
 __all__ = ["open_isolated"]
 
@@ -68,7 +69,9 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
     shared_arena()
     types = [sequence.values[i].type for i in large]
     arrays = aligned_arrays([(numpy_type(kind.dtype), kind.shape) for kind in types])
-    values = [ort_value(synthetic_value(sequence, i, out=array)) for i, array in zip(large, arrays, strict=True)]
+    for i, array in zip(large, arrays, strict=True):
+        _fill(sequence, i, array)
+    values = [ort_value(array) for array in arrays]
     if body:  # with optimisations, ONNX Runtime reads the values before it looks for initialisers
         options.add_external_initializers([value_name(i) for i in large], values)
     else:
@@ -80,6 +83,27 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
     if body:
         runner.check_end(patience_s)
     return runner
+
+
+def _fill(sequence: LayerSequence, index: int, array: np.ndarray) -> None:
+    """Writes synthetic values to the memory of a weight; in an embedding table, only to the rows that are looked up."""
+    ids = _table_ids(sequence, index)
+    if ids is None:
+        synthetic_value(sequence, index, out=array)
+        return
+    rows = np.unique(synthetic_value(sequence, ids))
+    kind = TensorType(sequence.values[index].type.dtype, (len(rows), *array.shape[1:]))
+    array[rows] = synthetic_tensor(kind, start=weight_start(index))
+
+
+def _table_ids(sequence: LayerSequence, index: int) -> int | None:
+    """Returns the index of the ids by which a single Gather looks up rows of a weight; None for any other weight."""
+    (layer, *others) = sequence.layers
+    if others or (layer.op_type, layer.domain) != ("Gather", "") or layer.inputs[0] != index:
+        return None
+    ids = layer.inputs[1]
+    alike = layer.attributes.get("axis", {"i": 0})["i"] == 0 and ids != index
+    return ids if alike and sequence.values[ids].role == "input" else None
 
 
 @cache

@@ -15,8 +15,9 @@ from hypothesis import given
 from costmodel.errors import MeasurementError
 from costmodel.interruption import signals_raised
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe
+from costmodel.measure.precision import is_precise, relative_error
 from costmodel.measure.protocol import Protocol
-from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise, relative_error, take_turns, try_out
+from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
 from tests.fakes import FakeClock, FakeRunner
 
 # One run of each network per lap and nothing else, so that scripted run times are easily followed.
