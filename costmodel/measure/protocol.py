@@ -45,6 +45,6 @@ class Protocol:
     for_sums: bool = False
 
 
-# Each layer runs once untimed and once timed: the errors of layers are independent, and cancel in their sum as far as the
-# machine repeats the sum at all (docs/adr/0027).
+# Each layer runs once untimed and once timed: the errors of layers are independent, and cancel in their sum as far as
+# the machine repeats the sum at all (docs/adr/0027).
 QUICK = Protocol(passes=1, max_passes=1, min_passes=1, for_sums=True)

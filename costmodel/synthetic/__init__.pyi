@@ -15,3 +15,4 @@ from .values import numpy_type as numpy_type
 from .values import synthetic_tensor as synthetic_tensor
 from .values import synthetic_value as synthetic_value
 from .values import weight_start as weight_start
+from .weights import write_weight as write_weight

@@ -72,7 +72,7 @@ def synthetic_tensor(kind: TensorType, *, positive: bool = False, start: int = 0
             share no memory.
     """
     values = _pool_values(kind, positive=positive, start=start)
-    if values.size == kind.elements:
+    if start + kind.elements <= _pool(kind.dtype, positive).size:
         return values.reshape(kind.shape)
     return _written(values, 1.0, _empty(kind))
 
@@ -82,7 +82,10 @@ def _empty(kind: TensorType) -> np.ndarray:
 
 
 def _pool_values(kind: TensorType, *, positive: bool, start: int) -> np.ndarray:
-    """Returns a part of the common pool: the values of a tensor, or fewer, which the tensor then repeats."""
+    """Returns a part of the common pool: the values of a tensor, or fewer, which the tensor then repeats.
+
+    If the tensor does not fit behind `start`, the part begins elsewhere, and may belong to another tensor, too.
+    """
     if kind.elements == 1 and kind.dtype in ("int32", "int64"):
         return np.ones(1, kind.dtype)  # often a count, and a count of 0 would mean no work
     pool = _pool(kind.dtype, positive)

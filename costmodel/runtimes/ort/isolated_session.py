@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 from onnx import numpy_helper
 
-from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.runtimes.ort.session import SessionRunner, new_session, ort_value, session_options, shared_arena
 from costmodel.synthetic.aligned_memory import aligned_arrays, aligned_copies, is_aligned
 from costmodel.synthetic.index_inputs import index_limits
 from costmodel.synthetic.network import build_network, external_tensor, value_name
-from costmodel.synthetic.values import numpy_type, synthetic_tensor, synthetic_value, weight_start
+from costmodel.synthetic.values import numpy_type, synthetic_value
+from costmodel.synthetic.weights import write_weight
 
 __all__ = ["open_isolated"]
 
@@ -69,8 +69,9 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
     shared_arena()
     types = [sequence.values[i].type for i in large]
     arrays = aligned_arrays([(numpy_type(kind.dtype), kind.shape) for kind in types])
+    inputs = _inputs(sequence, index_limits(network.graph))
     for i, array in zip(large, arrays, strict=True):
-        _fill(sequence, i, array)
+        write_weight(sequence, i, inputs, array)
     values = [ort_value(array) for array in arrays]
     if body:  # with optimisations, ONNX Runtime reads the values before it looks for initialisers
         options.add_external_initializers([value_name(i) for i in large], values)
@@ -79,31 +80,10 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
         for i, value in zip(large, values, strict=True):
             options.add_initializer(value_name(i), value)
     session = new_session(network.SerializeToString(), options)
-    runner = SessionRunner(session, _inputs(sequence, index_limits(network.graph)), values)
+    runner = SessionRunner(session, {value_name(i): array for i, array in inputs.items()}, values)
     if body:
         runner.check_end(patience_s)
     return runner
-
-
-def _fill(sequence: LayerSequence, index: int, array: np.ndarray) -> None:
-    """Writes synthetic values to the memory of a weight; in an embedding table, only to the rows that are looked up."""
-    ids = _table_ids(sequence, index)
-    if ids is None:
-        synthetic_value(sequence, index, out=array)
-        return
-    rows = np.unique(synthetic_value(sequence, ids))
-    kind = TensorType(sequence.values[index].type.dtype, (len(rows), *array.shape[1:]))
-    array[rows] = synthetic_tensor(kind, start=weight_start(index))
-
-
-def _table_ids(sequence: LayerSequence, index: int) -> int | None:
-    """Returns the index of the ids by which a single Gather looks up rows of a weight; None for any other weight."""
-    (layer, *others) = sequence.layers
-    if others or (layer.op_type, layer.domain) != ("Gather", "") or layer.inputs[0] != index:
-        return None
-    ids = layer.inputs[1]
-    alike = layer.attributes.get("axis", {"i": 0})["i"] == 0 and ids != index
-    return ids if alike and sequence.values[ids].role == "input" else None
 
 
 @cache
@@ -125,16 +105,16 @@ def _soon_reused_bytes() -> float:
     return l3_kib * 1024 * _SOON_REUSED_SHARE
 
 
-def _inputs(sequence: LayerSequence, limits: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Returns values for the inputs of a sequence, by name, in aligned memory as in a model.
+def _inputs(sequence: LayerSequence, limits: Mapping[str, int]) -> dict[int, np.ndarray]:
+    """Returns values for the inputs of a sequence, by index, in aligned memory as in a model.
 
     Args:
         sequence: Layer sequence to run.
         limits: Numbers of rows that integer inputs may choose from, by name.
     """
-    inputs = {value_name(i): synthetic_value(sequence, i, limits.get(value_name(i))) for i in input_indices(sequence)}
-    apart = [name for name, array in inputs.items() if not is_aligned(array)]
-    return inputs | dict(zip(apart, aligned_copies([inputs[name] for name in apart]), strict=True))
+    inputs = {i: synthetic_value(sequence, i, limits.get(value_name(i))) for i in input_indices(sequence)}
+    apart = [i for i, array in inputs.items() if not is_aligned(array)]
+    return inputs | dict(zip(apart, aligned_copies([inputs[i] for i in apart]), strict=True))
 
 
 def _has_body(sequence: LayerSequence) -> bool:
