@@ -13,7 +13,10 @@ from costmodel.measure.measurement import Measurement
 from costmodel.store.store import Store
 from tests.fakes import FakeRuntime, elementwise, fake_bench, fake_system, measured
 
-__all__ = ["sequences"]
+__all__ = ["TOGETHER", "sequences"]
+
+# Number of sequences that are measured, and stored, together.
+TOGETHER = 3
 
 
 def sequences(count: int) -> list[LayerSequence]:
@@ -31,7 +34,7 @@ class _TellingStore(Store):
 
 def _bench(url: str, count: int) -> None:
     with fake_bench(_TellingStore(url), FakeRuntime()) as bench:
-        bench.run(grouped(sequences(count)))
+        bench.run(grouped(sequences(count), most_loaded=TOGETHER))
 
 
 def _write(url: str, name: str) -> None:

@@ -33,7 +33,7 @@ def write_weight(sequence: LayerSequence, index: int, inputs: Mapping[int, np.nd
 
 
 def _ids_of_table(sequence: LayerSequence, index: int) -> int:
-    """Returns the index of the ids with which the only layer looks up rows of a weight; -1 if the weight is no table."""
+    """Returns the index of the ids with which the only layer looks up rows of a weight; -1 if it is no table."""
     (layer, *others) = sequence.layers
     if others or (layer.op_type, layer.domain) != ("Gather", "") or layer.inputs[0] != index:
         return -1
