@@ -74,6 +74,11 @@ class CacheEvictor:
         _evictor_pages.extend(np.ones(_PAGE_BYTES // 8) for _ in range(pages - len(_evictor_pages)))
         self._pages = _evictor_pages[:pages]
 
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes that a run reads: whole megabytes."""
+        return sum(page.nbytes for page in self._pages)
+
     def run(self) -> None:
         """Reads all of the allocated memory once."""
         for page in self._pages:
