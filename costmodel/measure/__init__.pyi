@@ -28,7 +28,6 @@ from .measurement import is_data_dependent as is_data_dependent
 from .measurement import kind_of as kind_of
 from .measurement import now as now
 from .precision import is_precise as is_precise
-from .precision import relative_error as relative_error
 from .protocol import QUICK as QUICK
 from .protocol import Protocol as Protocol
 from .round_robin import CacheEvictor as CacheEvictor
