@@ -5,7 +5,7 @@ python -m tests.slow_bench write URL NAME      add 100 measurements in 50 signat
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.groups import grouped
@@ -13,7 +13,10 @@ from costmodel.measure.measurement import Measurement
 from costmodel.store.store import Store
 from tests.fakes import FakeRuntime, elementwise, fake_bench, fake_system, measured
 
-__all__ = ["sequences"]
+__all__ = ["TOGETHER", "sequences"]
+
+# Number of sequences that are measured, and stored, together.
+TOGETHER = 3
 
 
 def sequences(count: int) -> list[LayerSequence]:
@@ -22,15 +25,16 @@ def sequences(count: int) -> list[LayerSequence]:
 
 
 class _TellingStore(Store):
-    def put_measurement(self, system: str, measurement: Measurement, sequence: LayerSequence | None = None) -> None:
-        super().put_measurement(system, measurement, sequence)
-        sys.stdout.write(measurement.signature + "\n")
+    def put_measurements(self, system: str, measurements: Iterable[Measurement]) -> None:
+        added = list(measurements)
+        super().put_measurements(system, added)
+        sys.stdout.write("".join(f"{measurement.signature}\n" for measurement in added))
         sys.stdout.flush()
 
 
 def _bench(url: str, count: int) -> None:
     with fake_bench(_TellingStore(url), FakeRuntime()) as bench:
-        bench.run(grouped(sequences(count)))
+        bench.run(grouped(sequences(count), most_loaded=TOGETHER))
 
 
 def _write(url: str, name: str) -> None:

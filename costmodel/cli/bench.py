@@ -1,5 +1,6 @@
 """Implements `costmodel bench`, which measures layer sequences on this host."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,6 +59,12 @@ def bench(
     recheck: Annotated[
         bool, typer.Option("--recheck", help="Measure only sequences again whose measurements look wrong.")
     ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Measure layers only, each as briefly as sums over models allow, and no whole models."
+        ),
+    ] = False,
     threads: ThreadsOption = 1,
     inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
@@ -83,7 +90,8 @@ def bench(
     Cuts the models into unique sequences, and measures these together with the whole models. If it is stopped, the same
     command goes on where it stopped. With --on, it spreads them over machines that run `costmodel worker`.
     """
-    from costmodel.jobs.bench import bench_target
+    from costmodel.jobs.bench import REPEATED_SEQUENCES, bench_target
+    from costmodel.measure.protocol import QUICK
     from costmodel.partition.granularity import AUTO
 
     budget_s = parse_budget_s(budget)
@@ -95,11 +103,15 @@ def bench(
         given = {
             "--system": system, "--granularity": most == AUTO, "--samples": samples, "--suggest": suggest,
             "--recheck": recheck, "--threads": threads > 1, "--inter-threads": inter_threads > 1,
-            "--assert-system": assert_system,
+            "--assert-system": assert_system, "--quick": quick,
         }  # fmt: skip
         refused = [name for name, value in given.items() if value]
         bench_on(context, on, systems, targets or [corpus], most, level, budget_s, refused=refused, json=json)
         return
+    if quick and (samples or suggest is not None or recheck or most == AUTO):
+        raise typer.BadParameter(
+            "sums over models need neither --samples, --suggest, --recheck nor --granularity auto", param_hint="--quick"
+        )
     if targets and len(targets) > 1:
         raise typer.BadParameter("several need --on: give a folder of models instead", param_hint="MODELS")
     target = targets[0] if targets else None
@@ -111,7 +123,7 @@ def bench(
     if suggest is not None:
         _suggest(context, known.get(here.name, here), suggest, json=json)
         return
-    document: dict[str, Any] = {"system": here.name}
+    document: dict[str, Any] = {"system": here.name, **({"quick": True} if quick else {})}
     if recheck:
         document["suspects"], report = _recheck(context, runtime, here, target or corpus, budget_s, shown=not json)
     elif most == AUTO:
@@ -129,8 +141,10 @@ def bench(
                 granularities=[most],
                 samples=samples,
                 budget_s=budget_s,
+                repeated_sequences=0 if quick else REPEATED_SEQUENCES,
+                wholes=not quick,
                 progress=stage,
-                bench=context.bench,
+                bench=partial(context.bench, protocol=QUICK) if quick else context.bench,
             )
     note_failures(report)
     if json:

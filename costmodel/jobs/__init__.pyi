@@ -3,6 +3,7 @@ from .adaptation import adapt as adapt
 from .base_systems import comparable_systems as comparable_systems
 from .base_systems import load_bases as load_bases
 from .base_systems import same_threads as same_threads
+from .bench import REPEATED_SEQUENCES as REPEATED_SEQUENCES
 from .bench import bench_target as bench_target
 from .bench import measure_models as measure_models
 from .bench import runnable_on as runnable_on

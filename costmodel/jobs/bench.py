@@ -37,6 +37,7 @@ def bench_target(
     samples: int = 0,
     budget_s: float | None = None,
     repeated_sequences: int = REPEATED_SEQUENCES,
+    wholes: bool = True,
     progress: Stages | None = None,
     bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
 ) -> BenchReport:
@@ -53,6 +54,7 @@ def bench_target(
         budget_s: Seconds from the start after which no further measurement starts; None for no limit.
         repeated_sequences: Number of sequences that are to have two measurements, whose differences give the noise
             floor.
+        wholes: Whether each model is measured end to end as well.
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.
         bench: Function that makes a benchmark session from a store, a system and a runtime.
@@ -72,6 +74,8 @@ def bench_target(
         put_models(store, models, lowering_key(runtime, system.settings.level), granularities)
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())
     groups = [group for item in models for group in measurement_groups(item, granularities)] or grouped(sequences)
+    if not wholes:
+        groups = [replace(group, whole=None) for group in groups]
     with bench(store, system, runtime) as session:
         report = session.run(groups, budget_s=budget_s, progress=stage("measuring"))
         if samples and not report.left:

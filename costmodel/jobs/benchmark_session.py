@@ -21,8 +21,9 @@ from costmodel.measure.groups import Group, evicted_bytes, fits_in_core, grouped
 from costmodel.measure.lock import measuring_lock
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, state_probes
 from costmodel.measure.measurement import Measurement, is_data_dependent, kind_of, now
+from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
-from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise, take_turns, try_out
+from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
 from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
 from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime
@@ -33,6 +34,7 @@ __all__ = ["BenchReport", "BenchmarkSession"]
 
 # Number of pairs of tiny networks, spread over a group, from which the call overhead is measured.
 _PROBES = 8
+_PROBES_FOR_SUMS = 4
 # Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
 _WAITED_SHARE = 0.2
 # Prefix of the capabilities that are quiet times of the probes of the machine's state.
@@ -47,7 +49,8 @@ class BenchReport:
         measured: Number of sequences that were measured because the store lacked them, or because all were to be
             measured again.
         reused: Number of sequences of which the store had a measurement already.
-        unstable: Number of measurements whose passes differed too much, or during which the machine was not quiet.
+        unstable: Number of measurements whose passes differed too much, or during which the machine was not quiet; with
+            a protocol for sums, 0.
         failed: Reasons why sequences and models were not measured, by the signature of a sequence or the name of a
             model.
         left: Number of sequences that were not measured because the budget was spent.
@@ -199,11 +202,13 @@ class BenchmarkSession:
         known = set() if again else set(self.store.latencies_us(self.system.name))
         planned: list[tuple[Group, set[str]]] = []
         seen: set[str] = set()
+        sequences: dict[str, LayerSequence] = {}
         for group in groups:
             members = {s.signature: s for s in (*group.sequences, *([group.whole] if group.whole else []))}
             planned.append((group, members.keys() - known - seen - group.context_only))
             seen |= members.keys()
-            self.store.put_sequences(members.values())
+            sequences |= members
+        self.store.put_sequences(sequences.values())
         report.reused = len(known & seen)
         done, total = 0, sum(len(missing) for _, missing in planned)
         for group, missing in planned:
@@ -234,7 +239,8 @@ class BenchmarkSession:
             report: Report to add to.
             deadline_ns: Time of the monotonic clock after which no further lap starts, in nanoseconds.
         """
-        of_model = group.footprint_bytes is not None
+        # For sums, layers that are known need not take their turns again as the context of others.
+        of_model = group.footprint_bytes is not None and not self._protocol.for_sums
         bare = {s.signature: s for s in group.sequences if s != group.whole and (of_model or s.signature in missing)}
         wholes = [group.whole] if group.whole is not None else []
         for portion in grouped(bare.values()) or [Group("", ())]:
@@ -251,13 +257,13 @@ class BenchmarkSession:
                     report.failed[name] = str(error)
             loaded = list(entries.values())
             evictor = self._cache_evictor(group, portion.sequences)
-            for measurement in self._timed(loaded, evictor, missing, deadline_ns, group.footprint_bytes):
-                if measurement.signature in group.context_only:
-                    continue
-                self.store.put_measurement(self.system.name, measurement)
+            timed = self._timed(loaded, evictor, missing, deadline_ns, group.footprint_bytes)
+            measurements = [m for m in timed if m.signature not in group.context_only]
+            self.store.put_measurements(self.system.name, measurements)
+            for measurement in measurements:
                 report.measured += measurement.signature in missing
                 report.repeated += measurement.signature not in missing
-                report.unstable += not measurement.stable
+                report.unstable += not (measurement.stable or self._protocol.for_sums)
             report.waiting_seconds += self._monitor.lost_us / 1e6
             report.failed |= {name: str(entry.error) for name, (_, entry) in entries.items() if entry.error is not None}
             wholes = []
@@ -328,8 +334,9 @@ class BenchmarkSession:
         if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
             return
         # Opened after the networks whose call overhead they measure: it depends on where in memory a network lies.
+        pairs = _PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES
         shorts, longs = (
-            [TimedNetwork(self._opened(tiny_chain(n))) for _ in range(_PROBES)]
+            [TimedNetwork(self._opened(tiny_chain(n))) for _ in range(pairs)]
             for n in (SHORT_CHAIN_LAYERS, LONG_CHAIN_LAYERS)
         )
         probes = [probe for pair in zip(shorts, longs, strict=True) for probe in pair]
@@ -349,6 +356,7 @@ class BenchmarkSession:
         times_us = ([time_us for probe in kind for time_us in probe.times_us] for kind in (shorts, longs))
         overhead_us = call_overhead_us(*times_us) if layers else 0.0
         environment = {**self._environment(before), "footprint_bytes": footprint_bytes}
+        quiet = not self._monitor.kept_disturbed
         for sequence, entry in entries:
             if entry.error is None:
                 yield Measurement(
@@ -356,7 +364,8 @@ class BenchmarkSession:
                     kind=kind_of(sequence, whole=entry.whole),
                     pass_times_us=tuple(entry.pass_times_us),
                     reference_us=tuple(entry.reference_us),
-                    stable=is_precise(entry.pass_times_us, self._protocol) and not self._monitor.kept_disturbed,
+                    # So that latencies that are precise by themselves take precedence over those for sums.
+                    stable=quiet and not self._protocol.for_sums and is_precise(entry.pass_times_us, self._protocol),
                     overhead_us=0.0 if entry.whole else overhead_us,
                     data_dependent=is_data_dependent(sequence),
                     environment={**environment, **_disturbed(entry)},
@@ -366,6 +375,7 @@ class BenchmarkSession:
     def _environment(self, before: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "protocol": self._protocol.version,
+            **({"for_sums": True} if self._protocol.for_sums else {}),
             "runtime": f"{self.system.runtime} {self._runtime.version}",
             "level": self.system.settings.level,
             "threads": self.system.settings.threads,

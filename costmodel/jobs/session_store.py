@@ -25,8 +25,8 @@ class SessionStore(Protocol):
     def put_sequences(self, sequences: Iterable[LayerSequence]) -> None:
         """Adds the layer sequences that the store does not have yet."""
 
-    def put_measurement(self, system: str, measurement: Measurement) -> None:
-        """Adds one measurement."""
+    def put_measurements(self, system: str, measurements: Iterable[Measurement]) -> None:
+        """Adds measurements."""
 
 
 class BatchStore:
@@ -63,6 +63,6 @@ class BatchStore:
     def put_sequences(self, sequences: Iterable[LayerSequence]) -> None:
         """Does nothing, because the results store has the sequences."""
 
-    def put_measurement(self, system: str, measurement: Measurement) -> None:
-        """Adds one measurement."""
-        self.measurements.append(measurement)
+    def put_measurements(self, system: str, measurements: Iterable[Measurement]) -> None:
+        """Adds measurements."""
+        self.measurements.extend(measurements)

@@ -27,10 +27,11 @@ from .measurement import Timing as Timing
 from .measurement import is_data_dependent as is_data_dependent
 from .measurement import kind_of as kind_of
 from .measurement import now as now
+from .precision import is_precise as is_precise
+from .protocol import QUICK as QUICK
 from .protocol import Protocol as Protocol
 from .round_robin import CacheEvictor as CacheEvictor
 from .round_robin import TimedNetwork as TimedNetwork
-from .round_robin import is_precise as is_precise
 from .round_robin import take_turns as take_turns
 from .round_robin import try_out as try_out
 from .statistics import MODEL_QUANTILE as MODEL_QUANTILE

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Protocol"]
+__all__ = ["QUICK", "Protocol"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Protocol:
             turn, and is then timed several times.
         turn_us: Time that the timed runs of a short lap should take together in a turn.
         max_runs: Maximum number of timed runs of a lap in a turn; the minimum is one.
+        for_sums: Whether times only have to be precise in sums over many layers. What has run once already, to try it
+            out, then does not run untimed again before the first pass, and no measurement counts as stable.
     """
 
     version: int = 8
@@ -40,3 +42,9 @@ class Protocol:
     short_lap_us: float = 50_000.0
     turn_us: float = 10_000.0
     max_runs: int = 5
+    for_sums: bool = False
+
+
+# Each layer runs once untimed and once timed: the errors of layers are independent, and cancel in their sum as far as
+# the machine repeats the sum at all (docs/adr/0027).
+QUICK = Protocol(passes=1, max_passes=1, min_passes=1, for_sums=True)

@@ -19,15 +19,15 @@ import numpy as np
 from costmodel.errors import MeasurementError
 from costmodel.interruption import raise_if_interrupted
 from costmodel.measure.machine_state import QUIET, MachineStateMonitor
+from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.stopwatch import timed_us
 from costmodel.runtimes.base import Runner
 
-__all__ = ["CacheEvictor", "TimedNetwork", "is_precise", "relative_error", "take_turns", "try_out"]
+__all__ = ["CacheEvictor", "TimedNetwork", "take_turns", "try_out"]
 
 _PAGE_BYTES = 1 << 20
-# Times also agree if their standard error is at most this, however large it is relative to them.
-_CLOCK_US = 0.25
+_evictor_pages: list[np.ndarray] = []
 # A run that spent this long off the CPU, and this share of its time, has lost it to another process.
 _PREEMPTED_US, _PREEMPTED_SHARE = 20.0, 0.02
 
@@ -45,6 +45,7 @@ class TimedNetwork:
         disturbed_us: Times, in microseconds, of runs while the machine was not quiet, by its state. Most of these runs
             were repeated, and their times are nowhere else.
         error: Error that ended the timing of this network; None if it did not fail.
+        tried: Whether the network has been tried out.
     """
 
     runner: Runner
@@ -53,6 +54,7 @@ class TimedNetwork:
     reference_us: list[float] = field(default_factory=list)
     disturbed_us: dict[str, list[float]] = field(default_factory=dict)
     error: MeasurementError | None = None
+    tried: bool = False
 
     @property
     def times_us(self) -> list[float]:
@@ -67,8 +69,15 @@ class CacheEvictor:
     """
 
     def __init__(self, nbytes: int) -> None:
-        """Allocates `nbytes` of memory; with 0 bytes a run does nothing."""
-        self._pages = [np.ones(_PAGE_BYTES // 8) for _ in range(math.ceil(nbytes / _PAGE_BYTES))]
+        """Prepares to read `nbytes` of memory, which all evictors share; with 0 bytes a run does nothing."""
+        pages = math.ceil(nbytes / _PAGE_BYTES)
+        _evictor_pages.extend(np.ones(_PAGE_BYTES // 8) for _ in range(pages - len(_evictor_pages)))
+        self._pages = _evictor_pages[:pages]
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes that a run reads: whole megabytes."""
+        return sum(page.nbytes for page in self._pages)
 
     def run(self) -> None:
         """Reads all of the allocated memory once."""
@@ -126,7 +135,8 @@ def take_turns(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        lap_us = [timer.run_untimed(lap) for lap in laps]  # the first runs lay out memory and wake the threads
+        # The first runs lay out memory and wake the threads.
+        lap_us = [(timer.run_untried if protocol.for_sums else timer.run_untimed)(lap) for lap in laps]
         passes, begin_ns = 0, clock_ns()
         while not _enough(networks, passes, (clock_ns() - begin_ns) / 1000 - timer.monitor.lost_us, protocol):
             if passes and clock_ns() >= deadline_ns:
@@ -143,6 +153,7 @@ def take_turns(
 
 def try_out(network: TimedNetwork) -> None:
     """Runs a network once; if it fails, stores the error in `network.error`."""
+    network.tried = True
     try:
         network.runner.run()
     except MeasurementError as error:
@@ -235,6 +246,11 @@ class _Timer:
                 network.reference_us.append(references[network])
         return ((self.clock_ns() - begin_ns) / 1000 - (self.monitor.lost_us - lost_us)) / runs
 
+    def run_untried(self, lap: Sequence[TimedNetwork]) -> float:
+        """Runs the networks of a lap that never ran; returns infinity, because the time of the lap stays unknown."""
+        self.run_untimed([network for network in lap if not network.tried])
+        return math.inf
+
     def run_untimed(self, lap: Sequence[TimedNetwork]) -> float:
         """Runs a lap without keeping the times of its networks; returns how long the lap took, in microseconds."""
         begin_ns = self.clock_ns()
@@ -270,40 +286,9 @@ class _Timer:
             self.due_ns = self.clock_ns() + self.protocol.reference_every_us * 1000
 
 
-def relative_error(pass_times_us: Sequence[Sequence[float]]) -> float:
-    """Returns the standard error of a network's time, relative to that time.
-
-    The time is the median, over the passes, of the median in each pass. The error is estimated from the median absolute
-    deviation of the passes' medians, so that outliers do not count.
-
-    Args:
-        pass_times_us: Times of the network's runs in microseconds, a sequence for each pass.
-    """
-    medians = np.array([np.median(times) for times in pass_times_us])
-    centre = float(np.median(medians))
-    spread = 1.4826 * float(np.median(np.abs(medians - centre)))
-    return 1.2533 * spread / math.sqrt(len(medians)) / centre
-
-
 def _enough(networks: Sequence[TimedNetwork], passes: int, took_us: float, protocol: Protocol) -> bool:
     if passes < protocol.passes:
         return passes >= protocol.min_passes and took_us >= protocol.max_group_us
     if passes >= protocol.max_passes or took_us >= protocol.max_group_us:
         return True
     return all(network.error is not None or is_precise(network.pass_times_us, protocol) for network in networks)
-
-
-def is_precise(pass_times_us: Sequence[Sequence[float]], protocol: Protocol) -> bool:
-    """Returns whether a network's time is known well enough: from enough passes, with a small enough standard error.
-
-    The error is small enough if it is at most `Protocol.agreement` relative to the median, or at most a quarter of a
-    microsecond, which is the noise of the clock.
-
-    Args:
-        pass_times_us: Times of the network's runs in microseconds, a sequence for each pass.
-        protocol: Measurement protocol, which sets the number of passes and the relative error.
-    """
-    if len(pass_times_us) < protocol.min_passes:
-        return False
-    error = relative_error(pass_times_us)
-    return error <= protocol.agreement or error * float(np.median([t for r in pass_times_us for t in r])) <= _CLOCK_US

@@ -11,11 +11,11 @@ from costmodel.errors import StoreError
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.measurement import OBSERVED, Measurement
 from costmodel.store import tables
-from costmodel.store.database import add_if_new, select_in
+from costmodel.store.database import add_if_new, lock, select_in
 from costmodel.store.results import StoredModel, StoredSegment
 
 __all__ = [
-    "IS_OBSERVED", "add_model", "put_measurement", "put_segments", "put_sequences", "remove_observed",
+    "IS_OBSERVED", "add_model", "put_measurements", "put_segments", "put_sequences", "remove_observed",
     "unknown_measurements", "unknown_sequences",
 ]  # fmt: skip
 
@@ -25,8 +25,11 @@ IS_OBSERVED = tables.measurements.c.environment["source"].as_string() == OBSERVE
 
 def put_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> None:
     """Adds the layer sequences that the store does not have, safely with other writers."""
-    for values in unknown_sequences(connection, sequences):
-        add_if_new(connection, tables.sequences, {"signature": values.pop("signature")}, values)
+    wanted = list(sequences)
+    if unknown_sequences(connection, wanted):
+        lock(connection, tables.sequences)  # rows can then be added many at a time
+        if rows := unknown_sequences(connection, wanted):
+            connection.execute(insert(tables.sequences), rows)
 
 
 def unknown_sequences(connection: Connection, sequences: Iterable[LayerSequence]) -> list[dict[str, Any]]:
@@ -98,14 +101,22 @@ def remove_observed(connection: Connection, system: str) -> int:
     return int(removed)
 
 
-def put_measurement(connection: Connection, system: str, measurement: Measurement) -> None:
-    """Adds a measurement, as a repeat if its signature was measured on the system before."""
-    of_signature = {"system": system, "signature": measurement.signature}
-    next_repeat = select(func.coalesce(func.max(tables.measurements.c.repeat) + 1, 0)).filter_by(**of_signature)
-    while True:  # two writers may read the same number: the later one then takes the next
-        key = {**of_signature, "repeat": connection.scalar(next_repeat)}
-        if add_if_new(connection, tables.measurements, key, _columns(measurement)):
-            return
+def put_measurements(connection: Connection, system: str, measurements: Iterable[Measurement]) -> None:
+    """Adds measurements, each as a repeat if its signature was measured on the system before."""
+    added = list(measurements)
+    if not added:
+        return
+    lock(connection, tables.measurements)  # two writers that count repeats at once would find the same numbers
+    table = tables.measurements.c
+    query = select(table.signature, func.max(table.repeat).label("last")).filter_by(system=system)
+    stored = select_in(connection, query.group_by(table.signature), table.signature, {m.signature for m in added})
+    repeats = Counter({row.signature: row.last + 1 for row in stored})
+    rows = []
+    for measurement in added:
+        key = {"system": system, "signature": measurement.signature, "repeat": repeats[measurement.signature]}
+        rows.append(key | _columns(measurement))
+        repeats[measurement.signature] += 1
+    connection.execute(insert(tables.measurements), rows)
 
 
 def unknown_measurements(

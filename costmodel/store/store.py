@@ -170,7 +170,16 @@ class Store:
         with self._database.writing() as connection:
             if sequence is not None:
                 insertion.put_sequences(connection, [sequence])
-            insertion.put_measurement(connection, system, measurement)
+            insertion.put_measurements(connection, system, [measurement])
+
+    def put_measurements(self, system: str, measurements: Iterable[Measurement]) -> None:
+        """Adds measurements of stored sequences in one transaction, as `put_measurement` adds one.
+
+        A transaction of its own for each measurement takes longer than timing a small layer: each one waits for the
+        disk.
+        """
+        with self._database.writing() as connection:
+            insertion.put_measurements(connection, system, measurements)
 
     def put_results(self, results: Results, *, replace_observed: bool = False) -> ImportSummary:
         """Adds the results of another store, completely or not at all; existing records are not changed.

@@ -1,3 +1,4 @@
+from .aligned_memory import aligned_arrays as aligned_arrays
 from .aligned_memory import aligned_copies as aligned_copies
 from .aligned_memory import is_aligned as is_aligned
 from .argument_constraints import is_constrained as is_constrained
@@ -10,6 +11,8 @@ from .network import external_tensor as external_tensor
 from .network import value_name as value_name
 from .sampling import sample_around as sample_around
 from .values import model_inputs as model_inputs
+from .values import numpy_type as numpy_type
 from .values import synthetic_tensor as synthetic_tensor
 from .values import synthetic_value as synthetic_value
 from .values import weight_start as weight_start
+from .weights import write_weight as write_weight

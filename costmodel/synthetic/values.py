@@ -6,7 +6,7 @@ need particular values, such as indices and shapes, fit the recorded shapes; see
 `costmodel.synthetic.argument_constraints`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 
 import ml_dtypes
@@ -15,11 +15,11 @@ import numpy as np
 from costmodel.ir.graph import TensorType
 from costmodel.ir.layer_view import LayerView
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
-from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_copies
+from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_arrays, aligned_copies
 from costmodel.synthetic.argument_constraints import required_values
 from costmodel.synthetic.argument_rules import SEED, random_below
 
-__all__ = ["model_inputs", "synthetic_tensor", "synthetic_value", "weight_start"]
+__all__ = ["model_inputs", "numpy_type", "synthetic_tensor", "synthetic_value", "weight_start"]
 
 _POOL_BYTES = 1 << 24
 _WEIGHT_STEP = 4099  # a prime, so that weights start at places of the pool that are no multiples of each other
@@ -39,10 +39,10 @@ def _pool(dtype: str, positive: bool) -> np.ndarray:
 
 def _random_values(dtype: str, positive: bool) -> np.ndarray:
     rng = np.random.default_rng(SEED)
-    kind = _numpy_type(dtype)
+    kind = numpy_type(dtype)
     if dtype == "bool":
         # Long runs of equal values, as in real masks: random ones would defeat the branch prediction of a kernel.
-        return np.asarray(np.arange(_POOL_BYTES) // _MASK_RUN_LENGTH % 2 == 0)
+        return np.repeat(np.arange(_POOL_BYTES // _MASK_RUN_LENGTH) % 2 == 0, _MASK_RUN_LENGTH)
     if dtype in _SMALL_INTEGERS:
         bits = int(dtype.strip("uint"))
         low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
@@ -57,7 +57,8 @@ def _random_values(dtype: str, positive: bool) -> np.ndarray:
     return values.astype(kind)
 
 
-def _numpy_type(dtype: str) -> np.dtype:
+def numpy_type(dtype: str) -> np.dtype:
+    """Returns the type that numpy has for elements of a tensor, by its name, such as "bfloat16"."""
     return np.dtype(getattr(ml_dtypes, dtype)) if hasattr(ml_dtypes, dtype) else np.dtype(dtype)
 
 
@@ -70,12 +71,39 @@ def synthetic_tensor(kind: TensorType, *, positive: bool = False, start: int = 0
         start: Position of the first value in the common pool (see `_pool`). Tensors from disjoint ranges of the pool
             share no memory.
     """
+    values = _pool_values(kind, positive=positive, start=start)
+    if start + kind.elements <= _pool(kind.dtype, positive).size:
+        return values.reshape(kind.shape)
+    return _written(values, 1.0, _empty(kind))
+
+
+def _empty(kind: TensorType) -> np.ndarray:
+    return aligned_arrays([(numpy_type(kind.dtype), kind.shape)])[0]
+
+
+def _pool_values(kind: TensorType, *, positive: bool, start: int) -> np.ndarray:
+    """Returns a part of the common pool: the values of a tensor, or fewer, which the tensor then repeats.
+
+    If the tensor does not fit behind `start`, the part begins elsewhere, and may belong to another tensor, too.
+    """
     if kind.elements == 1 and kind.dtype in ("int32", "int64"):
-        return np.ones(kind.shape, kind.dtype)  # often a count, and a count of 0 would mean no work
+        return np.ones(1, kind.dtype)  # often a count, and a count of 0 would mean no work
     pool = _pool(kind.dtype, positive)
     if start + kind.elements > pool.size:
-        return np.resize(pool[start % (pool.size // 2) :], kind.shape)
-    return pool[start : start + kind.elements].reshape(kind.shape)
+        return pool[start % (pool.size // 2) :][: kind.elements]
+    return pool[start : start + kind.elements]
+
+
+def _written(values: np.ndarray, scale: float, out: np.ndarray) -> np.ndarray:
+    """Writes `values`, again and again, times `scale`, to all of `out`; returns `out`."""
+    flat = out.reshape(-1)
+    for begin in range(0, flat.size, max(1, values.size)):
+        part = flat[begin : begin + values.size]
+        if scale == 1:
+            part[...] = values[: part.size]
+        else:
+            np.multiply(values[: part.size], values.dtype.type(scale), out=part)
+    return out
 
 
 def model_inputs(types: Mapping[str, TensorType], limits: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -95,22 +123,46 @@ def model_inputs(types: Mapping[str, TensorType], limits: Mapping[str, int]) -> 
     }
 
 
-def synthetic_value(sequence: LayerSequence, index: int, limit: int | None = None) -> np.ndarray:
+def synthetic_value(
+    sequence: LayerSequence, index: int, limit: int | None = None, *, out: np.ndarray | None = None
+) -> np.ndarray:
     """Returns values for an input or a weight of `sequence` that suit the layers that read them.
 
     Args:
         sequence: Sequence in the layout in which it will run.
         index: Index of an input, or of a constant without data.
         limit: Number of rows that an input may choose from, if layers after those that read it use it as an index.
+        out: Array with the type and shape of the value, in one piece, to write the values to; if None, they are in an
+            array of their own or in a part of the common pool.
 
     Returns:
-        Array with the type and shape of the value.
+        Array with the type and shape of the value: `out` if that is given.
     """
     value = sequence.values[index]
-    dtype = _numpy_type(value.type.dtype)
-    if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
-        return np.full(value.type.shape, _zero_point(dtype), dtype)
     readers = [layer for layer in sequence.layers if index in layer.inputs]
+    needed = _needed_values(sequence, index, readers, limit)
+    if needed is not None:
+        made = _empty(value.type) if out is None else out
+        made[...] = needed
+        return made
+    positive = any(_needs_positive(layer.op_type) or _is_slope(layer, index) for layer in readers)
+    start = weight_start(index) if value.role == "constant" else _pool_offset(sequence, index)
+    scale = _BIAS_SCALE if _is_bias(sequence, index) else _fan_in(sequence, index) ** -0.5
+    scaled = scale < 1 and value.type.dtype.startswith(("float", "bfloat"))
+    if out is None and not scaled:
+        return synthetic_tensor(value.type, positive=positive, start=start)
+    values = _pool_values(value.type, positive=positive, start=start)
+    return _written(values, scale if scaled else 1.0, _empty(value.type) if out is None else out)
+
+
+def _needed_values(
+    sequence: LayerSequence, index: int, readers: Sequence[SequenceLayer], limit: int | None
+) -> np.ndarray | int | None:
+    """Returns values, in a shape that broadcasts, that a value must have in order to suit its readers; else None."""
+    value = sequence.values[index]
+    dtype = numpy_type(value.type.dtype)
+    if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
+        return _zero_point(dtype)
     made = [
         values
         for layer in readers
@@ -120,16 +172,10 @@ def synthetic_value(sequence: LayerSequence, index: int, limit: int | None = Non
     if made:
         # Layers that share indices may have tables of different sizes: the smaller of two indices is valid in both.
         chosen = reduce(np.minimum, made) if dtype.kind in "iu" else made[0]
-        return np.broadcast_to(chosen, value.type.shape).astype(dtype, order="C")
+        return chosen.astype(dtype)
     if limit is not None and value.type.elements > 1:
         return random_below(limit, value.type.shape).astype(dtype)
-    positive = any(_needs_positive(layer.op_type) or _is_slope(layer, index) for layer in readers)
-    start = weight_start(index) if value.role == "constant" else _pool_offset(sequence, index)
-    values = synthetic_tensor(value.type, positive=positive, start=start)
-    scale = _BIAS_SCALE if _is_bias(sequence, index) else _fan_in(sequence, index) ** -0.5
-    if scale < 1 and value.type.dtype.startswith(("float", "bfloat")):
-        return np.asarray(values * values.dtype.type(scale), dtype=dtype)
-    return values
+    return None
 
 
 def weight_start(index: int) -> int:

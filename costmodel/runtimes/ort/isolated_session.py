@@ -6,6 +6,9 @@ with the layer that produced them, and never become outputs of the network. Weig
 ONNX Runtime allocates them.
 """
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -17,14 +20,16 @@ from onnx import numpy_helper
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.runtimes.ort.session import SessionRunner, new_session, ort_value, session_options, shared_arena
-from costmodel.synthetic.aligned_memory import aligned_copies, is_aligned
+from costmodel.synthetic.aligned_memory import aligned_arrays, aligned_copies, is_aligned
 from costmodel.synthetic.index_inputs import index_limits
 from costmodel.synthetic.network import build_network, external_tensor, value_name
-from costmodel.synthetic.values import synthetic_value
+from costmodel.synthetic.values import numpy_type, synthetic_value
+from costmodel.synthetic.weights import write_weight
 
 __all__ = ["open_isolated"]
 
 _WEIGHTS = "weights.bin"
+_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 # Smaller weights are embedded in the network, where shape inference finds them: the scales of Resize determine a shape.
 _EMBEDDED_BYTES = 1024
 # In a model with results larger than this share of the level 3 cache, their memory is no longer in the caches when it
@@ -62,15 +67,32 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
         options.add_session_config_entry("session.use_env_allocators", "1")
     options.enable_mem_pattern = False  # a memory plan would not use the memory that was just freed
     shared_arena()
-    arrays = aligned_copies([synthetic_value(sequence, i) for i in large])
+    types = [sequence.values[i].type for i in large]
+    arrays = aligned_arrays([(numpy_type(kind.dtype), kind.shape) for kind in types])
+    inputs = _inputs(sequence, index_limits(network.graph))
+    for i, array in zip(large, arrays, strict=True):
+        write_weight(sequence, i, inputs, array)
     values = [ort_value(array) for array in arrays]
-    if values:
+    if body:  # with optimisations, ONNX Runtime reads the values before it looks for initialisers
         options.add_external_initializers([value_name(i) for i in large], values)
+    else:
+        options.add_session_config_entry(_WEIGHTS_FOLDER, _placeholder_folder())
+        for i, value in zip(large, values, strict=True):
+            options.add_initializer(value_name(i), value)
     session = new_session(network.SerializeToString(), options)
-    runner = SessionRunner(session, _inputs(sequence, index_limits(network.graph)), values)
+    runner = SessionRunner(session, {value_name(i): array for i, array in inputs.items()}, values)
     if body:
         runner.check_end(patience_s)
     return runner
+
+
+@cache
+def _placeholder_folder() -> str:
+    """Returns a folder with an empty file of weights, which ONNX Runtime requires to exist but never reads."""
+    folder = tempfile.mkdtemp(prefix="costmodel-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (Path(folder) / _WEIGHTS).touch()
+    return folder
 
 
 @cache
@@ -83,16 +105,16 @@ def _soon_reused_bytes() -> float:
     return l3_kib * 1024 * _SOON_REUSED_SHARE
 
 
-def _inputs(sequence: LayerSequence, limits: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Returns values for the inputs of a sequence, by name, in aligned memory as in a model.
+def _inputs(sequence: LayerSequence, limits: Mapping[str, int]) -> dict[int, np.ndarray]:
+    """Returns values for the inputs of a sequence, by index, in aligned memory as in a model.
 
     Args:
         sequence: Layer sequence to run.
         limits: Numbers of rows that integer inputs may choose from, by name.
     """
-    inputs = {value_name(i): synthetic_value(sequence, i, limits.get(value_name(i))) for i in input_indices(sequence)}
-    apart = [name for name, array in inputs.items() if not is_aligned(array)]
-    return inputs | dict(zip(apart, aligned_copies([inputs[name] for name in apart]), strict=True))
+    inputs = {i: synthetic_value(sequence, i, limits.get(value_name(i))) for i in input_indices(sequence)}
+    apart = [i for i, array in inputs.items() if not is_aligned(array)]
+    return inputs | dict(zip(apart, aligned_copies([inputs[i] for i in apart]), strict=True))
 
 
 def _has_body(sequence: LayerSequence) -> bool:

@@ -173,6 +173,19 @@ def test_a_suite_is_measured_without_its_models(run: Run, benched: Home, unique:
     assert (document["measured"], document["reused"]) == (0, unique)
 
 
+def test_layers_alone_can_be_measured_briefly(run: Run, unique: int, tmp_path: Path) -> None:
+    """With --quick each layer is measured once for sums, and no whole model; other measurements are refused."""
+    home = Home(tmp_path / "new")
+    document = run(home, "bench", MODEL, *NAMED, "--quick", "--json").document
+    assert (document["quick"], document["measured"], document["repeated"], document["failed"]) == (True, unique, 0, {})
+    measurements = list(Store(home.store_url).measurements("this.one"))
+    assert {(m.kind, len(m.pass_times_us), m.environment["for_sums"]) for m in measurements} == {("layer", 1, True)}
+    assert run(home, "predict", MODEL, *NAMED, "--json").document["coverage"]["measured"] == 1
+    refused = run(home, "bench", MODEL, "--quick", "--samples", "3")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--quick" in refused.err
+
+
 def test_a_spent_budget_says_to_go_on(run: Run, tmp_path: Path) -> None:
     """When the budget is spent, the rest is counted, and the next run continues there."""
     done = run(tmp_path / "new", "bench", MODEL, *NAMED, "--budget", "0s")

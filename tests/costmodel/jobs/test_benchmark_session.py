@@ -19,6 +19,7 @@ from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
 from costmodel.measure.capability import reference_sequence
 from costmodel.measure.groups import Group, grouped
 from costmodel.measure.machine_state import product_chain
+from costmodel.measure.protocol import QUICK as FOR_SUMS
 from costmodel.measure.protocol import Protocol
 from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import decompose, whole_model
@@ -175,6 +176,36 @@ class TestMeasuring:
             bench.run(grouped(SEQUENCES[:1]))
         (found,) = store.measurements("fake-1")
         assert len(found.pass_times_us) == Protocol().passes
+
+
+class TestSums:
+    """A protocol for sums over models measures as little of each layer as possible."""
+
+    def test_each_layer_runs_once_untimed_and_once_timed(self, store: Store, model: Model) -> None:
+        """Nothing else runs, and known layers do not take their turns again as context."""
+        group = replace(group_of(model, *SEQUENCES), whole=None)
+        known = group.sequences[0]
+        with fake_bench(store, FakeRuntime()) as bench:
+            bench.run([Group("known", (known,))])
+        runtime = FakeRuntime()
+        with fake_bench(store, runtime, protocol=FOR_SUMS) as bench:
+            report = bench.run([group])
+        new = {s.signature for s in group.sequences} - {known.signature}
+        assert (report.measured, report.repeated, report.unstable) == (len(new), 0, 0)
+        assert {signature: runtime.ran.count(signature) for signature in new} == dict.fromkeys(new, 2)
+        assert known.signature not in runtime.ran
+        costs = {s.signature: runtime.cost_us(s) for s in group.sequences}
+        assert store.latencies_us("fake-1") == pytest.approx(costs, **EXACT)
+
+    def test_what_is_precise_by_itself_takes_precedence(self, store: Store) -> None:
+        """Measurements for sums are marked, and count only as long as there are no others."""
+        for noise, protocol in ((2.0, FOR_SUMS), (1.0, QUICK), (3.0, FOR_SUMS)):
+            with fake_bench(store, FakeRuntime(noise=lambda _, noise=noise: noise), protocol=protocol) as bench:
+                bench.run([Group("one", tuple(SEQUENCES[:1]))], again=True)
+        first, second, third = store.measurements("fake-1")
+        assert [m.environment.get("for_sums", False) for m in (first, second, third)] == [True, False, True]
+        assert [m.stable for m in (first, second, third)] == [False, True, False]
+        assert store.latencies_us("fake-1") == {second.signature: second.latency_us}
 
 
 class TestGroups:

@@ -15,8 +15,9 @@ from hypothesis import given
 from costmodel.errors import MeasurementError
 from costmodel.interruption import signals_raised
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe
+from costmodel.measure.precision import is_precise, relative_error
 from costmodel.measure.protocol import Protocol
-from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, is_precise, relative_error, take_turns, try_out
+from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
 from tests.fakes import FakeClock, FakeRunner
 
 # One run of each network per lap and nothing else, so that scripted run times are easily followed.
@@ -404,13 +405,21 @@ class TestAgreement:
 
 @pytest.mark.parametrize("nbytes", [0, 1, 3 << 20, (5 << 20) + 1])
 def test_an_evictor_reads_the_requested_number_of_bytes(nbytes: int) -> None:
-    """Cache eviction allocates the requested memory, rounded up to a megabyte, and nothing for zero."""
+    """Cache eviction reads the requested memory, rounded up to a megabyte, and nothing for zero."""
+    evictor = CacheEvictor(nbytes)
+    evictor.run()
+    evictor.feed()
+    assert nbytes <= evictor.nbytes < nbytes + (1 << 20)
+
+
+def test_evictors_share_their_memory() -> None:
+    """An evictor allocates only what it reads beyond all evictors before it."""
+    CacheEvictor(5 << 20)
     tracemalloc.start()
     try:
-        evictor = CacheEvictor(nbytes)
+        evictors = [CacheEvictor(nbytes << 20) for nbytes in (5, 3)]
         held = tracemalloc.get_traced_memory()[0]
-        evictor.run()
-        evictor.feed()
     finally:
         tracemalloc.stop()
-    assert nbytes <= held < nbytes + (1 << 20) + (1 << 16)
+    assert [evictor.nbytes for evictor in evictors] == [5 << 20, 3 << 20]
+    assert held < 1 << 16

@@ -236,6 +236,24 @@ class TestMeasurements:
         store.put_measurement("fake-1", measurement, ONE)
         assert store.latencies_us("fake-1") == {ONE.signature: measurement.latency_us} == {ONE.signature: 10.0}
 
+    def test_many_are_added_at_once(self, store: Store) -> None:
+        """Measurements that are added together are numbered as if they were added one after the other."""
+        store.put_sequences([ONE, OTHER])
+        store.put_measurement("fake-1", measured(ONE, [1.0]))
+        store.put_measurements("fake-1", [measured(ONE, [2.0]), measured(OTHER, [9.0]), measured(ONE, [3.0])])
+        store.put_measurements("fake-1", [])
+        assert [m.latency_us for m in store.measurements("fake-1", [ONE.signature])] == [1.0, 2.0, 3.0]
+        assert [m.latency_us for m in store.measurements("fake-1", repeats=False)] == [
+            {ONE.signature: 1.0, OTHER.signature: 9.0}[s] for s in sorted((ONE.signature, OTHER.signature))
+        ]
+
+    def test_all_are_added_or_none(self, store: Store) -> None:
+        """If one of several measurements cannot be stored, none is."""
+        store.put_sequences([ONE])
+        with pytest.raises(StoreError, match="store the system and the sequence"):
+            store.put_measurements("fake-1", [measured(ONE), measured(OTHER)])
+        assert list(store.measurements("fake-1")) == []
+
     def test_systems_do_not_mix(self, store: Store) -> None:
         """Measurements of one signature on two systems are numbered separately."""
         store.put_system(fake_system("fake-2"))

@@ -1,12 +1,14 @@
 """Tests for the layout of synthetic tensors in memory."""
 
+import gc
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
-from costmodel.synthetic.aligned_memory import aligned_copies, is_aligned
+from costmodel.synthetic.aligned_memory import aligned_arrays, aligned_copies, is_aligned
 from costmodel.synthetic.values import synthetic_value
 
 arrays = st.tuples(
@@ -35,3 +37,21 @@ def test_inputs_of_a_layer_are_aligned_and_apart(size: int, dtype: str) -> None:
     assert is_aligned(one)
     assert is_aligned(other)
     assert not np.may_share_memory(one, other)
+
+
+def test_memory_is_used_again_once_nothing_is_in_it() -> None:
+    """Memory of arrays that are gone serves later ones of about their size; a view keeps it from being used."""
+    kind = (np.dtype(np.uint8), (12_345_678,))
+    (array,) = aligned_arrays([kind])
+    array[:] = 1
+    place, view = array.ctypes.data, array[5:6]
+    del array
+    gc.collect()
+    (other,) = aligned_arrays([kind])
+    other[:] = 2
+    assert view[0] == 1
+    assert other.ctypes.data != place
+    del view
+    gc.collect()
+    (later,) = aligned_arrays([(np.dtype(np.float32), (3_000_000,))])
+    assert later.ctypes.data == place

@@ -68,6 +68,31 @@ def test_no_two_weights_are_equal(side: int, dtype: str) -> None:
     assert all((one != other).mean() > 0.9 for one, other in combinations(weights, 2))
 
 
+@given(data=st.data())
+def test_values_can_be_written_to_memory(
+    data: st.DataObject, graphs: Callable[..., st.SearchStrategy[LayerGraph]]
+) -> None:
+    """Values that are written to given memory are those of an array of their own."""
+    sequence = whole_model(data.draw(graphs()))
+    for index in (*input_indices(sequence), *weight_indices(sequence)):
+        expected = synthetic_value(sequence, index)
+        out = np.zeros_like(expected)
+        assert synthetic_value(sequence, index, out=out) is out
+        assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("elements", [(1 << 22) - 5, 9 << 20])
+def test_large_weights_can_be_written_to_memory(elements: int) -> None:
+    """A weight that is as large as the pool, or larger, is scaled everywhere."""
+    kinds = [TensorType("float32", shape) for shape in ((1, 4), (4, elements // 4), (1, elements // 4))]
+    values = tuple(map(Value, kinds, ("input", "constant", "internal")))
+    sequence = LayerSequence((SequenceLayer("MatMul", "", 13, {}, (0, 1), (2,)),), values, (2,))
+    out = np.zeros(kinds[1].shape, np.float32)
+    synthetic_value(sequence, 1, out=out)
+    assert np.array_equal(out, synthetic_value(sequence, 1))
+    assert 0.04 < np.abs(out).min() <= np.abs(out).max() <= 0.5
+
+
 def test_signs_inside_a_network_are_mixed() -> None:
     """Biases are small beside what they are added to, and slopes of PRelu are positive, as in trained models."""
     kinds = [TensorType("float32", shape) for shape in ((8, 256), (256, 256), (256,), (8, 256), (256,), (8, 256))]
