@@ -44,7 +44,6 @@ SLO_FACTOR = 4.0
 LOAD = 0.7
 STEPS = 4
 SEARCHED = (0.1, 0.9)  # loads between which the highest rate is searched
-REPEATS = 2
 # Each run of LoadGen has other times of arrival.
 _SEEDS = count(1)
 BAR_RATE, BAR_PERCENTILE = 0.10, 0.15
@@ -59,7 +58,7 @@ class Compared:
         scenario: Scenario of MLPerf.
         figure: Name of the figure.
         measured: What LoadGen reports in its first run.
-        repeated: What LoadGen reports in its second run.
+        repeated: What LoadGen reports in its second run; None if there is none.
         simulated: Mean of the figures that are simulated for the two runs.
         same_seconds: The same with run times of the same seconds; None if there are none.
         always_warm: The same as `simulated` without the effects of an idle time; None if it has none.
@@ -69,7 +68,7 @@ class Compared:
     scenario: str
     figure: str
     measured: float
-    repeated: float
+    repeated: float | None
     simulated: float
     same_seconds: float | None = None
     always_warm: float | None = None
@@ -82,15 +81,18 @@ class Compared:
     @property
     def line(self) -> str:
         """The figures, and the ratios of the simulated ones to LoadGen's."""
+        figures = (self.measured, self.repeated or float("nan"), self.simulated)
         ratios = (self.ratio(one) for one in (self.simulated, self.same_seconds, self.always_warm))
         return (
-            f"{self.model:<24}{self.scenario:<15}{self.figure:<14}{self.measured:>10.1f}{self.repeated:>10.1f}"
-            f"{self.simulated:>10.1f}" + "".join(f"{ratio:>6.2f}" for ratio in ratios)
+            f"{self.model:<24}{self.scenario:<15}{self.figure:<14}"
+            + "".join(f"{figure:>10.1f}" for figure in figures)
+            + "".join(f"{ratio:>6.2f}" for ratio in ratios)
         )
 
     def ratio(self, other: float | None) -> float:
-        """Returns a figure over the geometric mean of LoadGen's two."""
-        return float("nan") if other is None else other / (self.measured * self.repeated) ** 0.5
+        """Returns a figure over the geometric mean of LoadGen's."""
+        repeated = self.measured if self.repeated is None else self.repeated
+        return float("nan") if other is None else other / (self.measured * repeated) ** 0.5
 
 
 class Timed:
@@ -125,7 +127,7 @@ def _drive(network: Network, scenario: Scenario, seconds: float, rate_per_s: flo
     return undisturbed(lambda: drive(network, scenario, seconds, rate_per_s=rate_per_s, batch=batch, seed=seed))
 
 
-def closed(name: str, network: Network, seconds: float) -> Iterator[Compared]:
+def closed(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
     """Compares the scenarios without arrivals."""
     timed = Timed(network)
     kinds: tuple[tuple[Scenario, BatchPolicy], ...] = (("single-stream", NO_BATCHING), ("multi-stream", BATCHES))
@@ -133,27 +135,27 @@ def closed(name: str, network: Network, seconds: float) -> Iterator[Compared]:
         expected = simulate(timed.serving(1, policy), scenario)
         queries_per_s = expected.throughput_per_s / (1 if scenario == "single-stream" else 8)
         seen, simulated = [], []
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             seen.append(_drive(network, scenario, seconds / 2, queries_per_s, policy.max_size))
             timed.add()
             result = simulate(timed.serving(2, policy), scenario)
             simulated.append((result.p90_us or 0.0, result.p99_us or 0.0))
         yield from _percentiles(name, scenario, seen, simulated)
     rates, simulated_rates = [], []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         rates.append(_drive(network, "offline", seconds / 2, expected.throughput_per_s, BATCHES.max_size).samples_per_s)
         timed.add()
         simulated_rates.append(simulate(timed.serving(2, BATCHES), "offline").throughput_per_s)
-    yield Compared(name, "offline", "rate", *rates, float(np.mean(simulated_rates)))
+    yield Compared(name, "offline", "rate", *_two(rates), float(np.mean(simulated_rates)))
 
 
-def server(name: str, network: Network, seconds: float) -> Iterator[Compared]:
+def server(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
     """Compares the latencies of the scenario "server" at one rate."""
     timed, idle = Timed(network, (1,)), _measured_idle()
     rate_per_s = LOAD * timed.serving(1, NO_BATCHING).saturation_per_s
     seen: list[Reported] = []
     simulated, same, warm = [], [], []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         run = _drive(network, "server", seconds, rate_per_s)
         timed.add((1,))
         seen.append(run)
@@ -168,16 +170,16 @@ def server(name: str, network: Network, seconds: float) -> Iterator[Compared]:
         same.append(tuple(np.percentile(replayed_us + run.generator_us, [90, 99]).tolist()))
     yield from _percentiles(name, "server", seen, simulated, same, warm)
     parts_us = [one.generator_us for one in seen]
-    yield Compared(name, "effects", "generator", *parts_us, float(np.mean(parts_us)))
+    yield Compared(name, "effects", "generator", *_two(parts_us), float(np.mean(parts_us)))
     for figure, us in (("extra", idle.extra_us), ("cooling", idle.cooling_us), ("wake-up", idle.wake_up_us)):
         yield Compared(name, "effects", figure, us, us, us)
 
 
-def highest(name: str, network: Network, seconds: float) -> Iterator[Compared]:
+def highest(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
     """Compares the highest rate of the scenario "server"."""
     timed, idle = Timed(network, (1,)), _measured_idle()
     rates, simulated_rates, same_rates, warm_rates = [], [], [], []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         before = timed.serving(1, NO_BATCHING)
         slo_us = SLO_FACTOR * before.service_times.latency_us[1]
         low, high = (load * before.saturation_per_s for load in SEARCHED)
@@ -196,11 +198,15 @@ def highest(name: str, network: Network, seconds: float) -> Iterator[Compared]:
         same_rates.append(highest_rate_per_s(_idling(here, idle), objective))
         warm_rates.append(highest_rate_per_s(alone, objective))
     means = [float(np.mean(one)) for one in (simulated_rates, same_rates, warm_rates)]
-    yield Compared(name, "server", "highest rate", *rates, *means)
+    yield Compared(name, "server", "highest rate", *_two(rates), *means)
 
 
 # The parts of a comparison, by the scenario and the name of a figure that tells whether it is done.
-PARTS = {("server", "highest rate"): highest, ("server", "p99"): server, ("offline", "rate"): closed}
+PARTS = {("server", "p99"): server, ("server", "highest rate"): highest, ("offline", "rate"): closed}
+
+
+def _two(figures: Sequence[float]) -> tuple[float, float | None]:
+    return figures[0], figures[1] if len(figures) > 1 else None
 
 
 def _measured_idle() -> IdleEffects:
@@ -227,7 +233,7 @@ def _percentiles(
 ) -> list[Compared]:
     return [
         Compared(
-            name, scenario, figure, getattr(seen[0], f"{figure}_us"), getattr(seen[1], f"{figure}_us"),
+            name, scenario, figure, *_two([getattr(one, f"{figure}_us") for one in seen]),
             *(float(np.mean([one[place] for one in of_kind])) for of_kind in simulated),
         )
         for place, figure in enumerate(("p90", "p99"))
@@ -246,7 +252,7 @@ def summarise(found: list[Compared]) -> None:
             "simulated": [one.ratio(one.simulated) for one in of_figure],
             "  same seconds": [one.ratio(one.same_seconds) for one in of_figure],
             "  no idle effects": [one.ratio(one.always_warm) for one in of_figure],
-            "LoadGen, second run": [one.repeated / one.measured for one in of_figure],
+            "LoadGen, second run": [(one.repeated or float("nan")) / one.measured for one in of_figure],
         }
         for kind, ratios in kinds.items():
             if np.isnan(ratios).all():
@@ -263,6 +269,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare simulated traffic with MLPerf's LoadGen.")
     parser.add_argument("--only", default="", help="part of the names of the models to run")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of a run of the scenario server")
+    parser.add_argument("--repeats", type=int, default=2, choices=(1, 2), help="runs of LoadGen for each figure")
+    parser.add_argument("--part", default="", help="server, highest or closed; by default all of them")
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds after which nothing more begins")
     parser.add_argument("--results", type=Path, default=Path("build/loadgen.jsonl"))
     arguments = parser.parse_args()
@@ -272,11 +280,13 @@ def main() -> None:
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + arguments.budget
     for (scenario, figure), part in PARTS.items():
+        if arguments.part not in ("", part.__name__):
+            continue
         for name in MODELS:
             if arguments.only not in name or (name, scenario, figure) in done or time.monotonic() > until:
                 continue
             try:
-                compared = list(part(name, Network(MODELS[name]()), arguments.seconds))
+                compared = list(part(name, Network(MODELS[name]()), arguments.seconds, arguments.repeats))
             except DisturbedError as error:
                 print(f"{name}, {part.__name__}: {error}; start again for it", flush=True)
                 continue
