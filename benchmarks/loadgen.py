@@ -13,8 +13,8 @@ saturation, p90 and p99 are compared as well. "same seconds" are simulations wit
 LoadGen's own run that had waited: they show what is left if the machine does not change between timing and run.
 
 LoadGen runs everything twice, so that LoadGen can be compared with LoadGen. A run during which other processes of this
-machine took CPU time is repeated. Results are appended to a file as they come, and a second start continues there. A
-complete run takes about 16 minutes.
+machine took CPU time is repeated, at most twice. Results are appended to a file as they come, and a second start
+continues there. A complete run takes about 16 minutes.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-from loadgen_driver import SIZES, DisturbedError, Network, Reported, drive, undisturbed
+from loadgen_driver import SIZES, Network, Reported, drive
 from made_models import MODELS
 
 from costmodel.measure.idle import idle_sequence, measure_idle_effects
@@ -62,6 +62,7 @@ class Compared:
         simulated: Mean of the figures that are simulated for the two runs.
         same_seconds: The same with run times of the same seconds; None if there are none.
         always_warm: The same as `simulated` without the effects of an idle time; None if it has none.
+        others: What other processes of this machine took of a CPU meanwhile, at most.
     """
 
     model: str
@@ -72,6 +73,7 @@ class Compared:
     simulated: float
     same_seconds: float | None = None
     always_warm: float | None = None
+    others: float = 0.0
 
     @property
     def bar(self) -> float:
@@ -87,6 +89,7 @@ class Compared:
             f"{self.model:<24}{self.scenario:<15}{self.figure:<14}"
             + "".join(f"{figure:>10.1f}" for figure in figures)
             + "".join(f"{ratio:>6.2f}" for ratio in ratios)
+            + f"{self.others:>6.0%}"
         )
 
     def ratio(self, other: float | None) -> float:
@@ -107,7 +110,7 @@ class Timed:
     def add(self, sizes: tuple[int, ...] = SIZES) -> None:
         """Times the network (again)."""
         seconds = 1 if len(sizes) > 1 else 0.7
-        self._parts.append(undisturbed(lambda: self._network.times_us(seconds, sizes)))
+        self._parts.append(self._network.undisturbed(lambda: self._network.times_us(seconds, sizes)))
 
     def serving(self, last: int, policy: BatchPolicy) -> Serving:
         """Returns what the last so many timings say; run times vary as they do at the largest batch of the policy."""
@@ -124,7 +127,7 @@ def _serving(times_us: dict[int, np.ndarray], policy: BatchPolicy) -> Serving:
 
 def _drive(network: Network, scenario: Scenario, seconds: float, rate_per_s: float, batch: int = 1) -> Reported:
     seed = next(_SEEDS)
-    return undisturbed(lambda: drive(network, scenario, seconds, rate_per_s=rate_per_s, batch=batch, seed=seed))
+    return network.undisturbed(lambda: drive(network, scenario, seconds, rate_per_s=rate_per_s, batch=batch, seed=seed))
 
 
 def closed(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
@@ -151,7 +154,7 @@ def closed(name: str, network: Network, seconds: float, repeats: int) -> Iterato
 
 def server(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
     """Compares the latencies of the scenario "server" at one rate."""
-    timed, idle = Timed(network, (1,)), _measured_idle()
+    timed, idle = Timed(network, (1,)), _measured_idle(network)
     rate_per_s = LOAD * timed.serving(1, NO_BATCHING).saturation_per_s
     seen: list[Reported] = []
     simulated, same, warm = [], [], []
@@ -177,7 +180,7 @@ def server(name: str, network: Network, seconds: float, repeats: int) -> Iterato
 
 def highest(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
     """Compares the highest rate of the scenario "server"."""
-    timed, idle = Timed(network, (1,)), _measured_idle()
+    timed, idle = Timed(network, (1,)), _measured_idle(network)
     rates, simulated_rates, same_rates, warm_rates = [], [], [], []
     for _ in range(repeats):
         before = timed.serving(1, NO_BATCHING)
@@ -209,9 +212,9 @@ def _two(figures: Sequence[float]) -> tuple[float, float | None]:
     return figures[0], figures[1] if len(figures) > 1 else None
 
 
-def _measured_idle() -> IdleEffects:
+def _measured_idle(network: Network) -> IdleEffects:
     runner = get_runtime().open_sequence(idle_sequence(), RuntimeSettings())
-    found = measured_idle_effects(undisturbed(lambda: measure_idle_effects(runner)))
+    found = measured_idle_effects(network.undisturbed(lambda: measure_idle_effects(runner)))
     assert found is not None
     return found
 
@@ -285,11 +288,9 @@ def main() -> None:
         for name in MODELS:
             if arguments.only not in name or (name, scenario, figure) in done or time.monotonic() > until:
                 continue
-            try:
-                compared = list(part(name, Network(MODELS[name]()), arguments.seconds, arguments.repeats))
-            except DisturbedError as error:
-                print(f"{name}, {part.__name__}: {error}; start again for it", flush=True)
-                continue
+            network = Network(MODELS[name]())
+            compared = list(part(name, network, arguments.seconds, arguments.repeats))
+            compared = [replace(one, others=network.others) for one in compared]
             with arguments.results.open("a") as file:
                 file.writelines(json.dumps(asdict(one)) + "\n" for one in compared)
             found += compared

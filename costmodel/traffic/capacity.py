@@ -34,6 +34,8 @@ def highest_rate_per_s(serving: Serving, objective: LatencyObjective, *, seed: i
     if serving.variation.idle.total_us and serving.replicas == 1 and serving.policy.max_size == 1:
         always_warm = replace(serving, variation=replace(serving.variation, idle=ALWAYS_WARM))
         warm = highest_rate_per_s(always_warm, objective, seed=seed) / saturation_per_s
+        if not warm:
+            return 0.0
         loads = (*(warm * share for share in _BELOW_WARM), *(one for one in _LOADS if one < _BELOW_WARM[-1] * warm))
         above = warm * (1 + _PRECISION)
     for load in loads:

@@ -19,7 +19,7 @@ SERVICE_US = 2000.0
 TIMES_US = np.array([0.0, SERVICE_US, 3000.0, 4000.0, 5000.0])
 FACTORS = (0.95, 1.0, 1.0, 1.0, 1.3)
 STATES = (MachineState("quiet", 0.7, 1.0), MachineState("memory", 0.3, 1.5))
-EFFECTS = st.builds(IdleEffects, st.floats(0, 2000), st.floats(100, 50_000), st.floats(0, 1000))
+EFFECTS = st.builds(IdleEffects, st.floats(0, 1500), st.floats(100, 50_000), st.floats(0, 1000))
 KINDS = st.sampled_from([(1, NO_BATCHING), (3, NO_BATCHING), (1, BatchPolicy(4, 1000.0)), (2, BatchPolicy(4))])
 VARIATIONS = st.sampled_from([Variation(), Variation(FACTORS), Variation(FACTORS, STATES, 0.5)])
 
@@ -58,17 +58,17 @@ def test_effects_of_size_zero_change_nothing(
     assert _served(load, tiny, *kind).latencies_us == pytest.approx(warm, abs=1e-3)
 
 
-@given(EFFECTS, VARIATIONS, st.floats(0.01, 0.95))
+@given(EFFECTS, st.integers(0, 5))
 @settings(max_examples=20)
-def test_one_replica_is_simulated_in_the_same_way_with_and_without_the_event_loop(
-    idle: IdleEffects, variation: Variation, load: float
-) -> None:
-    """A second replica that is never needed leaves the latencies as they are."""
-    arrivals_us = np.arange(1, 500) * SERVICE_US / load
-    quiet = Variation(variation.run_factors[:1], idle=idle)
-    one = serve(arrivals_us, TIMES_US, quiet, 1, NO_BATCHING, 1).latencies_us
-    batches = serve(arrivals_us, TIMES_US, quiet, 1, BatchPolicy(2), 1).latencies_us
-    assert batches[one < SERVICE_US / load] == pytest.approx(one[one < SERVICE_US / load])
+def test_the_loop_over_requests_and_the_loop_over_batches_agree(idle: IdleEffects, seed: int) -> None:
+    """Where no two requests meet, a policy with batches changes nothing."""
+    gaps_us = np.random.default_rng(seed).uniform(2.6, 20, 300) * SERVICE_US
+    variation = Variation(FACTORS, idle=idle)
+    one, batches = (
+        serve(np.cumsum(gaps_us), TIMES_US, variation, 1, policy, 1).latencies_us
+        for policy in (NO_BATCHING, BatchPolicy(2))
+    )
+    assert batches == pytest.approx(one)
 
 
 def test_the_first_request_pays_for_the_idle_time_before_it() -> None:
@@ -102,7 +102,7 @@ def test_requests_are_colder_at_lower_rates(load: float, factor: float) -> None:
 
 
 @pytest.mark.parametrize("states", [(), STATES], ids=["quiet", "shared"])
-@pytest.mark.parametrize("factor", [1.5, 4.0])
+@pytest.mark.parametrize("factor", [2.5, 4.0])
 def test_the_highest_rate_falls_with_the_effects(states: tuple[MachineState, ...], factor: float) -> None:
     """Larger effects carry less traffic; at the rate that is found the objective is met, and at 2% more it is not."""
     objective = LatencyObjective(99.0, factor * SERVICE_US)
