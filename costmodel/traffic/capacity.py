@@ -30,7 +30,7 @@ def highest_rate_per_s(serving: Serving, objective: LatencyObjective, *, seed: i
     """
     saturation_per_s = serving.saturation_per_s
     above = 1.0
-    loads = _LOADS
+    loads: tuple[float, ...] = _LOADS
     if serving.variation.idle.total_us and serving.replicas == 1 and serving.policy.max_size == 1:
         always_warm = replace(serving, variation=replace(serving.variation, idle=ALWAYS_WARM))
         warm = highest_rate_per_s(always_warm, objective, seed=seed) / saturation_per_s

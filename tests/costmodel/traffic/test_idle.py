@@ -102,9 +102,9 @@ def test_requests_are_colder_at_lower_rates(load: float, factor: float) -> None:
 
 
 @pytest.mark.parametrize("states", [(), STATES], ids=["quiet", "shared"])
-@pytest.mark.parametrize("factor", [2.5, 4.0])
+@pytest.mark.parametrize("factor", [3.0, 4.0])
 def test_the_highest_rate_falls_with_the_effects(states: tuple[MachineState, ...], factor: float) -> None:
-    """Larger effects carry less traffic; at the rate that is found the objective is met, and at 2% more it is not."""
+    """Larger effects carry less traffic; at the rate that is found the objective is met, and at 5% more it is not."""
     objective = LatencyObjective(99.0, factor * SERVICE_US)
     rates = []
     for idle in (ALWAYS_WARM, TYPICAL, IdleEffects(600.0, 5000.0, 200.0)):
@@ -112,7 +112,7 @@ def test_the_highest_rate_falls_with_the_effects(states: tuple[MachineState, ...
         rates.append(highest_rate_per_s(serving, objective))
         if rates[-1]:
             assert simulate(serving, "server", rate_per_s=rates[-1], objective=objective).meets
-            assert not simulate(serving, "server", rate_per_s=1.02 * rates[-1], objective=objective).meets
+            assert not simulate(serving, "server", rate_per_s=1.05 * rates[-1], objective=objective).meets
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < 0.97 * rates[0]
 
