@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from costmodel.errors import TrafficError
 from costmodel.estimate.estimate import Coverage, Estimate
 from costmodel.traffic.capacity import MAX_REPLICAS, best_at, highest_rate_per_s, replicas_for
+from costmodel.traffic.idle import TYPICAL
 from costmodel.traffic.objective import NO_BATCHING, BatchPolicy, LatencyObjective
 from costmodel.traffic.scenarios import Scenario, Serving, TrafficResult, is_closed, simulate
 from costmodel.traffic.service_times import ServiceTimes
 from costmodel.traffic.variation import STEADY, Variation
+from costmodel.units import format_us
 
 __all__ = ["BatchLatency", "Capacity", "TrafficQuestion", "plan_capacity", "shapes_of_batch"]
 
@@ -91,6 +93,8 @@ class Capacity:
             enough, because the latency of a single request exceeds the objective.
         result: Latencies and throughput of these replicas (of one, if no number is enough) at the rate of arrivals, or
             at the highest rate without one.
+        idle_delay_us: Time in microseconds by which a request after a long idle time takes longer, in the scenario
+            "server": its run finds the machine cold, and its thread has to be woken.
         usd_per_hour: Price of all replicas in US dollars per hour; None if no price of the system is known.
         usd_per_million: Price in US dollars of a million requests at this rate; None if no price is known, or if the
             objective or the rate is not met.
@@ -111,6 +115,7 @@ class Capacity:
     arrivals_per_s: float | None
     replicas: int | None
     result: TrafficResult
+    idle_delay_us: float
     usd_per_hour: float | None
     usd_per_million: float | None
     coverage: Coverage
@@ -169,6 +174,7 @@ def plan_capacity(
         arrivals_per_s=question.arrivals_per_s,
         replicas=replicas,
         result=result,
+        idle_delay_us=one.variation.idle.total_us,
         usd_per_hour=price,
         usd_per_million=None if price is None or not carried else price / _SECONDS_AN_HOUR / rate_per_s * 1e6,
         coverage=first.coverage,
@@ -220,7 +226,14 @@ def _warnings(estimates: Mapping[int, Estimate], variation: Variation | None) ->
         warnings.append(
             "how much latencies vary was never measured on this system: the simulation assumes no variation"
         )
-    elif variation.states:
+        return tuple(dict.fromkeys(warnings))
+    if variation.idle == TYPICAL:
+        warnings.append(
+            "what an idle time costs was never measured on this system: the simulation assumes that a request after a "
+            f"long one takes {format_us(TYPICAL.total_us)} longer; `costmodel capacity --measure-idle` on that machine "
+            "measures it"
+        )
+    if variation.states:
         shares = ", ".join(f"{one.name} {one.share:.0%} (x{one.slowdown:.2f})" for one in variation.states)
         warnings.append(
             f"the machine was shared while it was measured, and is taken to be so again: {shares}, each for about "

@@ -19,6 +19,7 @@ from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.observed_latencies import ObservedLatencies
 from costmodel.serving.pricing import SequencePricer
 from costmodel.store.store import Store
+from costmodel.traffic.idle import TYPICAL, measured_idle_effects
 from costmodel.traffic.variation import Variation, observed_variation
 from costmodel.training.artefact import bundle_of, champion_of, load_bundle
 
@@ -78,11 +79,13 @@ class Predictor(SequencePricer):
     def variation(self) -> Variation | None:
         """How run times of whole models vary on the system (of layers, if no whole model was measured).
 
-        None if that is unknown, because nothing but latencies of whole models was imported.
+        None if that is unknown, because nothing but latencies of whole models was imported. Where it was not measured
+        what an idle time costs, it is taken to be typical.
         """
+        idle = measured_idle_effects(self.system.capabilities) or TYPICAL
         whole_models = self.store.measurements(self.system.name, self.store.whole_model_signatures(), repeats=False)
-        return observed_variation(whole_models) or observed_variation(
-            self.store.measurements(self.system.name, repeats=False)
+        return observed_variation(whole_models, idle) or observed_variation(
+            self.store.measurements(self.system.name, repeats=False), idle
         )
 
     def warm_up(self) -> None:

@@ -266,8 +266,8 @@ def _prior(store: Store, system: System, seed: int, jobs: int) -> Learner | None
 
 
 def _rates(system: System) -> dict[str, float]:
-    """Returns the capabilities of a system without the quiet times of probes, which later sessions change."""
-    return {name: value for name, value in system.capabilities.items() if not name.startswith("quiet_")}
+    """Returns the capabilities of a system without those that are measured again later, after which it is the same."""
+    return {name: value for name, value in system.capabilities.items() if not name.startswith(("quiet_", "idle_"))}
 
 
 def _fit_and_save(

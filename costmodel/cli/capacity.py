@@ -56,6 +56,10 @@ def capacity(
             show_default=False,
         ),
     ] = None,
+    measure_idle: Annotated[
+        bool,
+        typer.Option("--measure-idle", help="First measure on this host, for 3 seconds, what an idle time costs."),
+    ] = False,
     shape: ShapeOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -64,8 +68,8 @@ def capacity(
 
     Also says how many replicas a rate of requests needs, which latencies users then see, and what it costs.
 
-    Simulates the queue of requests from the latencies of the model at several batch sizes and from the states in which
-    the system was measured.
+    Simulates the queue of requests from the latencies of the model at several batch sizes, from the states in which the
+    system was measured, and from what an idle time costs there.
     """
     from costmodel.api import CostModel
     from costmodel.cli.predict import labelled
@@ -84,6 +88,8 @@ def capacity(
     context = Context(store, tools=command.obj)
     name = context.system_name(system, 1)
     extrapolate_if_unknown(context, name, 1, 1)
+    if measure_idle:
+        _measure_idle(context, name)
     found = CostModel.load(name, store=store, runtime=context.tools.runtime).capacity(
         files[0], slo=slo, arrivals_per_s=arrivals_per_s, replicas=replicas, batch_policy=batch_policy,
         scenario=cast("Scenario", scenario), shapes=parse_shapes(shape), usd_per_hour=price,
@@ -94,6 +100,23 @@ def capacity(
     _print(found)
     for warning in found.warnings:
         note(warning)
+
+
+def _measure_idle(context: Context, name: str) -> None:
+    from costmodel.jobs.idle import measure_idle
+    from costmodel.traffic.idle import measured_idle_effects
+    from costmodel.units import format_us
+
+    settings = context.store.system(name).settings
+    runtime, here = context.here(
+        name, settings.threads, level=settings.level, inter_threads=settings.inter_threads
+    )  # fmt: skip
+    found = measured_idle_effects(measure_idle(context.store, here, runtime).capabilities)
+    assert found is not None
+    note(
+        f"after a long idle time, a run takes {format_us(found.extra_us)} longer and its thread wakes up after "
+        f"{format_us(found.wake_up_us)}"
+    )
 
 
 def _parse(parse: Callable[[str], _Parsed], text: str, option: str) -> _Parsed:
@@ -133,6 +156,8 @@ def _print(found: "Capacity") -> None:
         f"  replicas   {result.replicas}, busy {result.utilisation:.0%} of the time, {_per_s(result.throughput_per_s)} "
         f"in batches of {result.mean_batch:.1f} on average{'' if result.shared_queue else ', each with its own queue'}"
     )
+    if found.scenario == "server":
+        say(f"  when idle  a request after a long idle time takes {format_us(found.idle_delay_us)} longer")
     if found.usd_per_million is not None:
         say(f"  cost       ${found.usd_per_hour:.2f} an hour, ${found.usd_per_million:.2f} per million requests")
 

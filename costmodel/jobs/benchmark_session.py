@@ -12,6 +12,7 @@ from costmodel.errors import LoweringError, MeasurementError
 from costmodel.interruption import raise_if_interrupted
 from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
+from costmodel.jobs.idle import measured_idle
 from costmodel.jobs.session_store import SessionStore
 from costmodel.measure.affinity import pinned
 from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
@@ -145,10 +146,12 @@ class BenchmarkSession:
             self.system = replace(self.system, capabilities={} if known.extrapolated else known.capabilities)
         with ExitStack() as stack:
             stack.enter_context(self._lock())
+            new = not self.system.capabilities
+            idle = measured_idle(self._runtime, self.system, self._clock_ns, self._sleep) if new else {}
             self._cpus = stack.enter_context(pinned(self.system.settings.cpus))
-            if not self.system.capabilities:
+            if new:
                 capabilities = measure_capabilities(self._runtime, self.system.settings, self._clock_ns)
-                self.system = replace(self.system, capabilities=capabilities)
+                self.system = replace(self.system, capabilities=capabilities | idle)
             if known is None or known.extrapolated or not known.capabilities:
                 self.store.put_system(self.system)
             self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)

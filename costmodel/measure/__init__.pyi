@@ -14,6 +14,8 @@ from .groups import grouped as grouped
 from .groups import groups_of_samples as groups_of_samples
 from .groups import memory_bound_bytes as memory_bound_bytes
 from .groups import warm_bytes as warm_bytes
+from .idle import idle_sequence as idle_sequence
+from .idle import measure_idle_effects as measure_idle_effects
 from .lock import measuring_lock as measuring_lock
 from .machine_state import QUIET as QUIET
 from .machine_state import MachineStateMonitor as MachineStateMonitor

@@ -25,7 +25,8 @@ def measure_capabilities(
 
     Each network is timed in three rounds, of which the quickest counts: another tenant may disturb the machine for a
     second, and the capabilities of a system are measured once. The quiet times of the probes of the machine's state
-    take longer to determine, and are measured separately by `costmodel.measure.machine_state`.
+    take longer to determine, and are measured separately by `costmodel.measure.machine_state`; so is what an idle time
+    costs, by `costmodel.measure.idle`, because a server is not pinned to CPUs.
 
     Returns:
         "gemm_gflops": rate of a sustained float32 matrix product, in 10^9 operations per second.

@@ -2,6 +2,8 @@ from .capacity import MAX_REPLICAS as MAX_REPLICAS
 from .capacity import best_at as best_at
 from .capacity import highest_rate_per_s as highest_rate_per_s
 from .capacity import replicas_for as replicas_for
+from .idle import TYPICAL as TYPICAL
+from .idle import measured_idle_effects as measured_idle_effects
 from .objective import MAX_BATCH as MAX_BATCH
 from .objective import MAX_RATE_PER_S as MAX_RATE_PER_S
 from .objective import NO_BATCHING as NO_BATCHING

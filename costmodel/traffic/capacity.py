@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from costmodel.traffic.idle import ALWAYS_WARM
 from costmodel.traffic.objective import LatencyObjective
 from costmodel.traffic.scenarios import SEED, Serving, TrafficResult, simulate
 
@@ -13,6 +14,8 @@ MAX_REPLICAS = 1000
 # Shares of the saturation at which rates are tried, from the highest on, and the precision of the search.
 _LOADS = (0.995, 0.98, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
 _PRECISION = 0.005
+# Shares of the rate without the effects of an idle time at which rates with them are tried first.
+_BELOW_WARM = (1.0, 0.97, 0.92, 0.85, 0.75, 0.6)
 
 
 def highest_rate_per_s(serving: Serving, objective: LatencyObjective, *, seed: int = SEED) -> float:
@@ -21,10 +24,21 @@ def highest_rate_per_s(serving: Serving, objective: LatencyObjective, *, seed: i
     Rates are tried downwards, because with a waiting time in the batching policy the latency of a low rate can be
     longer than that of a higher one; the highest rate that meets the objective is then refined by bisection. The result
     is 0 if even one percent of the saturation does not meet it.
+
+    An idle time makes no request of a single replica without batches faster. The rate without its effects, which is
+    quicker to simulate, is then an upper bound from which the search with them begins.
     """
     saturation_per_s = serving.saturation_per_s
     above = 1.0
-    for load in _LOADS:
+    loads: tuple[float, ...] = _LOADS
+    if serving.variation.idle.total_us and serving.replicas == 1 and serving.policy.max_size == 1:
+        always_warm = replace(serving, variation=replace(serving.variation, idle=ALWAYS_WARM))
+        warm = highest_rate_per_s(always_warm, objective, seed=seed) / saturation_per_s
+        if not warm:
+            return 0.0
+        loads = (*(warm * share for share in _BELOW_WARM), *(one for one in _LOADS if one < _BELOW_WARM[-1] * warm))
+        above = warm * (1 + _PRECISION)
+    for load in loads:
         if _meets(serving, load * saturation_per_s, objective, seed):
             break
         above = load

@@ -1,7 +1,7 @@
 """Simulates queues of requests in front of replicas, first come, first served.
 
 A single replica without batching follows Lindley's recursion, whose solution is a running maximum over arrays. Several
-replicas, or batches, need a loop over the batches. docs/adr/0021 compares both with simpy.
+replicas, batches, or a machine that becomes cold while it is idle, need a loop. docs/adr/0021 compares with simpy.
 """
 
 from bisect import bisect_right
@@ -10,6 +10,7 @@ from heapq import heapify, heapreplace
 
 import numpy as np
 
+from costmodel.traffic.idle import IdleEffects
 from costmodel.traffic.objective import BatchPolicy
 from costmodel.traffic.variation import Speed, Variation
 
@@ -28,7 +29,8 @@ class Served:
         latencies_us: Time from arrival to completion of each request (closed scenarios: of each query) in microseconds,
             in order of arrival.
         span_us: Time from the begin of the simulation to the last completion, in microseconds.
-        busy_us: Time that replicas spent on batches, in microseconds, added up over the replicas.
+        busy_us: Time that replicas spent on batches, in microseconds, added up over the replicas; the time to wake a
+            thread for them is included.
         batches: Number of batches.
     """
 
@@ -68,28 +70,33 @@ def serve(
     span_us = float(arrivals_us[-1])
     speeds = [variation.speed(np.random.default_rng([seed, _STATES, one]), span_us) for one in range(replicas)]
     if replicas == 1 and policy.max_size == 1:
-        return _lindley(arrivals_us, service_us[1] * factors, speeds[0])
-    return _event_loop(arrivals_us, service_us.tolist(), factors.tolist(), speeds, policy)
+        return _lindley(arrivals_us, service_us[1] * factors, speeds[0], variation.idle)
+    return _event_loop(arrivals_us, service_us.tolist(), factors.tolist(), speeds, policy, variation.idle)
 
 
-def _lindley(arrivals_us: np.ndarray, work_us: np.ndarray, speed: Speed) -> Served:
+def _lindley(arrivals_us: np.ndarray, work_us: np.ndarray, speed: Speed, idle: IdleEffects) -> Served:
     """Serves requests one by one on one replica.
 
     A request ends at E(i) = max(A(i), E(i - 1)) + S(i). With the sums C(i) = S(1) + ... + S(i), that is
     C(i) + max over j <= i of (A(j) - C(j - 1)). All of these are in units of work, of which the machine does as much as
-    its state allows, so that a state which begins in the middle of a run slows its remainder.
+    its state allows, so that a state which begins in the middle of a run slows its remainder. What an idle time costs
+    is work too; it depends on the end of the request before, so that there is no closed form.
     """
     arrived = speed.work_at(arrivals_us)
-    total = np.cumsum(work_us)
-    ended = total + np.maximum.accumulate(arrived - (total - work_us))
+    if not idle.total_us:
+        total = np.cumsum(work_us)
+        ended = total + np.maximum.accumulate(arrived - (total - work_us))
+    else:
+        ended = idle.ends(arrived.tolist(), work_us, speed.slowness_at(arrivals_us).tolist())
     ends_us = speed.time_at(ended)
     starts_us = np.maximum(arrivals_us, np.concatenate([[0.0], ends_us[:-1]]))
     return Served(ends_us - arrivals_us, float(ends_us[-1]), float((ends_us - starts_us).sum()), len(work_us))
 
 
 def _event_loop(
-    arrivals_us: np.ndarray, service_us: list[float], factors: list[float], speeds: list[Speed], policy: BatchPolicy
-) -> Served:
+    arrivals_us: np.ndarray, service_us: list[float], factors: list[float], speeds: list[Speed], policy: BatchPolicy,
+    idle: IdleEffects,
+) -> Served:  # fmt: skip
     """Serves requests in batches on several replicas; each pass of the loop forms the next batch."""
     arrivals = arrivals_us.tolist()
     number, most, wait_us = len(arrivals), policy.max_size, policy.max_wait_us
@@ -106,7 +113,10 @@ def _event_loop(
             ready_us = arrivals[full]
         start_us = free_us if free_us > ready_us else ready_us
         size = 1 if most == 1 else bisect_right(arrivals, start_us, first, min(number, first + most)) - first
-        end_us = speeds[replica].end_us(start_us, service_us[size] * factors[batch])
+        work_us = service_us[size] * factors[batch]
+        if idle.total_us:
+            work_us += idle.delay_us(start_us - free_us)
+        end_us = speeds[replica].end_us(start_us, work_us)
         heapreplace(free, (end_us, replica))
         busy_us += end_us - start_us
         ends_us.append(end_us)
@@ -123,7 +133,8 @@ def serve_in_turn(
 ) -> Served:  # fmt: skip
     """Serves queries of which each is sent when the one before it is complete.
 
-    The samples of a query are divided into batches of at most `policy.max_size`, which the replicas share.
+    The samples of a query are divided into batches of at most `policy.max_size`, which the replicas share. The next
+    query is sent at once, so that an idle time has no effect.
 
     Args:
         queries: Number of queries.

@@ -1,8 +1,8 @@
-"""How run times vary on a machine: from run to run, and from one state of the machine to the next.
+"""How run times vary on a machine: from run to run, from one state of the machine to the next, and after idle times.
 
-The two have different effects on queues. What varies from run to run averages out over the requests that wait. A state
-of a shared machine (another tenant on the sibling thread, at the cache, at the memory) lasts for thousands of requests:
-while it lasts, a queue that is stable on average may grow all the time.
+The first two have different effects on queues. What varies from run to run averages out over the requests that wait.
+A state of a shared machine (another tenant on the sibling thread, at the cache, at the memory) lasts for thousands of
+requests: while it lasts, a queue that is stable on average may grow all the time.
 """
 
 from bisect import bisect_right
@@ -14,12 +14,14 @@ import numpy as np
 from costmodel.measure.machine_state import QUIET
 from costmodel.measure.measurement import Measurement
 from costmodel.measure.tenancy import quiet_factors, slowdowns, state_shares
+from costmodel.traffic.idle import ALWAYS_WARM, IdleEffects
 
 __all__ = ["SOJOURN_S", "STEADY", "MachineState", "Speed", "Variation", "observed_variation"]
 
-# Mean time in seconds that a machine stays in one state. Measurements have the share of time in each state and not how
-# long it lasted; docs/adr/0021 shows how little the rate of one replica depends on it between 1 and 60 seconds.
-SOJOURN_S = 10.0
+# Mean time in seconds that a machine stays in one state. Measurements have the share of time in each state; the scatter
+# of these shares over short groups says that a state lasts for half a second, or longer where probes err. Between 1 and
+# 60 seconds the rate of one replica hardly depends on it (docs/adr/0021).
+SOJOURN_S = 1.0
 _US = 1e6
 _FAR = 1e4  # spans after which the schedule of a machine ends
 
@@ -48,11 +50,14 @@ class Variation:
             others.
         states: States of the machine; empty if it is always quiet.
         sojourn_s: Mean time that the machine stays in one state, in seconds.
+        idle: What an idle time costs the request after it. It matters in the scenario "server" only, because in the
+            others a run follows another.
     """
 
     run_factors: tuple[float, ...] = (1.0,)
     states: tuple[MachineState, ...] = ()
     sojourn_s: float = SOJOURN_S
+    idle: IdleEffects = ALWAYS_WARM
 
     @property
     def mean_run_factor(self) -> float:
@@ -134,6 +139,14 @@ class Speed:
         """Returns the times in microseconds until which the given work is possible; the inverse of `work_at`."""
         return work_us if self.is_steady else np.interp(work_us, self.work_us, self.times_us)
 
+    def slowness_at(self, times_us: np.ndarray) -> np.ndarray:
+        """Returns the time in microseconds that a unit of work takes at each of the given times."""
+        if self.is_steady:
+            return np.ones(len(times_us))
+        of_segments = np.diff(self.times_us) / np.diff(self.work_us)
+        place = np.searchsorted(self.times_us, times_us, side="right").clip(1, len(of_segments))
+        return np.asarray(of_segments[place - 1])
+
     def end_us(self, start_us: float, work_us: float) -> float:
         """Returns the time at which work that begins at `start_us` ends, in microseconds."""
         if self.is_steady:
@@ -149,10 +162,14 @@ class Speed:
         return times[place - 1] + (done - work[place - 1]) / slope
 
 
-def observed_variation(measurements: Iterable[Measurement]) -> Variation | None:
+def observed_variation(measurements: Iterable[Measurement], idle: IdleEffects = ALWAYS_WARM) -> Variation | None:
     """Returns how run times varied in measurements, as `costmodel.measure.tenancy.jitter` summarises it.
 
     States whose slowdown is unknown do not count, and the shares of the others then add up to 1.
+
+    Args:
+        measurements: Measurements of whole models, or of layers.
+        idle: What an idle time costs, which is a property of the system and not of its measurements.
 
     Returns:
         The variation; None if nothing was timed.
@@ -168,4 +185,4 @@ def observed_variation(measurements: Iterable[Measurement]) -> Variation | None:
         for state, slowdown in of_states.items()
         if known and shares.get(state)
     )
-    return Variation(tuple(quiet_factors(timed).tolist()), states if len(states) > 1 else ())
+    return Variation(tuple(quiet_factors(timed).tolist()), states if len(states) > 1 else (), idle=idle)

@@ -1,12 +1,14 @@
 """Capacity: what traffic a model carries, from its estimates at several batch sizes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from costmodel.errors import TrafficError
 from costmodel.estimate.estimate import Estimate, PredictorId
 from costmodel.serving.capacity import TrafficQuestion, plan_capacity, shapes_of_batch
+from costmodel.traffic.idle import TYPICAL, IdleEffects
 from costmodel.traffic.objective import BatchPolicy, LatencyObjective
 from costmodel.traffic.scenarios import Scenario
 from costmodel.traffic.variation import STEADY, MachineState, Variation
@@ -102,6 +104,18 @@ def test_the_states_of_the_machine_are_told() -> None:
     assert quiet.warnings == ()
     assert "memory 10% (x1.40)" in noisy.warnings[0]
     assert "was never measured" in unknown.warnings[0]
+
+
+def test_what_an_idle_time_costs_is_told_where_it_is_assumed() -> None:
+    """Requests after an idle time take longer; a warning says so if nobody has measured it on this system."""
+    assumed, measured = (
+        plan_capacity(ALONE, replace(STEADY, idle=idle), TrafficQuestion(objective=OBJECTIVE, arrivals_per_s=1.0))
+        for idle in (TYPICAL, IdleEffects(300.0, 5000.0, 100.0))
+    )
+    assert (assumed.idle_delay_us, measured.idle_delay_us) == (TYPICAL.total_us, 400.0)
+    assert measured.result.p50_us == pytest.approx(10_400, rel=1e-3)
+    assert "--measure-idle" in assumed.warnings[0]
+    assert measured.warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_it_says_how_much_is_carried(run: Run, ready: Home) -> None:
     assert found["result"]["meets"] is True
     assert found["usd_per_million"] == pytest.approx(found["replicas"] * 0.36 / 3600 / rate * 1e6, rel=1e-4)
     out = run(ready, *asked).out
-    for words in ("for one replica", f"needs {found['replicas']}", "p99", "busy", "per million requests"):
+    for words in ("for one replica", f"needs {found['replicas']}", "p99", "busy", "when idle", "per million requests"):
         assert words in out
 
 
@@ -69,3 +69,10 @@ def test_values_that_contradict_each_other_are_one_sentence(run: Run, ready: Hom
 def test_one_model_is_asked_about(run: Run, ready: Home) -> None:
     """A name that stands for several models is refused."""
     assert "give one" in run(ready, "capacity", "light", "--slo", "p99=1s").err
+
+
+def test_another_machine_cannot_be_measured_here(run: Run, ready: Home) -> None:
+    """What an idle time costs is measured on the machine itself, so that another system is refused."""
+    refused = run(ready, *ASKED, "--slo", "p99=1s", "--measure-idle")
+    assert refused.code == 1
+    assert "were measured on another system" in refused.sentence
