@@ -26,7 +26,7 @@ def layer_bound_us(work: Work, system: System) -> float:
     assert system.host is not None
     compute = (
         work.multiply_flops * kernel_slowdown(work, system) / rate
-        + (work.other_flops + work.copy_flops + work.call_flops) / (rate * _SIMPLE_RATE)
+        + (work.other_flops + work.copy_flops) / (rate * _SIMPLE_RATE)
         + scalar
     )
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)

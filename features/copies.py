@@ -1,4 +1,4 @@
-"""What kernels do besides their arithmetic: they copy elements into another order, and are called for each product.
+"""Copies of elements into another order, which kernels make besides their arithmetic.
 
 ONNX Runtime transposes operands, spreads out the windows of a convolution (im2col), looks up rows one at a time, and
 reads the weights of a recurrence again in each step. The constants are times per copied element or run, in simple
@@ -19,7 +19,6 @@ from costmodel.ir.sequence import SequenceLayer
 __all__ = [
     "ALONG_ONE_AXIS",
     "ONE_AXIS_SINCE",
-    "call_flops",
     "copy_flops",
     "spreads_windows",
     "transposed_order",
@@ -35,10 +34,6 @@ _LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
 # For each weight that a recurrent layer reads again in each step; a product reads its weights once for so many rows.
 _REREAD_FLOPS = 2.0
 _ROWS_OF_TILE = 12
-# For each matrix product of a batch: a call of the kernel, and packing each element of the second matrix, which a
-# product that is given as transposed takes longer for.
-_CALL_FLOPS, _PACK_FLOPS, _PACK_TRANSPOSED_FLOPS = 2600.0, 1.0, 3.0
-_PACKING = ("MatMul", "FusedMatMul", "Einsum")
 
 
 def copy_flops(
@@ -73,23 +68,6 @@ def copy_flops(
     order = transposed_order(layer, data.shape)
     times = 2 if layer.op_type in ALONG_ONE_AXIS else 1  # there and back
     return times * transpose_flops(order, data.shape) if order else 0.0
-
-
-def call_flops(layer: SequenceLayer, products: Sequence[Contraction]) -> float:
-    """Returns the time of the calls of a kernel for each product of a batch, in simple operations.
-
-    A single product is one call, which any layer contains. The second matrix of each product of a batch is an
-    activation, which the kernel packs in every run.
-
-    Args:
-        layer: The layer; not a convolution that is computed in blocks of channels, which is no batch of products.
-        products: The layer as batched matrix products.
-    """
-    transposed = bool(layer.attributes.get("transB", {"i": 0})["i"])
-    each = _PACK_TRANSPOSED_FLOPS if transposed else _PACK_FLOPS
-    packed = each if layer.op_type in _PACKING else 0.0
-    batches = [product for product in products if product.batch > 1]
-    return sum(product.batch * (_CALL_FLOPS + packed * product.columns * product.depth) for product in batches)
 
 
 def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.contraction import Contraction
-from costmodel.features.copies import call_flops, copy_flops
+from costmodel.features.copies import copy_flops
 from costmodel.features.products import RECURRENT, Types, products_of
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -34,7 +34,6 @@ class Work:
             one by its operations; None if it has none.
         copy_flops: Time that the kernel spends on copying elements into another order, besides the memory traffic, in
             simple operations; see `costmodel.features.copies`.
-        call_flops: Time of the calls of the kernel for each product of a batch, in simple operations.
         vectorised: Number of elements along the axis that the kernel of a matrix product computes in vectors, which it
             fills up to whole ones; 0 if it computes in another way, and for a blocked convolution.
         blocked: The layer as a convolution that is computed in blocks of channels; None if it is none.
@@ -48,7 +47,6 @@ class Work:
     output_bytes: int
     contraction: Contraction | None
     copy_flops: float = 0.0
-    call_flops: float = 0.0
     vectorised: int = 0
     blocked: BlockedConvolution | None = None
 
@@ -73,7 +71,6 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     activations = [value.type for value in present if value.role != "constant"]
     largest = max((value.type.elements for value in present), default=0)
     contractions = products_of(layer, inputs, outputs)
-    blocked = BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None
     multiply = sum(c.flops for c in contractions)
     written = sum(t.nbytes for t in outputs)
     read = sum(t.nbytes for t in activations)
@@ -86,14 +83,13 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         multiply_flops=multiply,
         other_flops=_other_flops(sequence, layer, inputs, outputs, largest, multiply > 0),
         copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None),
-        call_flops=call_flops(layer, contractions) if blocked is None else 0.0,
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
         weight_bytes=weights_read,
         output_bytes=written,
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
-        blocked=blocked,
+        blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
     )
 
 

@@ -49,35 +49,6 @@ def test_a_softmax_over_channels_transposes_twice() -> None:
     assert copies(layer_of("Softmax", [image], image, axis=1, since=11)) == 0
 
 
-def calls(sequence: LayerSequence) -> float:
-    """Returns the calls of the only layer of a sequence."""
-    return layer_work(sequence, sequence.layers[0]).call_flops
-
-
-def test_each_product_of_a_batch_is_a_call() -> None:
-    """Ten times as many products are ten times as many calls; a single product, however large, is none."""
-    small = layer_of("MatMul", [(30, 4, 8), (30, 8, 5)], (30, 4, 5))
-    large = layer_of("MatMul", [(300, 4, 8), (300, 8, 5)], (300, 4, 5))
-    assert calls(large) == pytest.approx(10 * calls(small))
-    assert calls(layer_of("MatMul", [(300, 40, 8), (8, 5)], (300, 40, 5))) == 0
-
-
-def test_a_batched_product_packs_its_second_operand() -> None:
-    """A longer second operand takes longer to pack, a transposed one longer still; rows of the first do not count."""
-    plain = calls(layer_of("FusedMatMul", [(30, 4, 8), (30, 8, 5)], (30, 4, 5)))
-    assert calls(layer_of("FusedMatMul", [(30, 4, 8), (30, 8, 50)], (30, 4, 50))) > plain
-    assert calls(layer_of("FusedMatMul", [(30, 4, 8), (30, 5, 8)], (30, 4, 5), transB=1)) > plain
-    assert calls(layer_of("FusedMatMul", [(30, 40, 8), (30, 8, 5)], (30, 40, 5))) == plain
-
-
-def test_groups_of_a_convolution_are_calls_unless_channels_are_blocked() -> None:
-    """A convolution multiplies for each group; one that is computed in blocks of channels has no products."""
-    signal = layer_of("Conv", [(1, 64, 100), (64, 1, 5)], (1, 64, 100), kernel_shape=[5], group=64, strides=[1])
-    image = layer_of("Conv", [(1, 64, 8, 8), (64, 1, 3, 3)], (1, 64, 8, 8), blocked=True, kernel_shape=[3, 3], group=64)
-    assert calls(signal) > 0
-    assert calls(image) == 0
-
-
 @pytest.mark.parametrize(
     ("inputs", "kernel", "group", "windows"),
     [
