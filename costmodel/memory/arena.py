@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from costmodel.memory.buffers import BufferEvent
-from costmodel.memory.heap import Heap
+from costmodel.memory.heap import Block, Heap
 
 __all__ = ["Arena", "Chunk", "pattern_bytes"]
 
@@ -22,11 +22,13 @@ class _Region:
     """Memory that an arena has from the heap.
 
     Attributes:
+        block: Block of the heap.
         nbytes: Size in bytes.
         touched: End of the part that is resident.
         free: Start and size of each free chunk, by start.
     """
 
+    block: Block
     nbytes: int
     touched: int
     free: list[tuple[int, int]]
@@ -65,7 +67,7 @@ class Arena:
         if room > taken:
             insort(region.free, (start + taken, room - taken))
         if start + size > region.touched:
-            self.heap.touch(start + size - region.touched)
+            self.heap.touch(region.block, start + size - region.touched)
             region.touched = start + size
         return Chunk(number, start, taken)
 
@@ -84,7 +86,7 @@ class Arena:
             self._next_bytes *= 2
         nbytes = self._next_bytes
         block = self.heap.allocate(nbytes, touch=False)
-        self._regions.append(_Region(nbytes, min(nbytes, block.reused_bytes), [(0, nbytes)]))
+        self._regions.append(_Region(block, nbytes, min(nbytes, block.reused_bytes), [(0, nbytes)]))
         grown = _SECOND_REGION_BYTES if len(self._regions) == 1 else 2 * nbytes
         self._next_bytes = min(max(grown, _SECOND_REGION_BYTES), _LARGEST_GROWTH_BYTES)
         return nbytes, len(self._regions) - 1, 0
