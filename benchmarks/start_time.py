@@ -43,7 +43,7 @@ FIELDS = ("model", "family", "runtime", "layer_us", "memory_gbps", *DEMAND, *TIM
 LEVEL = 0.9
 SPLITS = 20
 
-# The process that is measured: it imports nothing of costmodel. Its file is in the page cache, because it is read first.
+# The process that is measured: it imports nothing of costmodel. It reads the file first, so that the page cache has it.
 CHILD = """
 import sys
 import time
