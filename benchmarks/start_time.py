@@ -37,7 +37,15 @@ from costmodel.training.corpus import corpus_models
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data" / "start_time.csv"
 COEFFICIENTS = ROOT / "costmodel" / "estimate" / "start_time.json"
-DEMAND = ("layers", "stored_bytes", "rewritten_bytes", "packed_bytes", "load_touched_bytes", "first_run_touched_bytes")
+DEMAND = (
+    "layers",
+    "source_nodes",
+    "stored_bytes",
+    "rewritten_bytes",
+    "packed_bytes",
+    "load_touched_bytes",
+    "first_run_touched_bytes",
+)
 TIMES = ("load_us", "first_run_us", "later_run_us")
 FIELDS = ("model", "family", "runtime", "layer_us", "memory_gbps", *DEMAND, *TIMES)
 LEVEL = 0.9
@@ -200,7 +208,8 @@ def fit(*, write: bool) -> None:
 
 def _demand(row: dict[str, str]) -> MemoryDemand:
     """Returns what the simulation says about the model of a row, as far as start times depend on it."""
-    return MemoryDemand(load_bytes=0, run_bytes=0, from_source=True, **{name: int(row[name]) for name in DEMAND})
+    peaks = dict.fromkeys(("load_bytes", "run_bytes", "fragmented_load_bytes", "fragmented_run_bytes"), 0)
+    return MemoryDemand(**peaks, **{name: int(row[name]) for name in DEMAND}, from_source=True)
 
 
 def _rates(row: dict[str, str]) -> dict[str, float]:

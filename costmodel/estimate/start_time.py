@@ -19,7 +19,7 @@ from costmodel.systems.system import System
 
 __all__ = ["FIRST_RUN_TERMS", "LOAD_TERMS", "StartTime", "predict_start_time", "terms_of"]
 
-LOAD_TERMS = ("session", "layers", "stored", "rewritten", "packed", "load_touched")
+LOAD_TERMS = ("session", "nodes", "stored", "rewritten", "packed", "load_touched")
 FIRST_RUN_TERMS = ("session", "layers", "first_run_touched")
 # The only level of optimisation at which loading was measured.
 _LEVEL = "all"
@@ -54,14 +54,14 @@ def predict_start_time(
         interval_us: Lower and upper bound of `latency_us`, in microseconds.
 
     Returns:
-        The times; None if `demand` is None or was simulated without the weights of the source, if the system lacks
+        The times; None if `demand` is None or lacks the number of nodes of the source, if the system lacks
         capabilities, or if no sessions were measured with the runtime's version (major and minor) and level of
         optimisation.
     """
     version = re.match(r"\d+\.\d+", system.runtime_version)
     fitted = _fitted().get(f"{system.runtime} {version[0]}") if version else None
     rates = system.capabilities
-    if demand is None or not demand.from_source or fitted is None or system.settings.level != _LEVEL:
+    if demand is None or demand.source_nodes is None or fitted is None or system.settings.level != _LEVEL:
         return None
     if not rates.get("layer_us") or not rates.get("memory_gbps"):
         return None
@@ -91,6 +91,7 @@ def terms_of(demand: MemoryDemand, rates: Mapping[str, float]) -> dict[str, floa
     per_byte = 1 / (1e3 * rates["memory_gbps"])
     return {
         "session": rates["layer_us"],
+        "nodes": rates["layer_us"] * (demand.source_nodes or 0),
         "layers": rates["layer_us"] * demand.layers,
         "stored": per_byte * demand.stored_bytes,
         "rewritten": per_byte * demand.rewritten_bytes,

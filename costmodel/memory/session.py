@@ -42,6 +42,7 @@ class MemoryDemand:
             fit into the holes that the weights leave.
         fragmented_run_bytes: `run_bytes` in that case.
         layers: Number of layers; each takes memory that is not simulated.
+        source_nodes: Number of nodes of the source model; None if it is not known.
         stored_bytes: Size of the weights in the model's file.
         rewritten_bytes: Size of the weights that are folded from others, or reordered in blocks.
         packed_bytes: Size of the matrices that are packed.
@@ -55,6 +56,7 @@ class MemoryDemand:
     fragmented_load_bytes: int
     fragmented_run_bytes: int
     layers: int
+    source_nodes: int | None
     stored_bytes: int
     rewritten_bytes: int
     packed_bytes: int
@@ -87,6 +89,7 @@ def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
         fragmented_load_bytes=fragmented.load_bytes,
         fragmented_run_bytes=fragmented.run_bytes,
         layers=len(graph.layers),
+        source_nodes=None if source is None else source.nodes,
         stored_bytes=usual.stored_bytes,
         rewritten_bytes=usual.rewritten_bytes,
         packed_bytes=usual.packed_bytes,

@@ -12,7 +12,8 @@ from tests.synthetic import SYSTEM
 
 DEMAND = MemoryDemand(
     load_bytes=100 * 10**6, run_bytes=50 * 10**6, fragmented_load_bytes=120 * 10**6, fragmented_run_bytes=50 * 10**6,
-    layers=100, stored_bytes=40 * 10**6, rewritten_bytes=0, packed_bytes=0, load_touched_bytes=120 * 10**6,
+    layers=100, source_nodes=200, stored_bytes=40 * 10**6, rewritten_bytes=0, packed_bytes=0,
+    load_touched_bytes=120 * 10**6,
     first_run_touched_bytes=10 * 10**6, from_source=True,
 )  # fmt: skip
 
