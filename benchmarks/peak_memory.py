@@ -115,7 +115,7 @@ def measure(folders: Sequence[str], rounds: int) -> None:
                 continue
             simulated = _simulated(graph)
             for number in range(rounds - missing, rounds):
-                peak_bytes = _measured(model.path, 16 * number)
+                peak_bytes = measured_peak(model.path, 16 * number)
                 if peak_bytes is None:
                     break
                 writer.writerow({
@@ -153,7 +153,7 @@ def _simulated(graph: LayerGraph) -> dict[str, int]:
     return dict(zip(SIMULATED, values, strict=True))
 
 
-def _measured(path: Path, heap_offset_bytes: int) -> int | None:
+def measured_peak(path: Path, heap_offset_bytes: int) -> int | None:
     """Returns the peak resident memory of a process that loads and runs a model; None if it fails."""
     alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMP"))}
     done = subprocess.run(

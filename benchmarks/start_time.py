@@ -114,7 +114,7 @@ def measure(folders: Sequence[str], every: int, rounds: int) -> None:
             for model in models:
                 if done.count(model.name) > number:
                     continue
-                times = _measured(model.path)
+                times = measured_times(model.path)
                 if times is not None:
                     writer.writerow({
                         "model": model.name, "family": model.family, "runtime": ort.__version__,
@@ -146,7 +146,7 @@ def simulate(folders: Sequence[str]) -> None:
         writer.writerows(rows)
 
 
-def _measured(path: Path) -> tuple[int, int, int] | None:
+def measured_times(path: Path) -> tuple[int, int, int] | None:
     """Returns the times of loading, of the first run and of later runs in microseconds; None if the model fails."""
     alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMP"))}
     done = subprocess.run(
