@@ -65,7 +65,7 @@ def main() -> None:
             for name, size in models.items():
                 try:
                     export({lineage: {f"cv_{name}": pytorchcv(name, size)}}, options.folder)
-                except Exception as error:
+                except (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
                     print(f"{name}: {str(error).splitlines()[:1]}", flush=True)
     else:
         judge(options.folder, options.rounds)
