@@ -171,7 +171,10 @@ def measured_peak(path: Path, heap_offset_bytes: int) -> int | None:
 
 def fit(*, write: bool) -> None:
     """Prints the errors for held-out families, and stores the calibration if `write` is true."""
-    rows = [row for row in _rows() if row["runtime"] == ort.__version__]
+    stored = [row for row in _rows() if row["runtime"] == ort.__version__]
+    rows = [row for row in stored if row["compact_bytes"]]
+    if len(rows) < len(stored):
+        print(f"{len(stored) - len(rows)} measurements are left out: `simulate` has not filled in their models")
     models = sorted({row["model"] for row in rows})
     first = {row["model"]: row for row in reversed(rows)}
     peaks = {name: [int(row["peak_bytes"]) for row in rows if row["model"] == name] for name in models}
@@ -180,6 +183,10 @@ def fit(*, write: bool) -> None:
     families = [first[name]["family"] for name in models]
     print(f"{len(models)} models of {len(set(families))} families, {len(rows)} measurements")
     print(f"{np.mean(spread > 0.1):.1%} of the models differ by more than 10% between their own measurements")
+    near = [abs(median / peak - 1) < 0.1 for name, median in zip(models, measured, strict=True) for peak in peaks[name]]
+    print(f"{np.mean(near):.1%} of the measurements are within 10% of the median of their model")
+    gap = np.array([float(first[name]["fragmented_bytes"]) / float(first[name]["compact_bytes"]) for name in models])
+    print(f"{np.mean(gap > 1.22):.1%} of the models need over 22% more memory if it is fragmented")
     calibration: dict[str, dict[str, object]] = {}
     for name, suffix in (("with_source", ""), ("without_source", "_without_source")):
         compact, fragmented = (
