@@ -109,6 +109,27 @@ def test_weights_that_are_rewritten_exist_twice() -> None:
     assert _demand(transposed).load_bytes >= _demand(as_stored).load_bytes + 20 * MB
 
 
+def test_the_work_of_starting_is_counted() -> None:
+    """What is stored, folded and packed adds up, and the first run touches the buffers that it needs."""
+    graph = _graph([_layer("Gemm", ("x", "w"), "y")], {"x": (1, 2500), "w": (2500, 2500), "y": (1000, 2500)}, ("w",))
+    demand = _demand(replace(graph, source_weights=SourceWeights({"original": 25 * MB}, {"w": 25 * MB}, nodes=2)))
+    assert (demand.stored_bytes, demand.rewritten_bytes, demand.source_nodes) == (25 * MB, 25 * MB, 2)
+    assert demand.packed_bytes == pytest.approx(25 * MB, rel=0.01)
+    assert demand.load_touched_bytes >= demand.load_bytes
+    assert 10 * MB <= demand.first_run_touched_bytes < 11 * MB
+    assert _demand(graph).source_nodes is None
+
+
+def test_small_blocks_beside_the_weights_cost_memory() -> None:
+    """If the heap is fragmented, packed weights do not fit into the holes of their originals."""
+    names = ["x", *(f"v{place}" for place in range(8))]
+    layers = [_layer("Gemm", (before, f"w{after}"), after) for before, after in pairwise(names)]
+    weights = tuple(f"w{name}" for name in names[1:])
+    shapes = dict.fromkeys(names, (1, 800)) | dict.fromkeys(weights, (800, 800))
+    demand = _demand(_graph(layers, shapes, weights))
+    assert demand.fragmented_peak_bytes > demand.peak_bytes + 4 * 800 * 800 * 4
+
+
 @pytest.mark.parametrize("sharing", [1, 5])
 def test_a_shared_weight_is_packed_once(sharing: int) -> None:
     """Layers that share a weight share its packed copy too."""
