@@ -59,6 +59,7 @@ def main() -> None:
     judging = commands.add_parser("judge")
     judging.add_argument("folder", type=Path)
     judging.add_argument("--rounds", type=int, default=3)
+    judging.add_argument("--memory-only", action="store_true", help="for a machine that is not quiet")
     options = parser.parse_args()
     if options.command == "export":
         for lineage, models in LINEAGES.items():
@@ -68,10 +69,10 @@ def main() -> None:
                 except (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
                     print(f"{name}: {str(error).splitlines()[:1]}", flush=True)
     else:
-        judge(options.folder, options.rounds)
+        judge(options.folder, options.rounds, timed=not options.memory_only)
 
 
-def judge(folder: Path, rounds: int) -> None:
+def judge(folder: Path, rounds: int, *, timed: bool) -> None:
     """Prints the errors of the predictions for each model, and in all."""
     runtime, settings = OnnxRuntime(), RuntimeSettings()
     rates = measure_capabilities(runtime, settings)
@@ -87,15 +88,18 @@ def judge(folder: Path, rounds: int) -> None:
         assert peak is not None
         assert start is not None
         found = [one for number in range(rounds) if (one := measured_peak(path, 16 * number)) is not None]
-        times = [one[0] for _ in range(rounds) if (one := measured_times(path)) is not None]
-        if not found or not times:
+        if not found:
             continue
         peaks.append(peak.peak_memory_bytes / np.median(found))
-        loads.append(start.load_time_us / np.median(times))
+        times = [one[0] for _ in range(rounds if timed else 0) if (one := measured_times(path)) is not None]
+        loads += [start.load_time_us / np.median(times)] if times else []
         low, high = peak.interval_bytes
         inside.append([low <= one <= high for one in found])
-        print(f"{path.stem}: peak {peaks[-1]:.3f} of {[round(one / 1e6) for one in found]} MB, load {loads[-1]:.2f}")
+        load = f", load {loads[-1]:.2f}" if times else ""
+        print(f"{path.stem}: peak {peaks[-1]:.3f} of {[round(one / 1e6) for one in found]} MB{load}")
     for name, ratios in (("peak memory", peaks), ("load time", loads)):
+        if not ratios:
+            continue
         error = np.abs(np.array(ratios) - 1)
         print(
             f"{name}: {len(ratios)} models, mean error {error.mean():.1%}, {np.mean(error < 0.1):.1%} within 10%, "

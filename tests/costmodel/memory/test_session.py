@@ -151,3 +151,21 @@ def test_a_view_of_nothing_is_a_buffer_of_its_own() -> None:
     """A layer without inputs, which only a faulty graph has where its operator needs one, does no harm."""
     graph = _graph([_layer("Reshape", (), "y")], {"y": (1000, 250)})
     assert _demand(graph).run_bytes >= MB
+
+
+@pytest.mark.parametrize(("op_type", "more"), [("ConvTranspose", 32 * 32 * 64 * 16 * 4), ("Conv", 0)])
+def test_a_transposed_convolution_needs_room_for_its_products(op_type: str, more: int) -> None:
+    """A transposed convolution makes all products first; a convolution with fewer filters than positions does not."""
+    shapes = {"x": (1, 8, 32, 32), "w": (8, 64, 4, 4), "y": (1, 64, 32, 32)}
+    demand = _demand(_graph([_layer(op_type, ("x", "w"), "y")], shapes, ("w",)))
+    pointwise = _demand(_graph([_layer("Relu", ("x",), "y")], shapes))
+    assert demand.first_run_touched_bytes - pointwise.first_run_touched_bytes == pytest.approx(more, abs=200_000)
+
+
+def test_a_convolution_with_more_filters_than_positions_unfolds_its_input() -> None:
+    """The unfolded input has a value for each position and each element of a filter."""
+    shapes = {"x": (1, 64, 64), "w": (512, 64, 16), "y": (1, 512, 49)}
+    small = shapes | {"x": (1, 64, 1039), "y": (1, 512, 1024)}
+    few, many = (_demand(_graph([_layer("Conv", ("x", "w"), "y")], one, ("w",))) for one in (shapes, small))
+    assert few.first_run_touched_bytes == pytest.approx((512 + 64 * 16) * 49 * 4, abs=50_000)
+    assert many.first_run_touched_bytes == pytest.approx(512 * 1024 * 4, abs=100_000)
