@@ -31,8 +31,8 @@ LINEAGES = {
     "alexnet": {"alexnet": 224, "zfnet": 224},
     "vgg": {"bn_vgg11b": 224, "vgg13": 224},
     "resnet_variants": {
-        "preresnet18": 224, "seresnet18": 224, "sepreresnet10": 224, "bamresnet18": 224, "cbamresnet18": 224,
-        "diaresnet10": 224, "skresnet18": 224, "ibnb_resnet50": 224, "scnet50": 224, "res2net50_w14_s8": 224,
+        "preresnet18": 224, "seresnet18": 224, "sepreresnet10": 224,
+        "diaresnet10": 224, "ibnb_resnet50": 224, "scnet50": 224,
         "resneta18": 224, "bagnet9": 224, "drnc26": 224, "wrn50_2": 224,
     },
     "dpn": {"dpn68": 224},
