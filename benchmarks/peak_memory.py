@@ -5,7 +5,9 @@
     python benchmarks/peak_memory.py fit [--write]
 
 `measure` loads each model of the folders with ONNX Runtime on one thread, runs it four times, and stores the peak
-resident memory of the process in `data/peak_memory.csv`, with what the simulation says. It goes on where it stopped.
+resident memory of the process in `data/peak_memory.csv`, with what the simulation says. The heap of each round starts
+16 bytes later than that of the round before, because the peak of some models depends on it. It goes on where it
+stopped.
 `simulate` replaces what the simulation says in that file, after a change of the simulation.
 `fit` prints how well the simulation predicts the peak for families that it was not calibrated with; with `--write` it
 stores the calibration in `costmodel/estimate/peak_memory.json`.
@@ -27,28 +29,34 @@ import onnxruntime as ort
 from scipy.optimize import nnls
 
 from costmodel.errors import CostModelError
+from costmodel.estimate.peak_memory import typical_bytes
 from costmodel.ir.graph import LayerGraph
 from costmodel.memory.session import memory_demand
 from costmodel.onnx_io.model import read_model
 from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.systems.host import probe_host
 from costmodel.training.corpus import corpus_models
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data" / "peak_memory.csv"
 CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
-FIELDS = (
-    "model", "family", "runtime", "layers", "load_bytes", "run_bytes", "load_without_source_bytes",
-    "run_without_source_bytes", "peak_bytes",
+SIMULATED = (
+    "layers", "compact_bytes", "fragmented_bytes", "compact_without_source_bytes", "fragmented_without_source_bytes",
 )  # fmt: skip
+FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULATED, "peak_bytes")
 LEVEL = 0.9
 SPLITS = 20
 
 # The process that is measured: it imports nothing of costmodel.
 CHILD = """
+import ctypes
 import sys
 import numpy as np
 import onnxruntime as ort
 
+libc = ctypes.CDLL(None)
+libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+kept = libc.malloc(100_000 + int(sys.argv[2]))
 ort.set_default_logger_severity(4)
 options = ort.SessionOptions()
 options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -89,14 +97,15 @@ def main() -> None:
 def measure(folders: Sequence[str], rounds: int) -> None:
     """Appends a row for each round of each model that has fewer rows."""
     rows = _rows()
-    done = [(row["model"], row["runtime"]) for row in rows]
+    machine = probe_host().microarchitecture
+    done = [(row["model"], row["runtime"], row["machine"]) for row in rows]
     runtime = OnnxRuntime()
     with DATA.open("a", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         if not rows:
             writer.writeheader()
         for model in (model for folder in folders for model in corpus_models(folder)):
-            missing = rounds - done.count((model.name, ort.__version__))
+            missing = rounds - done.count((model.name, ort.__version__, machine))
             if missing <= 0:
                 continue
             try:
@@ -105,13 +114,13 @@ def measure(folders: Sequence[str], rounds: int) -> None:
                 print(f"{model.name}: {error}")
                 continue
             simulated = _simulated(graph)
-            for _ in range(missing):
-                peak_bytes = _measured(model.path)
+            for number in range(rounds - missing, rounds):
+                peak_bytes = measured_peak(model.path, 16 * number)
                 if peak_bytes is None:
                     break
                 writer.writerow({
-                    "model": model.name, "family": model.family, "runtime": ort.__version__, "peak_bytes": peak_bytes,
-                    **simulated,
+                    "model": model.name, "family": model.family, "runtime": ort.__version__, "machine": machine,
+                    "heap_offset_bytes": 16 * number, **simulated, "peak_bytes": peak_bytes,
                 })  # fmt: skip
                 file.flush()
                 print(f"{model.name}: {peak_bytes / 1e6:.1f} MB", flush=True)
@@ -138,17 +147,21 @@ def _simulated(graph: LayerGraph) -> dict[str, int]:
     full, plain = memory_demand(graph), memory_demand(replace(graph, source_weights=None))
     assert full is not None
     assert plain is not None
-    return {
-        "layers": full.layers, "load_bytes": full.load_bytes, "run_bytes": full.run_bytes,
-        "load_without_source_bytes": plain.load_bytes, "run_without_source_bytes": plain.run_bytes,
-    }  # fmt: skip
+    values = (
+        full.layers, full.peak_bytes, full.fragmented_peak_bytes, plain.peak_bytes, plain.fragmented_peak_bytes,
+    )  # fmt: skip
+    return dict(zip(SIMULATED, values, strict=True))
 
 
-def _measured(path: Path) -> int | None:
+def measured_peak(path: Path, heap_offset_bytes: int) -> int | None:
     """Returns the peak resident memory of a process that loads and runs a model; None if it fails."""
     alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMP"))}
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, env=alone, check=False
+        [sys.executable, "-c", CHILD, str(path), str(heap_offset_bytes)],
+        capture_output=True,
+        text=True,
+        env=alone,
+        check=False,
     )
     if done.returncode:
         print(f"{path.name}: {done.stderr.strip().splitlines()[-1:]}")
@@ -158,7 +171,10 @@ def _measured(path: Path) -> int | None:
 
 def fit(*, write: bool) -> None:
     """Prints the errors for held-out families, and stores the calibration if `write` is true."""
-    rows = [row for row in _rows() if row["runtime"] == ort.__version__]
+    stored = [row for row in _rows() if row["runtime"] == ort.__version__]
+    rows = [row for row in stored if row["compact_bytes"]]
+    if len(rows) < len(stored):
+        print(f"{len(stored) - len(rows)} measurements are left out: `simulate` has not filled in their models")
     models = sorted({row["model"] for row in rows})
     first = {row["model"]: row for row in reversed(rows)}
     peaks = {name: [int(row["peak_bytes"]) for row in rows if row["model"] == name] for name in models}
@@ -167,21 +183,31 @@ def fit(*, write: bool) -> None:
     families = [first[name]["family"] for name in models]
     print(f"{len(models)} models of {len(set(families))} families, {len(rows)} measurements")
     print(f"{np.mean(spread > 0.1):.1%} of the models differ by more than 10% between their own measurements")
+    near = [abs(median / peak - 1) < 0.1 for name, median in zip(models, measured, strict=True) for peak in peaks[name]]
+    print(f"{np.mean(near):.1%} of the measurements are within 10% of the median of their model")
+    gap = np.array([float(first[name]["fragmented_bytes"]) / float(first[name]["compact_bytes"]) for name in models])
+    print(f"{np.mean(gap > 1.22):.1%} of the models need over 22% more memory if it is fragmented")
     calibration: dict[str, dict[str, object]] = {}
     for name, suffix in (("with_source", ""), ("without_source", "_without_source")):
-        simulated = np.array(
-            [max(int(first[model][f"load{suffix}_bytes"]), int(first[model][f"run{suffix}_bytes"])) for model in models]
+        compact, fragmented = (
+            np.array([float(first[model][f"{case}{suffix}_bytes"]) for model in models])
+            for case in ("compact", "fragmented")
         )
-        features = np.column_stack([np.ones(len(models)), [int(first[model]["layers"]) for model in models], simulated])
-        held_out, within = [], []
+        layers = [int(first[model]["layers"]) for model in models]
+        typical = np.array(list(map(typical_bytes, compact, fragmented)))
+        cases = {
+            case: np.column_stack([np.ones(len(models)), layers, simulated])
+            for case, simulated in (("typical", typical), ("compact", compact), ("fragmented", fragmented))
+        }
+        features = cases["typical"]
+        held_out, within, above, below = [], [], [], []
         for seed in range(SPLITS):
             half = _halves(families, seed)
-            predicted = np.empty(len(models))
-            for side in (False, True):
-                predicted[half == side] = features[half == side] @ _coefficients(
-                    features[half != side], measured[half != side]
-                )
+            found = {side: _coefficients(features[half != side], measured[half != side]) for side in (False, True)}
+            predicted, least, most = (np.where(half, one @ found[True], one @ found[False]) for one in cases.values())
             held_out.append(measured / predicted)
+            above.append(measured / least)
+            below.append(measured / most)
             within.append(np.mean(np.abs(predicted / measured - 1) < 0.1))
         ratios = np.array(held_out)
         error = np.abs(1 / ratios - 1)
@@ -198,7 +224,7 @@ def fit(*, write: bool) -> None:
             f"{np.max(within):.1%} over {SPLITS} splits), {single:.1%} of single measurements, mean error "
             f"{error.mean():.1%}"
         )
-        low, high = _conformal(ratios)
+        low, high = np.quantile(above, (1 - LEVEL) / 2), np.quantile(below, (1 + LEVEL) / 2)
         base, per_layer, factor = _coefficients(features, measured)
         calibration[name] = {
             "process_bytes": round(base), "layer_bytes": round(per_layer), "factor": round(factor, 4),
@@ -226,12 +252,6 @@ def _coefficients(features: np.ndarray, measured: np.ndarray) -> np.ndarray:
     """Returns the non-negative coefficients with the least relative squared error."""
     found, _ = nnls(features / measured[:, None], np.ones(len(measured)))
     return np.asarray(found)
-
-
-def _conformal(ratios: np.ndarray) -> tuple[float, float]:
-    """Returns bounds between which measured / predicted of an unseen model lies with probability `LEVEL`."""
-    tail = (1 - LEVEL) / 2
-    return float(np.quantile(ratios, tail)), float(np.quantile(ratios, 1 - tail))
 
 
 def _rows() -> list[dict[str, str]]:

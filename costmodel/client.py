@@ -81,6 +81,10 @@ class Prediction:
         version: Version of the regressor that priced the layers without a measurement; "none" if there is no regressor.
         peak_memory_bytes: Peak resident memory in bytes of a process that runs the model; None if it is not known.
         peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes`; None if it is not known.
+        load_time_us: Time in microseconds to load the model in a new process; None if it is not known.
+        load_time_interval_us: Lower and upper bound of `load_time_us`; None if it is not known.
+        first_run_us: Latency in microseconds of the first run after loading; None if it is not known.
+        first_run_interval_us: Lower and upper bound of `first_run_us`; None if it is not known.
         warnings: Sentences about limits of this prediction.
         document: The whole response as a JSON document, layers included.
         etag: Entity tag (HTTP ETag) of the response, with which `Client.prediction` asks whether it has changed; None
@@ -98,6 +102,10 @@ class Prediction:
     version: str
     peak_memory_bytes: int | None
     peak_memory_interval_bytes: tuple[int, int] | None
+    load_time_us: float | None
+    load_time_interval_us: tuple[float, float] | None
+    first_run_us: float | None
+    first_run_interval_us: tuple[float, float] | None
     warnings: Sequence[str]
     document: Mapping[str, Any]
     etag: str | None = None
@@ -106,7 +114,11 @@ class Prediction:
     def of(cls, document: Mapping[str, Any], etag: str | None = None) -> Self:
         """Builds a prediction from the JSON document of a response and the response's entity tag `etag`."""
         low, high = document["interval_us"]
-        bounds = document.get("peak_memory_interval_bytes")
+
+        def bounds(name: str) -> tuple[Any, Any] | None:
+            found = document.get(name)
+            return (found[0], found[1]) if found else None
+
         return cls(
             model=document["model"],
             digest=document["digest"],
@@ -118,7 +130,11 @@ class Prediction:
             coverage=document["coverage"],
             version=document["predictor"]["version"],
             peak_memory_bytes=document.get("peak_memory_bytes"),
-            peak_memory_interval_bytes=(bounds[0], bounds[1]) if bounds else None,
+            peak_memory_interval_bytes=bounds("peak_memory_interval_bytes"),
+            load_time_us=document.get("load_time_us"),
+            load_time_interval_us=bounds("load_time_interval_us"),
+            first_run_us=document.get("first_run_us"),
+            first_run_interval_us=bounds("first_run_interval_us"),
             warnings=document["warnings"],
             document=document,
             etag=etag,

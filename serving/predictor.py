@@ -1,7 +1,7 @@
 """The predictor of a system: estimates latencies of models from the costs of their layer sequences."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from costmodel.estimate.cost import UNPRICED, Cost
 from costmodel.estimate.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.estimate.peak_memory import predict_peak_memory
 from costmodel.estimate.rules import Rule, find_rule, rule_name, shares
+from costmodel.estimate.start_time import predict_start_time
 from costmodel.measure.tenancy import jitter
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.batch import Batch
@@ -170,6 +171,12 @@ class Predictor(SequencePricer):
         widths = np.where(is_observed, OBSERVED_HALF_WIDTH, composed.half_width)
         intervals = composed._replace(half_width=widths).interval_us.tolist()
         memory = [predict_peak_memory(cut.memory, self.system) for cut in decompositions]
+        starts = [
+            predict_start_time(cut.memory, self.system, latency_us, (low_us, high_us))
+            for cut, latency_us, (low_us, high_us) in zip(
+                decompositions, composed.latency_us.tolist(), intervals, strict=True
+            )
+        ]
         return [
             Estimate(
                 model=cut.model,
@@ -191,8 +198,9 @@ class Predictor(SequencePricer):
                 cover=cut.cover,
                 peak_memory_bytes=None if peak is None else peak.peak_memory_bytes,
                 peak_memory_interval_bytes=None if peak is None else peak.interval_bytes,
+                **({} if start is None else asdict(start)),
             )
-            for number, (cut, peak) in enumerate(zip(decompositions, memory, strict=True))
+            for number, (cut, peak, start) in enumerate(zip(decompositions, memory, starts, strict=True))
         ]
 
     def _id_for(self, costs: Sequence[Cost]) -> PredictorId:

@@ -285,6 +285,9 @@ def print_estimate(estimate: "Estimate", measured: "Measurement | None" = None) 
     if estimate.peak_memory_bytes is not None and estimate.peak_memory_interval_bytes is not None:
         bounds = " to ".join(map(format_bytes, estimate.peak_memory_interval_bytes))
         say(f"  memory    {format_bytes(estimate.peak_memory_bytes)} at its peak, 90% interval {bounds}")
+    if estimate.load_time_us is not None and estimate.first_run_us is not None:
+        load, first = format_us(estimate.load_time_us), format_us(estimate.first_run_us)
+        say(f"  start     {load} to load, {first} for the first run")
     shares = ", ".join(f"{share:.0%} {source}" for source, share in estimate.coverage.items() if share)
     say(f"  made of   {shares or 'nothing that has a cost'}")
     cover = "" if estimate.cover == FIXED else f"{estimate.cover} cover, "

@@ -31,3 +31,4 @@ from .rules import critical_path as critical_path
 from .rules import find_rule as find_rule
 from .rules import rule_name as rule_name
 from .rules import shares as shares
+from .start_time import predict_start_time as predict_start_time

@@ -82,6 +82,11 @@ class EstimateDocument(TypedDict):
         peak_memory_bytes: Peak resident memory in bytes of a process that loads and runs the model; None if unknown.
         peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes` with a probability of 90%; None if
             unknown.
+        load_time_us: Time to load the model in a new process, from a file in the page cache, in microseconds; None if
+            unknown.
+        load_time_interval_us: Lower and upper bound of `load_time_us` with a probability of 90%; None if unknown.
+        first_run_us: Latency of the first run after loading, in microseconds; None if unknown.
+        first_run_interval_us: Lower and upper bound of `first_run_us` with a probability of 90%; None if unknown.
         warnings: Warnings for the user, one sentence each.
     """
 
@@ -99,6 +104,10 @@ class EstimateDocument(TypedDict):
     predictor: PredictorDocument
     peak_memory_bytes: int | None
     peak_memory_interval_bytes: tuple[int, int] | None
+    load_time_us: float | None
+    load_time_interval_us: tuple[float, float] | None
+    first_run_us: float | None
+    first_run_interval_us: tuple[float, float] | None
     warnings: list[str]
 
 
@@ -155,6 +164,11 @@ class Estimate:
         peak_memory_bytes: Peak resident memory in bytes of a process that loads and runs the model; None if unknown.
         peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes` with a probability of 90%; None if
             unknown.
+        load_time_us: Time to load the model in a new process, from a file in the page cache, in microseconds; None if
+            unknown.
+        load_time_interval_us: Lower and upper bound of `load_time_us` with a probability of 90%; None if unknown.
+        first_run_us: Latency of the first run after loading, in microseconds; None if unknown.
+        first_run_interval_us: Lower and upper bound of `first_run_us` with a probability of 90%; None if unknown.
     """
 
     model: str
@@ -171,6 +185,10 @@ class Estimate:
     cover: str = FIXED
     peak_memory_bytes: int | None = None
     peak_memory_interval_bytes: tuple[int, int] | None = None
+    load_time_us: float | None = None
+    load_time_interval_us: tuple[float, float] | None = None
+    first_run_us: float | None = None
+    first_run_interval_us: tuple[float, float] | None = None
 
     @property
     def quantiles_us(self) -> dict[str, float]:
@@ -222,6 +240,10 @@ class Estimate:
             "predictor": self.predictor.to_dict(),
             "peak_memory_bytes": self.peak_memory_bytes,
             "peak_memory_interval_bytes": self.peak_memory_interval_bytes,
+            "load_time_us": self.load_time_us,
+            "load_time_interval_us": self.load_time_interval_us,
+            "first_run_us": self.first_run_us,
+            "first_run_interval_us": self.first_run_interval_us,
             "warnings": list(self.warnings),
         }
 
@@ -232,6 +254,10 @@ class Estimate:
         def interval(of: Mapping[str, Any]) -> tuple[float, float]:
             low, high = of["interval_us"]
             return low, high
+
+        def bounds(of: Mapping[str, Any], name: str) -> tuple[Any, Any] | None:
+            found = of.get(name)
+            return None if found is None else (found[0], found[1])
 
         latency_us = data["latency_us"]
         quantiles = {name: us for name, us in data["quantiles_us"].items() if us is not None}
@@ -255,7 +281,9 @@ class Estimate:
             warnings=tuple(data["warnings"]),
             cover=data["cover"],
             peak_memory_bytes=data.get("peak_memory_bytes"),
-            peak_memory_interval_bytes=None if (bounds := data.get("peak_memory_interval_bytes")) is None else (
-                bounds[0], bounds[1]
-            ),
+            peak_memory_interval_bytes=bounds(data, "peak_memory_interval_bytes"),
+            load_time_us=data.get("load_time_us"),
+            load_time_interval_us=bounds(data, "load_time_interval_us"),
+            first_run_us=data.get("first_run_us"),
+            first_run_interval_us=bounds(data, "first_run_interval_us"),
         )  # fmt: skip

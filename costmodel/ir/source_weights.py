@@ -14,10 +14,12 @@ class SourceWeights:
     Attributes:
         stored_bytes: Size in bytes of each constant that the model contains, by name, in the order of the file.
         folded_bytes: Size in bytes of each value that follows from constants alone, by name, in topological order.
+        nodes: Number of nodes of the main graph, from which the runtime makes the layers; None if it is not known.
     """
 
     stored_bytes: Mapping[str, int]
     folded_bytes: Mapping[str, int]
+    nodes: int | None = None
 
     def renamed(self, names: Mapping[str, str]) -> "SourceWeights":
         """Returns a copy with the names that `names` gives, and numbered names ("w0") for all others."""
@@ -26,13 +28,14 @@ class SourceWeights:
         return SourceWeights(
             {new[name]: nbytes for name, nbytes in self.stored_bytes.items()},
             {new[name]: nbytes for name, nbytes in self.folded_bytes.items()},
+            self.nodes,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the sizes as JSON-serialisable data, which `from_dict` reads."""
-        return {"stored": dict(self.stored_bytes), "folded": dict(self.folded_bytes)}
+        return {"stored": dict(self.stored_bytes), "folded": dict(self.folded_bytes), "nodes": self.nodes}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "SourceWeights":
         """Returns the sizes from the output of `to_dict`."""
-        return cls(dict(data["stored"]), dict(data["folded"]))
+        return cls(dict(data["stored"]), dict(data["folded"]), data.get("nodes"))

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from costmodel.memory.buffers import BufferEvent
-from costmodel.memory.heap import Heap
+from costmodel.memory.heap import Block, Heap
 
 __all__ = ["Arena", "Chunk", "pattern_bytes"]
 
 _ALIGNMENT_BYTES = 256
 _FIRST_REGION_BYTES = 1 << 20
-_SECOND_REGION_BYTES = 2 << 20
+# The arena has an index of chunks for each region.
+_REGION_BYTES_PER_INDEX_BYTE = 32
 _LARGEST_GROWTH_BYTES = 1 << 30
 # A chunk that is larger than required by this much or more is split.
 _MOST_WASTED_BYTES = 128 << 20
@@ -22,11 +23,13 @@ class _Region:
     """Memory that an arena has from the heap.
 
     Attributes:
+        block: Block of the heap.
         nbytes: Size in bytes.
         touched: End of the part that is resident.
         free: Start and size of each free chunk, by start.
     """
 
+    block: Block
     nbytes: int
     touched: int
     free: list[tuple[int, int]]
@@ -58,14 +61,14 @@ class Arena:
             for start, room in region.free
             if room >= size
         ]
-        room, number, start = min(fitting) if fitting else self._extend(size)
+        room, number, start = min(fitting, key=self._preference) if fitting else self._extend(size)
         region = self._regions[number]
         region.free.remove((start, room))
         taken = size if room >= 2 * size or room - size >= _MOST_WASTED_BYTES else room
         if room > taken:
             insort(region.free, (start + taken, room - taken))
         if start + size > region.touched:
-            self.heap.touch(start + size - region.touched)
+            self.heap.touch(region.block, start + size - region.touched)
             region.touched = start + size
         return Chunk(number, start, taken)
 
@@ -78,15 +81,27 @@ class Arena:
             start, end = min(start, hole[0]), max(end, hole[0] + hole[1])
         insort(region.free, (start, end - start))
 
+    def _preference(self, chunk: tuple[int, int, int]) -> tuple[int, bool, int, int]:
+        """Returns the key by which free chunks (size, region, start) are chosen: the smallest, at the lowest address.
+
+        Regions on the heap lie below those with pages of their own, of which a later one lies below an earlier one.
+        """
+        room, number, start = chunk
+        position = self._regions[number].block.start
+        return room, position < 0, position, start
+
     def _extend(self, size: int) -> tuple[int, int, int]:
         """Adds a region with room for `size` bytes; returns the size, number and start of its only chunk."""
-        while self._next_bytes < size:
-            self._next_bytes *= 2
-        nbytes = self._next_bytes
+        if size <= self._next_bytes:
+            nbytes = self._next_bytes
+            self._next_bytes = min(2 * nbytes, max(nbytes, _LARGEST_GROWTH_BYTES))
+        else:
+            while self._next_bytes < size:
+                self._next_bytes *= 2
+            nbytes = self._next_bytes
         block = self.heap.allocate(nbytes, touch=False)
-        self._regions.append(_Region(nbytes, min(nbytes, block.reused_bytes), [(0, nbytes)]))
-        grown = _SECOND_REGION_BYTES if len(self._regions) == 1 else 2 * nbytes
-        self._next_bytes = min(max(grown, _SECOND_REGION_BYTES), _LARGEST_GROWTH_BYTES)
+        self.heap.allocate(nbytes // _REGION_BYTES_PER_INDEX_BYTE, aligned=False)
+        self._regions.append(_Region(block, nbytes, min(nbytes, block.reused_bytes), [(0, nbytes)]))
         return nbytes, len(self._regions) - 1, 0
 
 

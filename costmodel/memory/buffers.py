@@ -11,6 +11,7 @@ from typing import Literal
 
 from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.ir.nchwc import padded
+from costmodel.memory.workspaces import workspace_bytes
 
 __all__ = ["BufferEvent", "buffer_events", "stored_bytes"]
 
@@ -22,7 +23,7 @@ _OVERWRITES = dict.fromkeys((
     "HardSigmoid", "HardSwish", "Softmax", "LogSoftmax", "Exp", "Sqrt", "Neg", "Abs", "Reciprocal", "Log", "Floor",
     "Ceil", "Cast", "BatchNormalization", "Sin", "Cos", "Not", "ScatterND", "ScatterElements",
 ), 0) | {"FusedConv": 3, "Conv": 3}  # fmt: skip
-BufferKind = Literal["value", "output"]
+BufferKind = Literal["value", "output", "workspace"]
 # Channels in a block of the NCHWc layout with AVX-512; blocked tensors are padded to whole blocks.
 _BLOCK = 16
 
@@ -34,7 +35,8 @@ class BufferEvent:
     Attributes:
         buffer: Number of the buffer.
         nbytes: Size of the buffer in bytes.
-        kind: "value" for a buffer that lives within a run, "output" for one that the caller receives.
+        kind: "value" for a buffer that lives within a run, "output" for one that the caller receives,
+            "workspace" for one that lives while its layer runs.
         allocated: Whether the buffer is allocated; if not, it is freed.
     """
 
@@ -70,6 +72,9 @@ def buffer_events(graph: LayerGraph) -> Iterator[BufferEvent]:
             if owner.get(name) == name:
                 kind: BufferKind = "output" if name in returned else "value"
                 yield BufferEvent(numbers[name], stored_bytes(graph.types[name]), kind, True)
+        if workspace := workspace_bytes(layer, graph):
+            yield BufferEvent(len(numbers) + position, workspace, "workspace", True)
+            yield BufferEvent(len(numbers) + position, workspace, "workspace", False)
         for name in dying.get(position, ()):
             yield BufferEvent(numbers[name], stored_bytes(graph.types[name]), "value", False)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.nchwc import BLOCKED_DOMAIN, padded
@@ -32,24 +33,46 @@ _LATER_RUNS = 2
 
 @dataclass(frozen=True, slots=True)
 class MemoryDemand:
-    """Memory that a session allocates for a model, as simulated.
+    """Memory that a session allocates for a model, and the work of starting it, as simulated.
 
     Attributes:
         load_bytes: Peak while the model is loaded: parsed, optimised, and its weights packed.
         run_bytes: Peak while the model runs several times, weights included.
+        fragmented_load_bytes: `load_bytes` if small blocks settle beside the weights, so that what is packed does not
+            fit into the holes that the weights leave.
+        fragmented_run_bytes: `run_bytes` in that case.
         layers: Number of layers; each takes memory that is not simulated.
+        source_nodes: Number of nodes of the source model; None if it is not known.
+        stored_bytes: Size of the weights in the model's file.
+        rewritten_bytes: Size of the weights that are folded from others, or reordered in blocks.
+        packed_bytes: Size of the matrices that are packed.
+        load_touched_bytes: Memory that becomes resident while the model is loaded.
+        first_run_touched_bytes: Memory that becomes resident during the first run.
         from_source: Whether the sizes of the weights before the runtime rewrote them were known.
     """
 
     load_bytes: int
     run_bytes: int
+    fragmented_load_bytes: int
+    fragmented_run_bytes: int
     layers: int
+    source_nodes: int | None
+    stored_bytes: int
+    rewritten_bytes: int
+    packed_bytes: int
+    load_touched_bytes: int
+    first_run_touched_bytes: int
     from_source: bool
 
     @property
     def peak_bytes(self) -> int:
         """Peak over loading and running, in bytes."""
         return max(self.load_bytes, self.run_bytes)
+
+    @property
+    def fragmented_peak_bytes(self) -> int:
+        """Peak over loading and running if small blocks settle beside the weights, in bytes."""
+        return max(self.fragmented_load_bytes, self.fragmented_run_bytes)
 
 
 def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
@@ -58,15 +81,50 @@ def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
     num_weights = len(graph.constants) + (0 if source is None else len(source.stored_bytes) + len(source.folded_bytes))
     if len(graph.layers) > _MOST_LAYERS or num_weights > _MOST_WEIGHTS:
         return None
-    heap = Heap()
+    events = list(buffer_events(replace(graph, layers=execution_order(graph))))
+    usual, fragmented = _simulate(graph, events, fragmented=False), _simulate(graph, events, fragmented=True)
+    return MemoryDemand(
+        load_bytes=usual.load_bytes,
+        run_bytes=usual.run_bytes,
+        fragmented_load_bytes=fragmented.load_bytes,
+        fragmented_run_bytes=fragmented.run_bytes,
+        layers=len(graph.layers),
+        source_nodes=None if source is None else source.nodes,
+        stored_bytes=usual.stored_bytes,
+        rewritten_bytes=usual.rewritten_bytes,
+        packed_bytes=usual.packed_bytes,
+        load_touched_bytes=usual.load_touched_bytes,
+        first_run_touched_bytes=usual.first_run_touched_bytes,
+        from_source=source is not None,
+    )
+
+
+class _Simulated(NamedTuple):
+    """What one simulation found; the names are those of `MemoryDemand`."""
+
+    load_bytes: int
+    run_bytes: int
+    stored_bytes: int
+    rewritten_bytes: int
+    packed_bytes: int
+    load_touched_bytes: int
+    first_run_touched_bytes: int
+
+
+def _simulate(graph: LayerGraph, events: list[BufferEvent], *, fragmented: bool) -> _Simulated:
+    """Simulates a session that loads a model and runs it, whose buffers `events` allocates and frees."""
+    heap, source = Heap(fragmented=fragmented), graph.source_weights
     weights = {name: stored_bytes(graph.types[name]) for name in graph.constants}
-    blocks = _parse(heap, _assumed(graph, weights) if source is None else source.stored_bytes)
-    _optimise(heap, graph, weights, blocks, {} if source is None else source.folded_bytes)
-    _pack(heap, graph, blocks)
-    load_bytes = heap.peak_bytes
+    stored = _assumed(graph, weights) if source is None else source.stored_bytes
+    blocks = _parse(heap, stored)
+    rewritten = _optimise(heap, graph, weights, blocks, {} if source is None else source.folded_bytes)
+    packed = _pack(heap, graph, blocks)
+    load_bytes, load_touched = heap.peak_bytes, heap.touched_bytes
     heap.peak_bytes = heap.resident_bytes
-    _run(heap, list(buffer_events(replace(graph, layers=execution_order(graph)))))
-    return MemoryDemand(load_bytes, heap.peak_bytes, len(graph.layers), source is not None)
+    first_run_touched = _run(heap, events)
+    return _Simulated(
+        load_bytes, heap.peak_bytes, sum(stored.values()), rewritten, packed, load_touched, first_run_touched
+    )
 
 
 def _assumed(graph: LayerGraph, weights: Mapping[str, int]) -> dict[str, int]:
@@ -95,8 +153,10 @@ def _parse(heap: Heap, stored: Mapping[str, int]) -> dict[str, Block]:
 
 def _optimise(
     heap: Heap, graph: LayerGraph, weights: Mapping[str, int], blocks: dict[str, Block], folded: Mapping[str, int]
-) -> None:
+) -> int:
     """Folds constants and reorders the weights of blocked convolutions; the originals are freed at the end.
+
+    Returns the bytes that were folded or reordered.
 
     Args:
         heap: Heap of the process.
@@ -105,10 +165,14 @@ def _optimise(
         blocks: Tensors of the source model by name; becomes those that the layers read.
         folded: Size in bytes of each value that is folded.
     """
+    rewritten = 0
+    fragmented = heap.fragmented
+    heap.fragmented = False
     for name, nbytes in folded.items():
         if nbytes >= _SMALLEST_BYTES and name not in blocks:
             blocks[name] = heap.allocate(nbytes)
             heap.free(heap.allocate(nbytes))
+            rewritten += nbytes
     kept = set()
     for layer in graph.layers:
         for name in layer.inputs:
@@ -118,18 +182,24 @@ def _optimise(
             kept.add(name)
             if name in blocks:
                 continue
-            # A reordered weight exists in three more copies until it is stored in the graph.
+            # A reordered weight exists in three more copies until it is stored in the graph. The runtime makes small
+            # blocks meanwhile, which settle beside them.
+            heap.fragmented = layer.domain == BLOCKED_DOMAIN
             copies = (True, False, False) if layer.domain == BLOCKED_DOMAIN else ()
             transient = [heap.allocate(nbytes, aligned=aligned) for aligned in copies]
             blocks[name] = heap.allocate(nbytes)
             for block in reversed(transient):
                 heap.free(block)
+            rewritten += nbytes
+    heap.fragmented = fragmented
     for name in [name for name in blocks if name not in kept]:
         heap.free(blocks.pop(name))
+    return rewritten
 
 
-def _pack(heap: Heap, graph: LayerGraph, blocks: dict[str, Block]) -> None:
-    """Packs the constant matrices of products; each original is freed when it is packed."""
+def _pack(heap: Heap, graph: LayerGraph, blocks: dict[str, Block]) -> int:
+    """Packs the constant matrices of products; each original is freed when it is packed. Returns the packed bytes."""
+    total = 0
     packed = set()
     for layer in graph.layers:
         for slot in _PACKING.get(layer.op_type, ()):
@@ -140,13 +210,20 @@ def _pack(heap: Heap, graph: LayerGraph, blocks: dict[str, Block]) -> None:
             if kind.dtype != "float32" or len(kind.shape) < 2 or not kind.elements:
                 continue
             packed.add(name)
-            heap.allocate(kind.nbytes // kind.shape[-1] * padded(kind.shape[-1], _PACKED_COLUMNS))
+            nbytes = kind.nbytes // kind.shape[-1] * padded(kind.shape[-1], _PACKED_COLUMNS)
+            heap.allocate(nbytes)
+            total += nbytes
             if name in blocks:
                 heap.free(blocks.pop(name))
+    return total
 
 
-def _run(heap: Heap, events: list[BufferEvent]) -> None:
-    """Runs the model several times: first buffer by buffer, later with all buffers of values in one block."""
+def _run(heap: Heap, events: list[BufferEvent]) -> int:
+    """Runs the model several times: first buffer by buffer, later with all buffers of values in one block.
+
+    Returns the bytes that became resident during the first run.
+    """
+    before, first = heap.touched_bytes, 0
     arena = Arena(heap)
     kept = Counter(event.buffer for event in events)
     returned = [event.buffer for event in events if event.allocated and kept[event.buffer] == 1]
@@ -166,3 +243,6 @@ def _run(heap: Heap, events: list[BufferEvent]) -> None:
                 arena.free(chunks.pop(number))
         if pattern is not None:
             arena.free(pattern)
+        if not run:
+            first = heap.touched_bytes - before
+    return first

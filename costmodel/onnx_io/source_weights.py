@@ -23,6 +23,8 @@ _NOT_FOLDED = {
 def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> SourceWeights:
     """Returns the sizes of the constants of a model's main graph, and of the values that follow from them alone.
 
+    Nodes that are constants count as weights, not as nodes.
+
     Args:
         model: Model with topologically sorted nodes; the values of its weights may be omitted.
         types: Known types of the values that layers make; a value of unknown type is left out.
@@ -40,6 +42,7 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
     return SourceWeights(
         {name: kind.nbytes for name, kind in constants.items() if kind.nbytes >= _SMALLEST_BYTES},
         {name: nbytes for name, nbytes in folded.items() if nbytes >= _SMALLEST_BYTES},
+        sum(node.op_type != "Constant" for node in model.graph.node),
     )
 
 

@@ -13,7 +13,7 @@ from costmodel.runtimes.base import Runtime, lowering_key
 __all__ = ["CACHE_VERSION", "find_lowered", "lower_cached", "put_lowered"]
 
 # Incremented when the canonical form changes, so that graphs from older code are lowered again.
-CACHE_VERSION = 3
+CACHE_VERSION = 4
 
 
 def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> LayerGraph:

@@ -83,6 +83,10 @@ class WireSourceWeights(Strict):
 
     stored: Annotated[dict[Text, Bytes], Field(description="Bytes of each constant that the model contains.")]
     folded: Annotated[dict[Text, Bytes], Field(description="Bytes of each value that follows from constants alone.")]
+    nodes: Annotated[
+        int | None,
+        Field(ge=0, le=10**9, strict=True, description="Number of nodes; without it, no load time is predicted."),
+    ] = None
 
 
 class WireGraph(Strict):

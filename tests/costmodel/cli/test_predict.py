@@ -20,7 +20,8 @@ from tests.synthetic import SYSTEM
 
 KEYS = [
     "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
-    "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes", "warnings",
+    "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes",
+    "load_time_us", "load_time_interval_us", "first_run_us", "first_run_interval_us", "warnings",
 ]  # fmt: skip
 
 
@@ -46,7 +47,14 @@ def test_one_model_is_one_document(predict: Run, resnet: Path) -> None:
     assert low < document["latency_us"] < high
     low, high = document["peak_memory_interval_bytes"]
     assert resnet.stat().st_size < low < document["peak_memory_bytes"] < high
-    assert " MB at its peak, 90% interval " in predict(resnet).out
+    low, high = document["load_time_interval_us"]
+    assert 0 < low < document["load_time_us"] < high
+    low, high = document["first_run_interval_us"]
+    assert low < document["first_run_us"] < high
+    assert document["first_run_us"] > document["latency_us"]
+    text = predict(resnet).out
+    assert " MB at its peak, 90% interval " in text
+    assert " to load, " in text
 
 
 def test_several_models_are_one_document_too(predict: Run, light_models: Mapping[str, Path]) -> None:

@@ -10,7 +10,12 @@ from costmodel.runtimes.base import RuntimeSettings
 from costmodel.systems.system import System
 from tests.synthetic import SYSTEM
 
-DEMAND = MemoryDemand(load_bytes=100 * 10**6, run_bytes=50 * 10**6, layers=100, from_source=True)
+DEMAND = MemoryDemand(
+    load_bytes=100 * 10**6, run_bytes=50 * 10**6, fragmented_load_bytes=120 * 10**6, fragmented_run_bytes=50 * 10**6,
+    layers=100, source_nodes=200, stored_bytes=40 * 10**6, rewritten_bytes=0, packed_bytes=0,
+    load_touched_bytes=120 * 10**6,
+    first_run_touched_bytes=10 * 10**6, from_source=True,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -37,6 +42,17 @@ def test_what_is_not_known_of_the_source_widens_the_interval(system: System) -> 
         return found.interval_bytes[1] / found.interval_bytes[0]
 
     assert width(replace(DEMAND, from_source=False)) > width(DEMAND)
+
+
+def test_the_interval_covers_compact_and_fragmented_memory(system: System) -> None:
+    """Whether small blocks fragment the heap is not known: more fragmentation moves the upper bound, not the lower."""
+    found = predict_peak_memory(DEMAND, system)
+    worse = predict_peak_memory(replace(DEMAND, fragmented_load_bytes=200 * 10**6), system)
+    assert found is not None
+    assert worse is not None
+    assert worse.interval_bytes[0] == found.interval_bytes[0]
+    assert worse.interval_bytes[1] > found.interval_bytes[1] + 50 * 10**6
+    assert found.peak_memory_bytes < worse.peak_memory_bytes < worse.interval_bytes[1]
 
 
 def test_what_was_never_measured_is_unknown(system: System) -> None:

@@ -109,6 +109,28 @@ def test_weights_that_are_rewritten_exist_twice() -> None:
     assert _demand(transposed).load_bytes >= _demand(as_stored).load_bytes + 20 * MB
 
 
+def test_the_work_of_starting_is_counted() -> None:
+    """What is stored, folded and packed adds up; the first run touches its own buffers only."""
+    graph = _graph([_layer("Gemm", ("x", "w"), "y")], {"x": (1, 2500), "w": (2500, 2500), "y": (1000, 2500)}, ("w",))
+    demand = _demand(replace(graph, source_weights=SourceWeights({"original": 25 * MB}, {"w": 25 * MB}, nodes=2)))
+    assert (demand.stored_bytes, demand.rewritten_bytes, demand.source_nodes) == (25 * MB, 25 * MB, 2)
+    assert demand.packed_bytes == pytest.approx(25 * MB, rel=0.01)
+    assert demand.load_touched_bytes >= demand.load_bytes
+    assert _demand(graph).source_nodes is None
+    chain = _demand(_chain("Transpose", 3, 100_000))
+    assert 200 * MB <= chain.first_run_touched_bytes < chain.run_bytes
+
+
+def test_small_blocks_beside_the_weights_cost_memory() -> None:
+    """If the heap is fragmented, packed weights do not fit into the holes of their originals."""
+    names = ["x", *(f"v{place}" for place in range(8))]
+    layers = [_layer("Gemm", (before, f"w{after}"), after) for before, after in pairwise(names)]
+    weights = tuple(f"w{name}" for name in names[1:])
+    shapes = dict.fromkeys(names, (1, 800)) | dict.fromkeys(weights, (800, 800))
+    demand = _demand(_graph(layers, shapes, weights))
+    assert demand.fragmented_peak_bytes > demand.peak_bytes + 4 * 800 * 800 * 4
+
+
 @pytest.mark.parametrize("sharing", [1, 5])
 def test_a_shared_weight_is_packed_once(sharing: int) -> None:
     """Layers that share a weight share its packed copy too."""
@@ -129,3 +151,21 @@ def test_a_view_of_nothing_is_a_buffer_of_its_own() -> None:
     """A layer without inputs, which only a faulty graph has where its operator needs one, does no harm."""
     graph = _graph([_layer("Reshape", (), "y")], {"y": (1000, 250)})
     assert _demand(graph).run_bytes >= MB
+
+
+@pytest.mark.parametrize(("op_type", "more"), [("ConvTranspose", 32 * 32 * 64 * 16 * 4), ("Conv", 0)])
+def test_a_transposed_convolution_needs_room_for_its_products(op_type: str, more: int) -> None:
+    """A transposed convolution makes all products first; a convolution with fewer filters than positions does not."""
+    shapes = {"x": (1, 8, 32, 32), "w": (8, 64, 4, 4), "y": (1, 64, 32, 32)}
+    demand = _demand(_graph([_layer(op_type, ("x", "w"), "y")], shapes, ("w",)))
+    pointwise = _demand(_graph([_layer("Relu", ("x",), "y")], shapes))
+    assert demand.first_run_touched_bytes - pointwise.first_run_touched_bytes == pytest.approx(more, abs=200_000)
+
+
+def test_a_convolution_with_more_filters_than_positions_unfolds_its_input() -> None:
+    """The unfolded input has a value for each position and each element of a filter."""
+    shapes = {"x": (1, 64, 64), "w": (512, 64, 16), "y": (1, 512, 49)}
+    small = shapes | {"x": (1, 64, 1039), "y": (1, 512, 1024)}
+    few, many = (_demand(_graph([_layer("Conv", ("x", "w"), "y")], one, ("w",))) for one in (shapes, small))
+    assert few.first_run_touched_bytes == pytest.approx((512 + 64 * 16) * 49 * 4, abs=50_000)
+    assert many.first_run_touched_bytes == pytest.approx(512 * 1024 * 4, abs=100_000)

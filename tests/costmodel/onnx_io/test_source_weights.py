@@ -24,6 +24,7 @@ def test_what_follows_from_weights_is_folded(parse: Callable[..., ModelProto]) -
     found = source_weights(model, infer_model(model))
     assert found.stored_bytes == {"w": 8192}
     assert found.folded_bytes == {"turned": 8192, "doubled": 8192}
+    assert found.nodes == 3
 
 
 def test_a_value_of_unknown_size_is_left_out(parse: Callable[..., ModelProto]) -> None:
@@ -43,3 +44,13 @@ def test_a_lowered_graph_carries_them(lowered_light: Callable[..., LayerGraph]) 
     assert hidden is not None
     assert list(hidden.stored_bytes.values()) == list(graph.source_weights.stored_bytes.values())
     assert not set(hidden.stored_bytes) & set(graph.source_weights.stored_bytes)
+    assert hidden.nodes == graph.source_weights.nodes
+
+
+def test_a_graph_from_an_older_client_lacks_the_number_of_nodes(lowered_light: Callable[..., LayerGraph]) -> None:
+    """The number of nodes is not known if the document does not contain it."""
+    document = lowered_light("squeezenet").to_dict()
+    del document["source_weights"]["nodes"]
+    weights = LayerGraph.from_dict(document).source_weights
+    assert weights is not None
+    assert weights.nodes is None

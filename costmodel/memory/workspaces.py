@@ -1,0 +1,28 @@
+"""Computes the memory that kernels of ONNX Runtime need besides their inputs and outputs, while they run."""
+
+from math import prod
+
+from costmodel.ir.graph import Layer, LayerGraph
+
+__all__ = ["workspace_bytes"]
+
+
+def workspace_bytes(layer: Layer, graph: LayerGraph) -> int:
+    """Returns the size of the temporary buffer of a layer in bytes; 0 if it has none, or none that is known.
+
+    Convolutions that are not blocked unfold their input if they have more filters than positions; transposed ones make
+    all products before they are added up at their positions.
+    """
+    if layer.domain or layer.op_type not in ("Conv", "ConvTranspose") or len(layer.inputs) < 2:
+        return 0
+    source, weight, result = (graph.types.get(name) for name in (*layer.inputs[:2], layer.outputs[0]))
+    if source is None or weight is None or result is None or min(len(source.shape), len(weight.shape)) < 3:
+        return 0
+    products = prod(weight.shape[1:])
+    if layer.op_type == "ConvTranspose":
+        return products * prod(source.shape[2:]) * 4
+    group, positions = layer.attributes.get("group", 1), prod(result.shape[2:])
+    pointwise = prod(weight.shape[2:]) == 1 and positions == prod(source.shape[2:])
+    if pointwise or not isinstance(group, int) or group < 1 or weight.shape[0] // group <= positions:
+        return 0
+    return products * positions * 4

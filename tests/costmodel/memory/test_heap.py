@@ -1,0 +1,105 @@
+"""The simulated heap: the rules of glibc's allocator, on hand-made sequences of blocks."""
+
+from itertools import pairwise
+from random import Random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from costmodel.memory.heap import Block, Heap
+
+KB, MB = 1 << 10, 1 << 20
+
+
+def test_a_large_block_has_pages_of_its_own() -> None:
+    """A block above the threshold is returned when it is freed."""
+    heap = Heap()
+    heap.free(heap.allocate(4 * MB))
+    assert heap.resident_bytes == 0
+    assert 4 * MB <= heap.peak_bytes < 4.1 * MB
+
+
+def test_freeing_a_large_block_raises_the_threshold() -> None:
+    """Later blocks of the size of a freed one lie on the heap, where a live block behind them keeps their pages."""
+    heap = Heap()
+    heap.free(heap.allocate(4 * MB))
+    block, _ = heap.allocate(3 * MB), heap.allocate(100 * KB)
+    heap.free(block)
+    assert heap.resident_bytes >= 3 * MB
+
+
+def test_the_threshold_has_a_limit() -> None:
+    """Freeing a block of more than 32 MiB raises nothing: the next one of 3 MiB has pages of its own."""
+    heap = Heap()
+    heap.free(heap.allocate(40 * MB))
+    block, _ = heap.allocate(3 * MB), heap.allocate(100 * KB)
+    heap.free(block)
+    assert heap.resident_bytes < MB
+
+
+def test_free_memory_at_the_end_is_returned() -> None:
+    """What is free at the end of the heap is returned if it exceeds twice the threshold."""
+    heap = Heap()
+    blocks = [heap.allocate(100 * KB) for _ in range(10)]
+    for block in reversed(blocks):
+        heap.free(block)
+    assert heap.resident_bytes < 400 * KB
+    assert heap.peak_bytes >= 1000 * KB
+
+
+@pytest.mark.parametrize(("fragmented", "blocks"), [(False, 1), (True, 2)])
+def test_an_aligned_block_reuses_a_hole_unless_small_blocks_are_in_it(fragmented: bool, blocks: int) -> None:
+    """Beside small blocks, the hole of an aligned block is too small for the next aligned block of its size."""
+    heap = Heap(fragmented=fragmented)
+    first, _ = heap.allocate(100 * KB), heap.allocate(KB)
+    heap.free(first)
+    before = heap.resident_bytes
+    heap.allocate(100 * KB)
+    assert heap.resident_bytes - before == pytest.approx((blocks - 1) * 100 * KB, abs=KB)
+
+
+def test_a_smaller_block_takes_the_smallest_sufficient_hole() -> None:
+    """The larger hole stays whole, so that a large block fits into it later."""
+    heap = Heap()
+    large, _, small, _ = (heap.allocate(size) for size in (100 * KB, KB, 50 * KB, KB))
+    heap.free(large)
+    heap.free(small)
+    before = heap.resident_bytes
+    heap.allocate(40 * KB, aligned=False)
+    heap.allocate(100 * KB, aligned=False)
+    assert heap.resident_bytes == before
+
+
+def test_neighbouring_holes_coalesce() -> None:
+    """Two freed neighbours make room for a block of the size of both."""
+    heap = Heap()
+    first, second, _ = (heap.allocate(50 * KB) for _ in range(3))
+    heap.free(first)
+    heap.free(second)
+    before = heap.resident_bytes
+    heap.allocate(100 * KB, aligned=False)
+    assert heap.resident_bytes == before
+
+
+def test_only_touched_pages_are_resident() -> None:
+    """A block that is not written takes no memory until it is touched."""
+    heap = Heap()
+    block = heap.allocate(4 * MB, touch=False)
+    assert heap.resident_bytes == 0
+    heap.touch(block, MB)
+    assert heap.resident_bytes == heap.touched_bytes == MB
+
+
+@given(sizes=st.lists(st.integers(1, 3 * MB), min_size=1, max_size=40), freed=st.randoms(), fragmented=st.booleans())
+def test_blocks_never_overlap_and_memory_adds_up(sizes: list[int], freed: Random, fragmented: bool) -> None:
+    """Live blocks are disjoint, and at least their bytes are resident."""
+    heap = Heap(fragmented=fragmented)
+    live: list[tuple[Block, int]] = []
+    for size in sizes:
+        live.append((heap.allocate(size), size))
+        if freed.random() < 0.5:
+            heap.free(live.pop(freed.randrange(len(live)))[0])
+        on_heap = sorted((block.start, block.nbytes) for block, _ in live if block.start >= 0)
+        assert all(start + nbytes <= after for (start, nbytes), (after, _) in pairwise(on_heap))
+        assert sum(size for _, size in live) <= heap.resident_bytes <= heap.peak_bytes <= heap.touched_bytes
