@@ -82,6 +82,10 @@ class EstimateDocument(TypedDict):
         peak_memory_bytes: Peak resident memory in bytes of a process that loads and runs the model; None if unknown.
         peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes` with a probability of 90%; None if
             unknown.
+        beside: Names of the models that run beside this one, each on its own CPUs; `latency_us` is then the latency
+            beside them, and the latencies of layers are still those of the model alone.
+        slowdown: `latency_us` divided by the latency of the model alone; 1 if no model runs beside it.
+        slowdown_interval: Lower and upper bound of `slowdown` with a probability of 90%.
         warnings: Warnings for the user, one sentence each.
     """
 
@@ -99,6 +103,9 @@ class EstimateDocument(TypedDict):
     predictor: PredictorDocument
     peak_memory_bytes: int | None
     peak_memory_interval_bytes: tuple[int, int] | None
+    beside: list[str]
+    slowdown: float
+    slowdown_interval: tuple[float, float]
     warnings: list[str]
 
 
@@ -155,6 +162,10 @@ class Estimate:
         peak_memory_bytes: Peak resident memory in bytes of a process that loads and runs the model; None if unknown.
         peak_memory_interval_bytes: Lower and upper bound of `peak_memory_bytes` with a probability of 90%; None if
             unknown.
+        beside: Names of the models that run beside this one, each on its own CPUs; `latency_us` and `interval_us` are
+            then those beside them, and the costs of the layers those of the model alone.
+        slowdown: `latency_us` divided by the latency of the model alone; 1 if no model runs beside it.
+        slowdown_interval: Lower and upper bound of `slowdown` with a probability of 90%.
     """
 
     model: str
@@ -171,6 +182,9 @@ class Estimate:
     cover: str = FIXED
     peak_memory_bytes: int | None = None
     peak_memory_interval_bytes: tuple[int, int] | None = None
+    beside: Sequence[str] = ()
+    slowdown: float = 1.0
+    slowdown_interval: tuple[float, float] = (1.0, 1.0)
 
     @property
     def quantiles_us(self) -> dict[str, float]:
@@ -222,6 +236,9 @@ class Estimate:
             "predictor": self.predictor.to_dict(),
             "peak_memory_bytes": self.peak_memory_bytes,
             "peak_memory_interval_bytes": self.peak_memory_interval_bytes,
+            "beside": list(self.beside),
+            "slowdown": self.slowdown,
+            "slowdown_interval": self.slowdown_interval,
             "warnings": list(self.warnings),
         }
 
@@ -258,4 +275,7 @@ class Estimate:
             peak_memory_interval_bytes=None if (bounds := data.get("peak_memory_interval_bytes")) is None else (
                 bounds[0], bounds[1]
             ),
+            beside=tuple(data.get("beside", ())),
+            slowdown=data.get("slowdown", 1.0),
+            slowdown_interval=(1.0, 1.0) if (slow := data.get("slowdown_interval")) is None else (slow[0], slow[1]),
         )  # fmt: skip
