@@ -20,7 +20,8 @@ from tests.synthetic import SYSTEM
 
 KEYS = [
     "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
-    "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes", "warnings",
+    "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes", "beside",
+    "slowdown", "slowdown_interval", "warnings",
 ]  # fmt: skip
 
 

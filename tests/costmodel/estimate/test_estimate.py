@@ -64,7 +64,8 @@ def test_the_document_has_exactly_the_keys_of_the_contract() -> None:
     document = json.loads(json.dumps(estimate_of([(10.0, "measured"), (5.0, "predicted")]).to_dict(), allow_nan=False))
     assert list(document) == [
         "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
-        "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes", "warnings",
+        "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes", "beside",
+        "slowdown", "slowdown_interval", "warnings",
     ]  # fmt: skip
     assert list(document["quantiles_us"]) == ["p50", "p90", "p99"]
     assert list(document["coverage"]) == ["measured", "predicted", "extrapolated"]
