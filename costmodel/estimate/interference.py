@@ -27,6 +27,8 @@ __all__ = ["Interference", "ModelTraffic", "slowdown_interval"]
 _STAYS, _LEAVES = 0.35, 1.15
 # Data that others find in the cache evicts less than what they bring in: this share of it counts.
 _RESIDENT_SHARE = 0.25
+# Reading evicted data is hidden behind computing unless it takes at least 1 / this of the time of a sequence.
+_VISIBLE = 2.0
 # Exponent of the pressure on the memory, as a function of the rate of reading.
 _PRESSURE_EXPONENT = 1.7
 # Half-width of the 90% interval of log(slowdown): what two measurements of a pair differ by, and a share of the effect.
@@ -120,10 +122,16 @@ class Interference:
         return float(waiting_us.sum()) / total_us * pressure, busy[0] * sum(busy[1:]), float(extra_us[0].sum())
 
     def _extra_us(self, model: ModelTraffic, alone: "_Misses", beside: "_Misses") -> np.ndarray:
-        """Returns how much longer each sequence takes to read what others evicted, in microseconds."""
+        """Returns how much longer each sequence takes to read what others evicted, in microseconds.
+
+        A sequence that computes for much longer than it takes to read its data from memory hides most of the reading.
+        """
         weights = model.weight_bytes * (beside.weights - alone.weights)
         activations = model.activation_bytes * (beside.activations - alone.activations)
-        return np.asarray(weights * self._slower(self.weights_gbps) + activations * self._slower(self.stream_gbps))
+        later_us = weights * self._slower(self.weights_gbps) + activations * self._slower(self.stream_gbps)
+        reading_us = self._waiting_us(model, beside)
+        visible = np.minimum(1.0, _VISIBLE * reading_us / np.maximum(model.latency_us, 1e-9))
+        return np.asarray(later_us * visible)
 
     def _slower(self, gbps: float) -> float:
         """Returns by how many microseconds per byte data comes later from memory than from the cache."""
