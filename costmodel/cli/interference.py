@@ -1,5 +1,6 @@
 """Implements `costmodel interference`, which measures how much models slow each other on this host."""
 
+from math import isnan
 from typing import TYPE_CHECKING
 
 import typer
@@ -47,7 +48,7 @@ def interference(
 def _print(report: "InterferenceReport") -> None:
     keys = list(report.contenders)
     rows = [
-        (report.contenders[key].name, *(f"{ratio:.2f}" for ratio in ratios))
+        (report.contenders[key].name, *("-" if isnan(ratio) else f"{ratio:.2f}" for ratio in ratios))
         for key, ratios in zip(keys, report.measured.ratios.tolist(), strict=True)
     ]
     print_table(("times as long beside", *(key.replace("_", " ") for key in keys)), rows, left=1)

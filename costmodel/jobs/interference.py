@@ -1,5 +1,6 @@
 """The job of `costmodel interference`: measures how much layers slow each other that run side by side on this host."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -53,7 +54,10 @@ class InterferenceReport:
                 {"key": key, "name": one.name, "alone_us": alone_us}
                 for (key, one), alone_us in zip(self.contenders.items(), self.measured.alone_us.tolist(), strict=True)
             ],
-            "slowdowns": self.measured.ratios.tolist(),
+            "slowdowns": [
+                [ratio if math.isfinite(ratio) else None for ratio in ratios]
+                for ratios in self.measured.ratios.tolist()
+            ],
             "predicted": self.predicted.tolist(),
             "near": self.measured.near,
             "coefficients": self.law.capabilities(),
@@ -127,11 +131,11 @@ def fit_interference(
     parts = np.array([law.parts(one, [other], host) for one in models for other in models])
     totals_us = np.repeat([one.total_us for one in models], len(models))
     evicted = parts[:, 2] / totals_us
-    kept = evicted < _LITTLE
+    kept = (evicted < _LITTLE) & np.isfinite(measured.ratios.ravel())
     memory, computing = _non_negative(parts[kept, :2], measured.ratios.ravel()[kept] - 1 - evicted[kept])
     law = replace(law, memory=memory, computing=computing)
     predicted = np.array([[law.slowdown(one, [other], host) for other in models] for one in models])
-    return replace(law, error=float(np.abs(np.log(predicted / measured.ratios)).mean())), predicted
+    return replace(law, error=float(np.nanmean(np.abs(np.log(predicted / measured.ratios))))), predicted
 
 
 def _traffic(one: Contender, alone_us: float) -> ModelTraffic:

@@ -14,8 +14,8 @@ from costmodel.runtimes.base import Runner
 
 __all__ = ["NEAR_NS", "Neighbour", "NeighbourProcess"]
 
-# Longest round trip between CPUs that share a last-level cache. On a Zen 4, 110 ns were usual while they shared one
-# and 460 ns while they did not (docs/adr/0025).
+# Longest round trip between CPUs that share a last-level cache. On a Zen 4, about 160 ns were usual while they shared
+# one, and 500 ns while they did not (docs/adr/0025).
 NEAR_NS = 250.0
 # What the process is asked to do instead of running a network.
 _REST, _ECHO, _END = -1, -2, -3

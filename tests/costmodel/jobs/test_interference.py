@@ -5,11 +5,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from costmodel.errors import MeasurementError
 from costmodel.estimate.interference import Interference
-from costmodel.jobs.interference import InterferenceReport, measure_interference
+from costmodel.jobs.interference import InterferenceReport, fit_interference, measure_interference
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.store.parquet import export_results, import_results
 from costmodel.store.store import Store
@@ -52,6 +53,23 @@ def test_the_law_is_stored_and_outlives_later_sessions(
     with fake_bench(store, runtime):
         pass
     assert Interference.from_capabilities(store.system("fake-1").capabilities) == report.law
+
+
+@pytest.mark.usefixtures("two_cpus")
+def test_a_pair_that_could_not_be_timed_is_left_out(
+    runtime: FakeRuntime, job: Callable[..., InterferenceReport]
+) -> None:
+    """The law is fitted to the other pairs, and the document has no number for this one."""
+    report = job(system=fake_system(runtime=runtime))
+    ratios = report.measured.ratios.copy()
+    ratios[1, 2] = np.nan
+    measured = replace(report.measured, ratios=ratios)
+    law, _ = fit_interference(report.contenders, measured, fake_system().host)
+    assert law.memory > 0
+    assert law.error < 1
+    document = replace(report, measured=measured).to_dict()
+    assert document["slowdowns"][1][2] is None
+    assert document["slowdowns"][1][1] == pytest.approx(1.5)
 
 
 @pytest.mark.usefixtures("two_cpus")
