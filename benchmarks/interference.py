@@ -59,7 +59,7 @@ def measure(names: Sequence[str], pairs: Sequence[tuple[int, int]], rounds: int)
     for one in passes:
         print(f"near at {one.near_share:.0%} of the checks, {'near' if one.near else 'apart'} pairs count")
     ratios = np.array([[one.ratios[pair] for pair in pairs] for one in passes])
-    return ratios, np.nanmedian([one.alone_us for one in passes], axis=0)
+    return ratios, np.mean([one.alone_us for one in passes], axis=0)
 
 
 def report(what: str, predicted: np.ndarray, measured: np.ndarray) -> None:
