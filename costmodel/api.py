@@ -147,6 +147,7 @@ class CostModel:
         composition: "str | Rule" = "sequential",
         partial: bool = False,
         measured: bool = True,
+        beside: "Sequence[str | Path | ModelProto | Model]" = (),
     ) -> "Estimate":
         """Predicts the latency of a model on this system.
 
@@ -167,9 +168,12 @@ class CostModel:
                 `costmodel.estimate.rules`.
             partial: Whether to return an estimate even if layers have no cost; if false, that is an error.
             measured: Whether to use measurements where there are any; if false, every cost is predicted.
+            beside: Models that run at the same time, again and again, each on CPUs of its own; the latency is then that
+                of the model beside them.
 
         Raises:
             ModelError: The model cannot be read or lowered.
+            UnknownSystemError: `beside` is given, and the interference of the system was not measured.
             UnpricedLayersError: Layers have no cost and `partial` is false.
             RuleError: The composition rule does not exist, or it is the user's own and failed.
             MissingExtraError: The model is a torch module, and the package that exports it is not installed.
@@ -200,7 +204,7 @@ class CostModel:
             decomposition = cover_of(self._predictor, model.name, graph, granularity, measured=measured)
         else:
             decomposition = self.decompose(model, granularity)
-        return self._predictor.estimate(
+        estimate = self._predictor.estimate(
             decomposition,
             composition=composition,
             partial=partial,
@@ -208,6 +212,17 @@ class CostModel:
             construction=construction,
             warnings=warnings,
         )
+        if not beside:
+            return estimate
+        from costmodel.serving.interference import estimate_beside
+
+        others = [one if isinstance(one, Model) else read_model(one) for one in beside]
+        cuts = [self.decompose(one) for one in others]
+        estimates = self._predictor.estimate_all(
+            cuts, partial=partial, measured=measured, warnings=[one.warnings for one in others]
+        )
+        priced = list(zip(estimates, cuts, strict=True))
+        return estimate_beside(self._predictor.system, (estimate, decomposition), priced)
 
     def predict_many(
         self, models: "Iterable[str | Path | ModelProto | Model]", *, granularity: int = 1, measured: bool = True

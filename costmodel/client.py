@@ -239,6 +239,7 @@ class Client:
         partial: bool = False,
         measured: bool = True,
         version: str | None = None,
+        beside: Sequence[Mapping[str, Any]] = (),
     ) -> Prediction:
         """Predicts the latency of a model.
 
@@ -256,6 +257,8 @@ class Client:
             partial: Whether to return an estimate even if layers have no cost; if false, that is an error.
             measured: Whether to use measurements where there are any; if false, every cost is predicted.
             version: Version of the regressor to predict with; by default that of the system's champion.
+            beside: Models that run at the same time on CPUs of their own, each a mapping with "model" (the digest of a
+                model that was sent before), and optionally with "name", "batch" and "shapes".
 
         Raises:
             ServiceError: The service does not respond, or responds with an error.
@@ -264,8 +267,10 @@ class Client:
         title = name or (Path(model).stem if isinstance(model, str | Path) and not _is_digest(model) else "model")
         options = {
             "system": system, "name": title, "batch": batch, "shapes": shapes, "granularity": granularity,
-            "composition": composition, "partial": partial, "measured": measured,
+            "composition": composition, "partial": partial, "measured": measured, "beside": list(beside) or None,
         }  # fmt: skip
+        if beside and not isinstance(model, Mapping) and not _is_digest(model):
+            model = self.send_model(model)  # a file in the body leaves no room for the other models
         if isinstance(model, Mapping):
             return self._predicted({"graph": model}, options, version)
         if _is_digest(model):

@@ -7,6 +7,7 @@ from .covering import cover_of as cover_of
 from .directory import Directory as Directory
 from .directory import Snapshot as Snapshot
 from .directory import SystemEntry as SystemEntry
+from .interference import estimate_beside as estimate_beside
 from .latency_table import LatencyTable as LatencyTable
 from .latency_table import tabulate_latencies as tabulate_latencies
 from .loaded_predictors import LoadedPredictor as LoadedPredictor
@@ -24,6 +25,7 @@ from .ranking import Ranked as Ranked
 from .ranking import RankError as RankError
 from .ranking import cheapest as cheapest
 from .ranking import rank as rank
+from .service import BesideModel as BesideModel
 from .service import BulkModel as BulkModel
 from .service import ObservedRun as ObservedRun
 from .service import PredictionOptions as PredictionOptions

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from costmodel.errors import ArtefactError, StoreError, UnknownSystemError, UnknownVersionError
+from costmodel.estimate.interference import Interference
 from costmodel.serving.observations.drift import Drift
 from costmodel.serving.observations.observations import Observations
 from costmodel.store.store import Store
@@ -148,7 +149,7 @@ class Directory:
 
 
 def identity_of(store: Store, bundles: Path, system: str, version: str | None = None) -> str:
-    """Returns a hash of the regressor and the measurements of a system.
+    """Returns a hash of the regressor, the measurements and the interference of a system.
 
     As long as the hash stays the same, the same request has the same answer.
 
@@ -167,5 +168,7 @@ def identity_of(store: Store, bundles: Path, system: str, version: str | None = 
             version = "none" if path is None else path.name
         except ArtefactError:
             version = "damaged"
-    content = f"{system} {version} {store.measurement_count_and_last_id(system)}"
+    known = store.systems().get(system)
+    interference = None if known is None else Interference.from_capabilities(known.capabilities)
+    content = f"{system} {version} {store.measurement_count_and_last_id(system)} {interference}"
     return hashlib.sha256(content.encode()).hexdigest()[:16]

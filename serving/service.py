@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from sys import getsizeof
@@ -16,6 +16,7 @@ from costmodel.errors import ModelError, UnknownModelError
 from costmodel.estimate.estimate import Estimate
 from costmodel.ir.sequence import LayerSequence
 from costmodel.partition.decomposition import Decomposition
+from costmodel.serving.interference import estimate_beside
 from costmodel.serving.isolation.limits import Limits
 from costmodel.serving.isolation.pool import ReaderPool, Task
 from costmodel.serving.loaded_predictors import LoadedPredictor, LoadedPredictors
@@ -27,12 +28,29 @@ from costmodel.serving.uploads import UploadedModelStore, content_digest
 from costmodel.serving.validation.sequences import check_sequence
 from costmodel.store.store import Store
 
-__all__ = ["BulkModel", "ObservedRun", "PredictionOptions", "Service"]
+__all__ = ["BesideModel", "BulkModel", "ObservedRun", "PredictionOptions", "Service"]
 
 # Maximum memory of cached decompositions, and their memory per byte of canonical form: 7.7 to 8.3 by tracemalloc, for
 # three of the light models.
 _MOST_KEPT_BYTES = 128 << 20
 _BYTES_PER_TEXT_BYTE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BesideModel:
+    """A model that runs at the same time as the one that a prediction is about.
+
+    Attributes:
+        digest: Digest of the model, which its owner has uploaded.
+        name: Name of the model, for the estimate and messages.
+        batch: Batch size, as in `PredictionOptions`.
+        shapes: Input shapes, as in `PredictionOptions`.
+    """
+
+    digest: str
+    name: str = "model"
+    batch: int | None = None
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,7 @@ class PredictionOptions:
         composition: Name of a composition rule that comes with costmodel.
         partial: Whether to estimate even if some layers have no cost.
         measured: Whether to use measurements; without them every cost is predicted.
+        beside: Models that run at the same time, each on CPUs of its own.
     """
 
     system: str
@@ -59,6 +78,7 @@ class PredictionOptions:
     composition: str = "sequential"
     partial: bool = False
     measured: bool = True
+    beside: tuple[BesideModel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +268,21 @@ class Service:
             measured=question.measured,
             warnings=warnings,
         )
+        if question.beside:
+            others = [self._alone(owner, one, question, loaded) for one in question.beside]
+            estimate = estimate_beside(loaded.predictor.system, (estimate, decomposition), others)
         return estimate, loaded
+
+    def _alone(
+        self, owner: str, one: BesideModel, question: PredictionOptions, loaded: LoadedPredictor
+    ) -> tuple[Estimate, Decomposition]:
+        """Returns the estimate of a model that runs beside another one, as if it ran alone, and its decomposition."""
+        alone = replace(question, batch=one.batch, shapes=one.shapes, granularity=1, beside=())
+        cut, warnings = self.decompose(owner, one.digest, one.name, alone)
+        estimate = loaded.predictor.estimate(
+            cut, partial=question.partial, measured=question.measured, warnings=warnings
+        )
+        return estimate, cut
 
     @staticmethod
     def price_items(

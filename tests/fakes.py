@@ -3,7 +3,7 @@
 Only runs advance its clock, each by a cost computed from the sequence, so that a test gives the same times anywhere.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,6 +33,7 @@ __all__ = [
     "OBSERVED",
     "QUICK",
     "FakeClock",
+    "FakeNeighbour",
     "FakeRunner",
     "FakeRuntime",
     "elementwise",
@@ -56,10 +57,16 @@ QUICK = Protocol(
 
 
 class FakeClock:
-    """Simulated nanoseconds since the start of the test; only runs advance them."""
+    """Simulated nanoseconds since the start of the test; only runs advance them.
+
+    Attributes:
+        now_ns: The time.
+        slowed: Factor by which everything takes longer now.
+    """
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.slowed = 1.0
 
     def __call__(self) -> int:
         """Returns the time in nanoseconds."""
@@ -67,7 +74,43 @@ class FakeClock:
 
     def pass_us(self, microseconds: float) -> None:
         """Advance the time."""
-        self.now_ns += round(microseconds * 1000)
+        self.now_ns += round(microseconds * self.slowed * 1000)
+
+
+@dataclass
+class FakeNeighbour:
+    """A `costmodel.measure.neighbour.Neighbour` that slows a clock while it loops a network.
+
+    Attributes:
+        clock: Clock of the runs that are disturbed.
+        slowdowns: Factor by which each of its networks slows the others while the CPUs are near each other.
+        far_ns: Time until which the CPUs are far from each other, and nothing is slowed.
+        looped: Networks that it was asked for, in order.
+    """
+
+    clock: FakeClock
+    slowdowns: Sequence[float] = (1.0, 1.5, 1.25, 1.1, 1.0, 1.05)
+    far_ns: float = 0.0
+    looped: list[int] = field(default_factory=list)
+
+    def __enter__(self) -> "FakeNeighbour":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rest()
+
+    def loop(self, number: int) -> None:
+        """Slows the clock."""
+        self.looped.append(number)
+        self.clock.slowed = 1.0 if self.clock.now_ns < self.far_ns else self.slowdowns[number]
+
+    def rest(self) -> None:
+        """Lets the clock run as usual."""
+        self.clock.slowed = 1.0
+
+    def round_trip_ns(self) -> float:
+        """Returns a short time if the CPUs are near each other."""
+        return 450.0 if self.clock.now_ns < self.far_ns else 110.0
 
 
 @dataclass
@@ -258,6 +301,7 @@ def fake_sessions(runtime: FakeRuntime) -> Callable[..., BenchmarkSession]:
         sleep=lambda seconds: runtime.clock.pass_us(seconds * 1e6),
         probes=lambda open_sequence, _: [StateProbe("products", open_sequence(product_chain()), 1.3)],
         cpu_ns=runtime.clock,
+        neighbour=lambda opening, cpus: FakeNeighbour(runtime.clock),
     )
 
 

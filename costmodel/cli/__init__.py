@@ -62,6 +62,7 @@ from costmodel.cli import (  # noqa: E402
     drift,
     extender,
     fleet,
+    interference,
     lower,
     predict,
     profile,
@@ -79,7 +80,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, capacity, compare, corpus, decompose, drift, extender, fleet, lower, predict, profile, rank,
-        regressors, reproduce, run, serve, survey, systems, tour, train, transfer,
+        adapt, bench, capacity, compare, corpus, decompose, drift, extender, fleet, interference, lower, predict,
+        profile, rank, regressors, reproduce, run, serve, survey, systems, tour, train, transfer,
     )
 )  # fmt: skip

@@ -90,6 +90,14 @@ def predict(
     measure: Annotated[
         bool, typer.Option("--measure", help="Also run the models here, and print both latencies.")
     ] = False,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL",
+            show_default=False,
+            help="An ONNX file that runs at the same time on other CPUs; several times.",
+        ),
+    ] = None,
     probe: Annotated[
         bool,
         typer.Option("--probe", help="First measure this host for 30 seconds, to adapt other systems' costs to it."),
@@ -133,9 +141,10 @@ def predict(
     if max_layers == AUTO and cover != FIXED:
         raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
     if server is not None:
-        if max_layers == AUTO or cover != FIXED or measure or probe or on:
+        if max_layers == AUTO or cover != FIXED or measure or probe or on or beside:
             raise typer.BadParameter(
-                "a service cuts at fixed places and runs nothing: leave out --measure, --probe, --on, --cover and auto",
+                "a service cuts at fixed places and runs nothing: leave out --measure, --probe, --on, --beside, "
+                "--cover and auto",
                 param_hint="--server",
             )
         options = {
@@ -144,6 +153,8 @@ def predict(
         }  # fmt: skip
         _ask(server, token, labelled(models), options, json=json)
         return
+    if beside and measure:
+        raise typer.BadParameter("models are run alone: leave out --measure", param_hint="--beside")
     context = Context(store, tools=command.obj)
     name = context.system_name(system, threads, inter_threads)
     read = {label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()}
@@ -154,12 +165,14 @@ def predict(
     cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
     if on is not None:
         _lower_on(on, context, cost_model.predictor.system, list(read.values()))
+    others = [read_model(path, batch=batch, name=label) for label, path in labelled(beside or ()).items()]
     estimates = {
         label: cost_model.predict(
-            model, granularity=max_layers, cover=cover, composition=compose, partial=partial, measured=not predict_all
+            model, granularity=max_layers, cover=cover, composition=compose, partial=partial,
+            measured=not predict_all, beside=others,
         )
         for label, model in read.items()
-    }
+    }  # fmt: skip
     measured: dict[str, Measurement] = {}
     if measure:
         settings = cost_model.predictor.system.settings
@@ -270,6 +283,12 @@ def print_estimate(estimate: "Estimate", measured: "Measurement | None" = None) 
         say(
             f"  latency   {format_us(estimate.latency_us)}   "
             f"{estimate.interval_level:.0%} interval {format_us(low)} to {format_us(high)}"
+        )
+    if estimate.beside:
+        least, most = estimate.slowdown_interval
+        say(
+            f"  beside    {', '.join(estimate.beside)}: {estimate.slowdown:.2f} times as long as alone "
+            f"({least:.2f} to {most:.2f}); the layers below are alone"
         )
     if measured is not None:
         error = estimate.latency_us / measured.latency_us - 1

@@ -25,6 +25,9 @@ from .estimate import EstimateDocument as EstimateDocument
 from .estimate import LayerEstimate as LayerEstimate
 from .estimate import PredictorDocument as PredictorDocument
 from .estimate import PredictorId as PredictorId
+from .interference import Interference as Interference
+from .interference import ModelTraffic as ModelTraffic
+from .interference import slowdown_interval as slowdown_interval
 from .peak_memory import predict_peak_memory as predict_peak_memory
 from .rules import Rule as Rule
 from .rules import critical_path as critical_path

@@ -87,6 +87,10 @@ class EstimateDocument(TypedDict):
         load_time_interval_us: Lower and upper bound of `load_time_us` with a probability of 90%; None if unknown.
         first_run_us: Latency of the first run after loading, in microseconds; None if unknown.
         first_run_interval_us: Lower and upper bound of `first_run_us` with a probability of 90%; None if unknown.
+        beside: Names of the models that run beside this one, each on its own CPUs; `latency_us` is then the latency
+            beside them, and the latencies of layers are still those of the model alone.
+        slowdown: `latency_us` divided by the latency of the model alone; 1 if no model runs beside it.
+        slowdown_interval: Lower and upper bound of `slowdown` with a probability of 90%.
         warnings: Warnings for the user, one sentence each.
     """
 
@@ -108,6 +112,9 @@ class EstimateDocument(TypedDict):
     load_time_interval_us: tuple[float, float] | None
     first_run_us: float | None
     first_run_interval_us: tuple[float, float] | None
+    beside: list[str]
+    slowdown: float
+    slowdown_interval: tuple[float, float]
     warnings: list[str]
 
 
@@ -169,6 +176,10 @@ class Estimate:
         load_time_interval_us: Lower and upper bound of `load_time_us` with a probability of 90%; None if unknown.
         first_run_us: Latency of the first run after loading, in microseconds; None if unknown.
         first_run_interval_us: Lower and upper bound of `first_run_us` with a probability of 90%; None if unknown.
+        beside: Names of the models that run beside this one, each on its own CPUs; `latency_us` and `interval_us` are
+            then those beside them, and the costs of the layers those of the model alone.
+        slowdown: `latency_us` divided by the latency of the model alone; 1 if no model runs beside it.
+        slowdown_interval: Lower and upper bound of `slowdown` with a probability of 90%.
     """
 
     model: str
@@ -189,6 +200,9 @@ class Estimate:
     load_time_interval_us: tuple[float, float] | None = None
     first_run_us: float | None = None
     first_run_interval_us: tuple[float, float] | None = None
+    beside: Sequence[str] = ()
+    slowdown: float = 1.0
+    slowdown_interval: tuple[float, float] = (1.0, 1.0)
 
     @property
     def quantiles_us(self) -> dict[str, float]:
@@ -244,6 +258,9 @@ class Estimate:
             "load_time_interval_us": self.load_time_interval_us,
             "first_run_us": self.first_run_us,
             "first_run_interval_us": self.first_run_interval_us,
+            "beside": list(self.beside),
+            "slowdown": self.slowdown,
+            "slowdown_interval": self.slowdown_interval,
             "warnings": list(self.warnings),
         }
 
@@ -286,4 +303,7 @@ class Estimate:
             load_time_interval_us=bounds(data, "load_time_interval_us"),
             first_run_us=data.get("first_run_us"),
             first_run_interval_us=bounds(data, "first_run_interval_us"),
+            beside=tuple(data.get("beside", ())),
+            slowdown=data.get("slowdown", 1.0),
+            slowdown_interval=(1.0, 1.0) if (slow := data.get("slowdown_interval")) is None else (slow[0], slow[1]),
         )  # fmt: skip

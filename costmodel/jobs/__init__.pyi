@@ -20,6 +20,8 @@ from .decomposed_models import put_models as put_models
 from .extrapolation import described_system as described_system
 from .extrapolation import extrapolate as extrapolate
 from .idle import measure_idle as measure_idle
+from .interference import InterferenceReport as InterferenceReport
+from .interference import measure_interference as measure_interference
 from .latency_import import LatencyImport as LatencyImport
 from .latency_import import has_only_observed as has_only_observed
 from .latency_import import import_latencies as import_latencies

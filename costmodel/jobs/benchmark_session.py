@@ -3,8 +3,9 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -14,15 +15,18 @@ from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.idle import measured_idle
 from costmodel.jobs.session_store import SessionStore
-from costmodel.measure.affinity import pinned
+from costmodel.measure.affinity import cpus_beside, pinned
 from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
 from costmodel.measure.capability import measure_capabilities, reference_sequence
+from costmodel.measure.contenders import Contender, open_contenders
 from costmodel.measure.denormals import denormals_flushed
 from costmodel.measure.groups import Group, evicted_bytes, fits_in_core, grouped
+from costmodel.measure.interference import Ring, Slowdowns, measure_slowdowns
 from costmodel.measure.lock import measuring_lock
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, state_probes
 from costmodel.measure.measurement import Measurement, is_data_dependent, kind_of, now
 from costmodel.measure.precision import is_precise
+from costmodel.measure.neighbour import Neighbour, NeighbourProcess
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
 from costmodel.onnx_io.model import Model
@@ -105,6 +109,9 @@ class BenchmarkSession:
         evictor: Callable[[int], Runner] = CacheEvictor,
         probes: Callable[[Callable[[LayerSequence], Runner], Host | None], Sequence[StateProbe]] = state_probes,
         cpu_ns: Callable[[], int] = time.thread_time_ns,
+        neighbour: Callable[
+            [Callable[[], Sequence[Runner]], Sequence[int]], AbstractContextManager[Neighbour]
+        ] = NeighbourProcess,
     ) -> None:
         """Prepares a session, which opens when its context is entered.
 
@@ -121,6 +128,8 @@ class BenchmarkSession:
             probes: Function that takes a function which opens layer sequences, and the host, and returns the probes of
                 the machine's state.
             cpu_ns: Function that returns the time that this thread has spent on a CPU, in nanoseconds.
+            neighbour: Function that takes a function which opens networks, and numbers of CPUs, and returns a context
+                manager of something that runs the networks on these CPUs.
         """
         self.store = store
         self.system = system
@@ -132,6 +141,7 @@ class BenchmarkSession:
         self._evictor = evictor
         self._probes = probes
         self._cpu_ns = cpu_ns
+        self._neighbour = neighbour
 
     def __enter__(self) -> "BenchmarkSession":
         """Takes the lock, pins this process to CPUs, and measures the system's capabilities if the store lacks them.
@@ -148,6 +158,7 @@ class BenchmarkSession:
             stack.enter_context(self._lock())
             new = not self.system.capabilities
             idle = measured_idle(self._runtime, self.system, self._clock_ns, self._sleep) if new else {}
+            self._cpus_beside = cpus_beside(self.system.settings.cpus)
             self._cpus = stack.enter_context(pinned(self.system.settings.cpus))
             if new:
                 capabilities = measure_capabilities(self._runtime, self.system.settings, self._clock_ns)
@@ -301,6 +312,30 @@ class BenchmarkSession:
                 f"{self._runtime.name} cannot time the layers of a running model: it has no profiler"
             )
         return self._runtime.profile_model(model, self.system.settings, runs=runs, warm_up_runs=warm_up_runs)
+
+    def measure_slowdowns(self, chosen: Sequence[Contender], *, progress: Progress | None = None) -> Slowdowns:
+        """Times layers alone, and beside each other while a neighbour runs them on other CPUs, without storing them.
+
+        Args:
+            chosen: The layers.
+            progress: Progress callback.
+
+        Raises:
+            MeasurementError: There are too few CPUs, or a layer does not run.
+        """
+        if self._cpus_beside is None:
+            cpus = self.system.settings.cpus
+            raise MeasurementError(
+                f"two sessions of {self.system.name} side by side need {2 * cpus} CPUs, and this process may use "
+                "fewer: measure with fewer --threads or on a larger machine"
+            )
+        networks = [Ring([self._opened(one.sequence) for _ in range(one.copies)]) for one in chosen]
+        opening = partial(open_contenders, self._runtime.name, self.system.settings, tuple(chosen))
+        pairs = [(one, other) for one in range(len(chosen)) for other in range(len(chosen))]
+        with self._neighbour(opening, self._cpus_beside) as neighbour:
+            return measure_slowdowns(
+                networks, neighbour, pairs, clock_ns=self._clock_ns, sleep=self._sleep, progress=progress
+            )
 
     def _opened(self, sequence: LayerSequence, model: Model | None = None) -> Runner:
         if model is None:

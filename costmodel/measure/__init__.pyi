@@ -1,3 +1,4 @@
+from .affinity import cpus_beside as cpus_beside
 from .affinity import pinned as pinned
 from .call_overhead import LONG_CHAIN_LAYERS as LONG_CHAIN_LAYERS
 from .call_overhead import SHORT_CHAIN_LAYERS as SHORT_CHAIN_LAYERS
@@ -5,8 +6,11 @@ from .call_overhead import call_overhead_us as call_overhead_us
 from .call_overhead import tiny_chain as tiny_chain
 from .capability import measure_capabilities as measure_capabilities
 from .capability import reference_sequence as reference_sequence
+from .contenders import Contender as Contender
+from .contenders import open_contenders as open_contenders
 from .denormals import denormals_flushed as denormals_flushed
 from .duration import estimated_group_seconds as estimated_group_seconds
+from .groups import DEFAULT_L3_BYTES as DEFAULT_L3_BYTES
 from .groups import Group as Group
 from .groups import evicted_bytes as evicted_bytes
 from .groups import fits_in_core as fits_in_core
@@ -16,6 +20,10 @@ from .groups import memory_bound_bytes as memory_bound_bytes
 from .groups import warm_bytes as warm_bytes
 from .idle import idle_sequence as idle_sequence
 from .idle import measure_idle_effects as measure_idle_effects
+from .interference import INTERFERENCE as INTERFERENCE
+from .interference import Ring as Ring
+from .interference import Slowdowns as Slowdowns
+from .interference import measure_slowdowns as measure_slowdowns
 from .lock import measuring_lock as measuring_lock
 from .machine_state import QUIET as QUIET
 from .machine_state import MachineStateMonitor as MachineStateMonitor
@@ -31,6 +39,8 @@ from .measurement import kind_of as kind_of
 from .measurement import now as now
 from .precision import is_precise as is_precise
 from .protocol import QUICK as QUICK
+from .neighbour import Neighbour as Neighbour
+from .neighbour import NeighbourProcess as NeighbourProcess
 from .protocol import Protocol as Protocol
 from .round_robin import CacheEvictor as CacheEvictor
 from .round_robin import TimedNetwork as TimedNetwork

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["pinned"]
+__all__ = ["cpus_beside", "pinned"]
 
 
 @contextmanager
@@ -24,3 +24,15 @@ def pinned(cpus: int) -> Iterator[tuple[int, ...]]:
         yield chosen
     finally:
         os.sched_setaffinity(0, before)
+
+
+def cpus_beside(cpus: int) -> tuple[int, ...] | None:
+    """Returns the numbers of as many CPUs as `pinned(cpus)` would choose, next below these.
+
+    Returns:
+        The numbers; () where the platform does not support pinning; None if this process may not use that many CPUs.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return () if (os.cpu_count() or 1) >= 2 * cpus else None
+    usable = sorted(os.sched_getaffinity(0))
+    return tuple(usable[-2 * cpus : -cpus]) if len(usable) >= 2 * cpus else None

@@ -8,7 +8,16 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.model import Model
 from costmodel.systems.host import Host
 
-__all__ = ["Group", "evicted_bytes", "fits_in_core", "grouped", "groups_of_samples", "memory_bound_bytes", "warm_bytes"]
+__all__ = [
+    "DEFAULT_L3_BYTES",
+    "Group",
+    "evicted_bytes",
+    "fits_in_core",
+    "grouped",
+    "groups_of_samples",
+    "memory_bound_bytes",
+    "warm_bytes",
+]
 
 _MOST_LOADED = 256
 _MOST_BYTES = 2 << 30
@@ -19,7 +28,7 @@ _SAMPLES_PER_LAYER = 2
 _LOWEST_SAMPLE_LIMIT = 16
 _LOWEST_BYTE_LIMIT = 16 << 20
 # Assumed where the host does not report its level 3 cache: a typical lower limit for servers.
-_DEFAULT_L3_BYTES = 32 << 20
+DEFAULT_L3_BYTES = 32 << 20
 # Share of a core's own cache that the weights of a model may take if everything else it needs is to stay there as well.
 _CORE_SHARE = 0.5
 _L3_MULTIPLE = 2  # weights of this many times the level 3 cache all come from main memory
@@ -111,7 +120,7 @@ def memory_bound_bytes(host: Host | None) -> int:
 
     It is twice the level 3 cache of `host`, or of a typical server if the size of that cache is unknown.
     """
-    return _L3_MULTIPLE * ((host.l3_bytes if host else 0) or _DEFAULT_L3_BYTES)
+    return _L3_MULTIPLE * ((host.l3_bytes if host else 0) or DEFAULT_L3_BYTES)
 
 
 def fits_in_core(footprint_bytes: int | None, host: Host | None) -> bool:

@@ -8,6 +8,7 @@ from sqlalchemy import func, insert, select, update
 
 from costmodel.errors import UnknownSystemError
 from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.interference import INTERFERENCE
 from costmodel.measure.measurement import Measurement, Timing
 from costmodel.partition.decomposition import Decomposition
 from costmodel.store import insertion, tables
@@ -191,7 +192,8 @@ class Store:
         Args:
             results: Results to add.
             replace_observed: Whether to first remove all latencies of the system that were observed elsewhere and
-                imported, and to replace the record of the system.
+                imported, and to replace the record of the system. Of a record that is not replaced, only the
+                interference is added if it lacks it.
 
         Raises:
             StoreError: The store has a model of the same name and lowering with other layers.
@@ -205,6 +207,10 @@ class Store:
                 if replace_observed:
                     removed = insertion.remove_observed(connection, system.name)
                 if replace_observed or System.from_dict(stored).extrapolated:
+                    connection.execute(update(tables.systems).filter_by(**key).values(record))
+                elif added := _interference_to_add(stored["capabilities"], system.capabilities):
+                    capabilities = {**stored["capabilities"], **added}
+                    record = {"record": {**stored, "capabilities": capabilities}}
                     connection.execute(update(tables.systems).filter_by(**key).values(record))
             lock(connection, tables.sequences, tables.measurements)  # rows can then be added many at a time
             sequences = insertion.unknown_sequences(connection, results.sequences.values())
@@ -301,3 +307,10 @@ class Store:
                 environment=row.environment,
                 measured_at=row.measured_at,
             )
+
+
+def _interference_to_add(stored: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
+    """Returns the capabilities about interference of a system, unless its stored record has some already."""
+    if any(name.startswith(INTERFERENCE) for name in stored):
+        return {}
+    return {name: value for name, value in given.items() if name.startswith(INTERFERENCE)}

@@ -1,14 +1,14 @@
 """Prepares requests for the service: parses their bodies, finds or stores their models, and sets deadlines."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from costmodel.serving.engine.settings import EngineSettings
-from costmodel.serving.service import PredictionOptions, Service
+from costmodel.serving.service import BesideModel, PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem
 from costmodel.serving.wire.requests import BulkItem, CapacityRequest, ObservationRequest, PredictRequest, RankModel
 
@@ -74,11 +74,17 @@ def question_of(
         system: Name of the system on which the model would run.
         version: Version of the regressor; None for the champion.
     """
-    shapes = tuple(sorted((name, tuple(shape)) for name, shape in request.shapes.items()))
     partial = isinstance(request, PredictRequest) and request.partial
+    beside = () if isinstance(request, ObservationRequest) else request.beside
     return PredictionOptions(
-        system, version, request.batch, shapes, request.granularity, request.composition, partial, request.measured
-    )
+        system, version, request.batch, _sorted_shapes(request.shapes), request.granularity, request.composition,
+        partial, request.measured,
+        tuple(BesideModel(one.model, one.name, one.batch, _sorted_shapes(one.shapes)) for one in beside),
+    )  # fmt: skip
+
+
+def _sorted_shapes(shapes: Mapping[str, Sequence[int]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple(sorted((name, tuple(shape)) for name, shape in shapes.items()))
 
 
 def source_of(

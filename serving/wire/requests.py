@@ -25,8 +25,8 @@ from costmodel.traffic.objective import MAX_BATCH, MAX_RATE_PER_S
 from costmodel.traffic.scenarios import Scenario
 
 __all__ = [
-    "BulkItem", "BulkRequest", "CapacityRequest", "ObservationRequest", "PredictRequest", "RankModel", "RankRequest",
-    "Traffic",
+    "BesideRequest", "BulkItem", "BulkRequest", "CapacityRequest", "ObservationRequest", "PredictRequest", "RankModel",
+    "RankRequest", "Traffic",
 ]  # fmt: skip
 
 
@@ -56,14 +56,32 @@ class _Options(Strict):
     ] = True
 
 
-class PredictRequest(_Source, _Options):
+class BesideRequest(Strict):
+    """A model that runs at the same time as another one, on CPUs of its own, given by its digest."""
+
+    model: Digest
+    name: Name = "model"
+    batch: Batch | None = None
+    shapes: dict[Name, Annotated[list[Dimension], Field(max_length=32)]] = Field(default_factory=dict)
+
+
+class _Neighbours(Strict):
+    """The models that run at the same time as the one that a request is about."""
+
+    beside: Annotated[
+        list[BesideRequest],
+        Field(max_length=8, description="Models that run at the same time, again and again, each on CPUs of its own."),
+    ] = Field(default_factory=list)
+
+
+class PredictRequest(_Source, _Options, _Neighbours):
     """A request to predict the latency of a model, given by the digest of an uploaded one or as a graph of layers."""
 
     system: SystemName | None = None
     partial: Annotated[bool, Field(strict=True, description="Answer even if some layers have no cost.")] = False
 
 
-class RankModel(_Source, _Options):
+class RankModel(_Source, _Options, _Neighbours):
     """One model of a ranking request, with the options of its predictions."""
 
 

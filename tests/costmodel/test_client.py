@@ -120,6 +120,14 @@ def test_options_are_passed_on(client: Client, parse: Callable[..., ModelProto])
         client.predict(content, version="never", **options)  # type: ignore[arg-type]
 
 
+def test_models_beside_are_passed_on(client: Client, light_models: Mapping[str, Path]) -> None:
+    """The service gets the models beside the one asked about: it says that their effect was never measured there."""
+    digest = client.send_model(light_models["squeezenet"])
+    for model in (light_models["squeezenet"], digest):
+        with pytest.raises(ServiceError, match="run `costmodel interference`"):
+            client.predict(model, beside=[{"model": digest, "name": "neighbour"}])
+
+
 def test_a_model_has_one_digest_whoever_sends_it(
     client: Client, other: Client, parse: Callable[..., ModelProto], tmp_path: Path
 ) -> None:

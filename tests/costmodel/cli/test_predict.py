@@ -21,7 +21,8 @@ from tests.synthetic import SYSTEM
 KEYS = [
     "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
     "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes",
-    "load_time_us", "load_time_interval_us", "first_run_us", "first_run_interval_us", "warnings",
+    "load_time_us", "load_time_interval_us", "first_run_us", "first_run_interval_us", "beside",
+    "slowdown", "slowdown_interval", "warnings",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
     "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour",
     "export", "import", "reproduce", "rank", "lower", "drift", "serve", "token", "tokens", "survey", "profile",
-    "run", "capacity", "worker", "extender",
+    "run", "capacity", "worker", "extender", "interference",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # groups of commands
 

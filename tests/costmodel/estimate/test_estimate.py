@@ -65,7 +65,8 @@ def test_the_document_has_exactly_the_keys_of_the_contract() -> None:
     assert list(document) == [
         "model", "system", "latency_us", "interval_us", "interval_level", "quantiles_us", "composition", "granularity",
         "cover", "coverage", "layers", "predictor", "peak_memory_bytes", "peak_memory_interval_bytes",
-        "load_time_us", "load_time_interval_us", "first_run_us", "first_run_interval_us", "warnings",
+        "load_time_us", "load_time_interval_us", "first_run_us", "first_run_interval_us", "beside",
+        "slowdown", "slowdown_interval", "warnings",
     ]  # fmt: skip
     assert list(document["quantiles_us"]) == ["p50", "p90", "p99"]
     assert list(document["coverage"]) == ["measured", "predicted", "extrapolated"]
