@@ -25,8 +25,8 @@ from costmodel.measure.interference import Ring, Slowdowns, measure_slowdowns
 from costmodel.measure.lock import measuring_lock
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, state_probes
 from costmodel.measure.measurement import Measurement, is_data_dependent, kind_of, now
-from costmodel.measure.precision import is_precise
 from costmodel.measure.neighbour import Neighbour, NeighbourProcess
+from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
 from costmodel.onnx_io.model import Model

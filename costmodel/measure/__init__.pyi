@@ -37,10 +37,10 @@ from .measurement import Timing as Timing
 from .measurement import is_data_dependent as is_data_dependent
 from .measurement import kind_of as kind_of
 from .measurement import now as now
-from .precision import is_precise as is_precise
-from .protocol import QUICK as QUICK
 from .neighbour import Neighbour as Neighbour
 from .neighbour import NeighbourProcess as NeighbourProcess
+from .precision import is_precise as is_precise
+from .protocol import QUICK as QUICK
 from .protocol import Protocol as Protocol
 from .round_robin import CacheEvictor as CacheEvictor
 from .round_robin import TimedNetwork as TimedNetwork
