@@ -16,16 +16,13 @@ stores the calibration in `costmodel/estimate/peak_memory.json`.
 import argparse
 import csv
 import json
-import os
-import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
+from model_sessions import PREPARED, halves, read_rows, run_alone, write_rows
 from scipy.optimize import nnls
 
 from costmodel.errors import CostModelError
@@ -47,28 +44,15 @@ FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULAT
 LEVEL = 0.9
 SPLITS = 20
 
-# The process that is measured: it imports nothing of costmodel.
-CHILD = """
+# The process that is measured.
+CHILD = f"""{PREPARED}
 import ctypes
-import sys
-import numpy as np
-import onnxruntime as ort
 
 libc = ctypes.CDLL(None)
 libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
 kept = libc.malloc(100_000 + int(sys.argv[2]))
-ort.set_default_logger_severity(4)
-options = ort.SessionOptions()
-options.intra_op_num_threads = options.inter_op_num_threads = 1
 session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
-types = {"float": "float32", "double": "float64", "bool": "bool_"}
-feeds = {
-    one.name: np.zeros(
-        [dim if isinstance(dim, int) and dim > 0 else 1 for dim in one.shape],
-        types.get(one.type[7:-1], one.type[7:-1]),
-    )
-    for one in session.get_inputs()
-}
+feeds = zeros_for(session)
 for _ in range(4):
     session.run(None, feeds)
 with open("/proc/self/status") as file:
@@ -96,7 +80,7 @@ def main() -> None:
 
 def measure(folders: Sequence[str], rounds: int) -> None:
     """Appends a row for each round of each model that has fewer rows."""
-    rows = _rows()
+    rows = read_rows(DATA)
     machine = probe_host().microarchitecture
     done = [(row["model"], row["runtime"], row["machine"]) for row in rows]
     runtime = OnnxRuntime()
@@ -128,7 +112,7 @@ def measure(folders: Sequence[str], rounds: int) -> None:
 
 def simulate(folders: Sequence[str]) -> None:
     """Replaces the simulated columns of the stored rows."""
-    rows = _rows()
+    rows = read_rows(DATA)
     runtime = OnnxRuntime()
     for model in (model for folder in folders for model in corpus_models(folder)):
         own = [row for row in rows if (row["model"], row["runtime"]) == (model.name, ort.__version__)]
@@ -136,10 +120,7 @@ def simulate(folders: Sequence[str]) -> None:
             simulated = _simulated(runtime.lower(read_model(model.path), "all"))
             for row in own:
                 row.update({name: str(value) for name, value in simulated.items()})
-    with DATA.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(DATA, FIELDS, rows)
 
 
 def _simulated(graph: LayerGraph) -> dict[str, int]:
@@ -155,23 +136,13 @@ def _simulated(graph: LayerGraph) -> dict[str, int]:
 
 def measured_peak(path: Path, heap_offset_bytes: int) -> int | None:
     """Returns the peak resident memory of a process that loads and runs a model; None if it fails."""
-    alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMP"))}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path), str(heap_offset_bytes)],
-        capture_output=True,
-        text=True,
-        env=alone,
-        check=False,
-    )
-    if done.returncode:
-        print(f"{path.name}: {done.stderr.strip().splitlines()[-1:]}")
-        return None
-    return int(done.stdout)
+    printed = run_alone(CHILD, path, str(heap_offset_bytes))
+    return None if printed is None else int(printed)
 
 
 def fit(*, write: bool) -> None:
     """Prints the errors for held-out families, and stores the calibration if `write` is true."""
-    stored = [row for row in _rows() if row["runtime"] == ort.__version__]
+    stored = [row for row in read_rows(DATA) if row["runtime"] == ort.__version__]
     rows = [row for row in stored if row["compact_bytes"]]
     if len(rows) < len(stored):
         print(f"{len(stored) - len(rows)} measurements are left out: `simulate` has not filled in their models")
@@ -202,7 +173,7 @@ def fit(*, write: bool) -> None:
         features = cases["typical"]
         held_out, within, above, below = [], [], [], []
         for seed in range(SPLITS):
-            half = _halves(families, seed)
+            half = halves(families, seed)
             found = {side: _coefficients(features[half != side], measured[half != side]) for side in (False, True)}
             predicted, least, most = (np.where(half, one @ found[True], one @ found[False]) for one in cases.values())
             held_out.append(measured / predicted)
@@ -240,25 +211,10 @@ def fit(*, write: bool) -> None:
         CALIBRATION.write_text(json.dumps(known, indent=2) + "\n")
 
 
-def _halves(families: Sequence[str], seed: int) -> np.ndarray:
-    """Returns for each model on which side of a random split of the families it is."""
-    order = sorted(set(families))
-    random.Random(seed).shuffle(order)
-    side = {family: place % 2 == 1 for place, family in enumerate(order)}
-    return np.array([side[family] for family in families])
-
-
 def _coefficients(features: np.ndarray, measured: np.ndarray) -> np.ndarray:
     """Returns the non-negative coefficients with the least relative squared error."""
     found, _ = nnls(features / measured[:, None], np.ones(len(measured)))
     return np.asarray(found)
-
-
-def _rows() -> list[dict[str, str]]:
-    if not DATA.exists():
-        return []
-    with DATA.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 if __name__ == "__main__":

@@ -13,16 +13,13 @@ stores the coefficients in `costmodel/estimate/start_time.json`.
 import argparse
 import csv
 import json
-import os
-import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
+from model_sessions import PREPARED, halves, read_rows, run_alone, write_rows
 from scipy.optimize import nnls
 
 from costmodel.errors import CostModelError
@@ -51,28 +48,15 @@ FIELDS = ("model", "family", "runtime", "layer_us", "memory_gbps", *DEMAND, *TIM
 LEVEL = 0.9
 SPLITS = 20
 
-# The process that is measured: it imports nothing of costmodel. It reads the file first, so that the page cache has it.
-CHILD = """
-import sys
+# The process that is measured. It reads the file first, so that the page cache has it.
+CHILD = f"""{PREPARED}
 import time
-import numpy as np
-import onnxruntime as ort
 
 open(sys.argv[1], "rb").read()
-ort.set_default_logger_severity(4)
-options = ort.SessionOptions()
-options.intra_op_num_threads = options.inter_op_num_threads = 1
 begin = time.perf_counter()
 session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 times = [time.perf_counter() - begin]
-types = {"float": "float32", "double": "float64", "bool": "bool_"}
-feeds = {
-    one.name: np.zeros(
-        [dim if isinstance(dim, int) and dim > 0 else 1 for dim in one.shape],
-        types.get(one.type[7:-1], one.type[7:-1]),
-    )
-    for one in session.get_inputs()
-}
+feeds = zeros_for(session)
 for _ in range(6):
     begin = time.perf_counter()
     session.run(None, feeds)
@@ -102,7 +86,7 @@ def main() -> None:
 
 def measure(folders: Sequence[str], every: int, rounds: int) -> None:
     """Appends a row for each round of each of the chosen models that has fewer rows."""
-    rows = _rows()
+    rows = read_rows(DATA)
     done = [row["model"] for row in rows]
     rates = measure_capabilities(OnnxRuntime(), RuntimeSettings())
     models = [model for folder in folders for model in corpus_models(folder)][::every]
@@ -126,7 +110,7 @@ def measure(folders: Sequence[str], every: int, rounds: int) -> None:
 
 def simulate(folders: Sequence[str]) -> None:
     """Fills in what the simulation says about the models of the stored rows."""
-    rows = _rows()
+    rows = read_rows(DATA)
     runtime = OnnxRuntime()
     for model in (model for folder in folders for model in corpus_models(folder)):
         own = [row for row in rows if row["model"] == model.name]
@@ -140,28 +124,21 @@ def simulate(folders: Sequence[str]) -> None:
         assert demand is not None
         for row in own:
             row.update({name: str(asdict(demand)[name]) for name in DEMAND})
-    with DATA.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(DATA, FIELDS, rows)
 
 
 def measured_times(path: Path) -> tuple[int, int, int] | None:
     """Returns the times of loading, of the first run and of later runs in microseconds; None if the model fails."""
-    alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMP"))}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, env=alone, check=False
-    )
-    if done.returncode:
-        print(f"{path.name}: {done.stderr.strip().splitlines()[-1:]}")
+    printed = run_alone(CHILD, path)
+    if printed is None:
         return None
-    load, first, later = (round(float(text)) for text in done.stdout.split())
+    load, first, later = (round(float(text)) for text in printed.split())
     return load, first, later
 
 
 def fit(*, write: bool) -> None:
     """Prints the errors for held-out families, and stores the coefficients if `write` is true."""
-    rows = [row for row in _rows() if row["runtime"] == ort.__version__ and int(row["layers"])]
+    rows = [row for row in read_rows(DATA) if row["runtime"] == ort.__version__ and int(row["layers"])]
     models = sorted({row["model"] for row in rows})
     of = {name: [row for row in rows if row["model"] == name] for name in models}
     families = [of[name][0]["family"] for name in models]
@@ -179,7 +156,7 @@ def fit(*, write: bool) -> None:
         features = np.array([[one[term] for term in names] for one in terms])
         ratios = []
         for seed in range(SPLITS):
-            side = _halves(families, seed)
+            side = halves(families, seed)
             predicted = np.empty(len(models))
             for held in (False, True):
                 found = _coefficients(features[side != held], times[name][side != held], known[side != held])
@@ -216,25 +193,10 @@ def _rates(row: dict[str, str]) -> dict[str, float]:
     return {"layer_us": float(row["layer_us"]), "memory_gbps": float(row["memory_gbps"])}
 
 
-def _halves(families: Sequence[str], seed: int) -> np.ndarray:
-    """Returns for each model on which side of a random split of the families it is."""
-    order = sorted(set(families))
-    random.Random(seed).shuffle(order)
-    side = {family: place % 2 == 1 for place, family in enumerate(order)}
-    return np.array([side[family] for family in families])
-
-
 def _coefficients(features: np.ndarray, times_us: np.ndarray, known_us: np.ndarray) -> np.ndarray:
     """Returns the non-negative coefficients with the least relative squared error of the sum with the known part."""
     found, _ = nnls(features / times_us[:, None], (times_us - known_us) / times_us)
     return np.asarray(found)
-
-
-def _rows() -> list[dict[str, str]]:
-    if not DATA.exists():
-        return []
-    with DATA.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 if __name__ == "__main__":
