@@ -71,7 +71,7 @@ class Dataset:
         models: Models whose end-to-end latency is measured.
         repeats: For sequences that were measured repeatedly, pairs of the first latency and a later one in
             microseconds.
-        borrowed: Whether each row was measured on another system (`costmodel.training.other_threads`), which its
+        borrowed: Whether each row was measured on another system (`costmodel.training.fewer_threads`), which its
             features describe. Such rows are trained on but never judged on.
         borrowed_models: Whole models among the borrowed rows, by which the lineages of these rows are told.
     """

@@ -20,8 +20,8 @@ from costmodel.training.artefact import Bundle, promote, save_bundle
 from costmodel.training.calibration import Calibration
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.evaluation import Evaluation, evaluate
+from costmodel.training.fewer_threads import with_fewer_threads
 from costmodel.training.labels import load_plausible_dataset
-from costmodel.training.other_threads import with_other_threads
 from costmodel.training.recording import record
 from costmodel.training.regressors.learner import Learner, Regressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
@@ -90,7 +90,7 @@ def train_system(
         prior = _prior(store, dataset.system, seeds[0], jobs)
         if prior is not None:
             learners = {**learners, "linear_correction": lambda _: LinearCorrection(prior)}
-    dataset = with_other_threads(dataset, store)
+    dataset = with_fewer_threads(dataset, store)
     report = train_on(
         dataset,
         bundles,

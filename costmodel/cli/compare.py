@@ -49,13 +49,13 @@ def compare(
     """
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation.comparison import compare as compare_predictors
-    from costmodel.training.other_threads import with_other_threads
+    from costmodel.training.fewer_threads import with_fewer_threads
 
     if one == other:
         raise typer.BadParameter(f"{one} is no better than itself: choose two of {', '.join(_predictors())}")
     context = Context(store, reads=True)
     dataset = load_dataset(context.store, context.system_name(system, threads))
-    dataset = with_other_threads(dataset, context.store)
+    dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         found = compare_predictors(
             dataset,

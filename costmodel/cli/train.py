@@ -167,13 +167,13 @@ def evaluate(
     from costmodel.plotting import check_installed
     from costmodel.training.dataset import load_dataset
     from costmodel.training.evaluation.evaluation import evaluate as evaluate_dataset
-    from costmodel.training.other_threads import with_other_threads
+    from costmodel.training.fewer_threads import with_fewer_threads
 
     if out is not None:
         check_installed()
     context = Context(store, reads=True)
     dataset = load_dataset(context.store, context.system_name(system, threads))
-    dataset = with_other_threads(dataset, context.store)
+    dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         evaluation = evaluate_dataset(
             dataset, seeds=range(seeds), folds=folds, jobs=usable_cpus(), progress=stage("evaluating")
@@ -247,7 +247,7 @@ def print_evaluation(report: "EvaluationReport") -> None:
     floor = report.noise_floor_mape
     say(
         f"{report.system}, {report.split}, seeds {list(report.seeds)}, {report.rows} sequences"
-        + (f" ({report.borrowed_rows} of them with other numbers of threads)" if report.borrowed_rows else "")
+        + (f" ({report.borrowed_rows} of them with fewer threads)" if report.borrowed_rows else "")
         + (f", noise floor {floor:.1%}" if floor is not None else ", noise floor unknown: too few were measured twice")
     )
     one_table = terminal_columns() >= _ONE_TABLE_WIDTH

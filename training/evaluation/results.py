@@ -245,7 +245,7 @@ class EvaluationReport:
         predictors: Results of each predictor, by its name.
         champion: Name of the predictor with the smallest error that is not a baseline.
         rows: Number of measured sequences in the data set.
-        borrowed_rows: How many of them were measured with other numbers of threads; they are trained on only.
+        borrowed_rows: How many of them were measured with fewer threads; they are trained on only.
         noise_floor_above_20us: Mean difference of repeated measurements of sequences above 20 us, weighted by time;
             None if too few were repeated.
         families: Number of models and sequences of each family, by its name.

@@ -1,4 +1,4 @@
-"""Rows of the same machine with other numbers of threads: trained on, held out with their lineage, never judged."""
+"""Rows of the same machine with fewer threads: trained on, held out with their lineage, never judged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.evaluation import evaluate
 from costmodel.training.evaluation.splits import leave_families_out
 from costmodel.training.lineages import by_lineage
-from costmodel.training.other_threads import differs_in_threads_only, with_other_threads
+from costmodel.training.fewer_threads import is_same_with_fewer_threads, with_fewer_threads
 from tests.synthetic import FAMILIES, MEASURED, QUICK, SYSTEM, copied, corpus, fill
 
 TWO = replace(SYSTEM, name="made.up-2t", settings=replace(SYSTEM.settings, threads=2))
@@ -33,7 +33,7 @@ def both(trained: Home, tmp_path: Path) -> Store:
 @pytest.fixture
 def pooled(both: Store) -> Dataset:
     """The data set for two threads, with the rows for one."""
-    return with_other_threads(load_dataset(both, TWO.name), both)
+    return with_fewer_threads(load_dataset(both, TWO.name), both)
 
 
 def test_rows_of_one_thread_stand_behind_those_of_two(pooled: Dataset, both: Store) -> None:
@@ -84,10 +84,17 @@ def test_borrowed_rows_make_predictions_better(both: Store, pooled: Dataset) -> 
     assert together.rows == len(pooled)
 
 
+def test_one_thread_learns_nothing_from_two(both: Store) -> None:
+    """The data set for one thread stays as it is."""
+    dataset = load_dataset(both, SYSTEM.name)
+    assert with_fewer_threads(dataset, both) is dataset
+
+
 def test_only_the_threads_may_differ() -> None:
-    """Another host, runtime, level or a guessed system is not the same machine."""
-    assert differs_in_threads_only(SYSTEM, TWO)
-    assert not differs_in_threads_only(SYSTEM, replace(SYSTEM, name="same"))
+    """Another host, runtime, level or a guessed system is not the same machine, nor is one with more threads."""
+    assert is_same_with_fewer_threads(SYSTEM, TWO)
+    assert not is_same_with_fewer_threads(TWO, SYSTEM)
+    assert not is_same_with_fewer_threads(SYSTEM, replace(SYSTEM, name="same"))
     assert SYSTEM.host is not None
     for other in (
         replace(TWO, host=replace(SYSTEM.host, l2_bytes=2 << 20)),
@@ -95,4 +102,4 @@ def test_only_the_threads_may_differ() -> None:
         replace(TWO, settings=replace(TWO.settings, level="none")),
         replace(TWO, extrapolated=True),
     ):
-        assert not differs_in_threads_only(SYSTEM, other)
+        assert not is_same_with_fewer_threads(SYSTEM, other)

@@ -1,4 +1,4 @@
-"""Adds to a data set what its machine has measured with other numbers of threads.
+"""Adds to a data set what its machine has measured with fewer threads.
 
 A layer's cost with two threads follows from the same shapes, kernels and memory as its cost with one, and far more is
 usually measured with one. The features of a row contain the number of threads and the bound with that number, so that
@@ -16,11 +16,11 @@ from costmodel.store.store import Store
 from costmodel.systems.system import System
 from costmodel.training.dataset import Dataset, load_dataset
 
-__all__ = ["differs_in_threads_only", "with_other_threads", "with_rows_of"]
+__all__ = ["is_same_with_fewer_threads", "with_fewer_threads", "with_rows_of"]
 
 
-def with_other_threads(dataset: Dataset, store: Store) -> Dataset:
-    """Returns a data set with the layers that the same machine has measured with other numbers of threads.
+def with_fewer_threads(dataset: Dataset, store: Store) -> Dataset:
+    """Returns a data set with the layers that the same machine has measured with fewer threads.
 
     These rows are trained on, never judged (`Dataset.borrowed`). A data set of whole models only stays as it is.
 
@@ -32,7 +32,7 @@ def with_other_threads(dataset: Dataset, store: Store) -> Dataset:
         return dataset
     others = []
     for system in store.systems().values():
-        if differs_in_threads_only(system, dataset.system):
+        if is_same_with_fewer_threads(system, dataset.system):
             try:
                 others.append(load_dataset(store, system.name))
             except TrainingError:
@@ -40,10 +40,10 @@ def with_other_threads(dataset: Dataset, store: Store) -> Dataset:
     return with_rows_of(dataset, [other for other in others if not other.whole_only])
 
 
-def differs_in_threads_only(one: System, other: System) -> bool:
-    """Returns whether two systems are one machine and runtime, with different numbers of threads."""
+def is_same_with_fewer_threads(one: System, other: System) -> bool:
+    """Returns whether two systems are one machine and runtime, the first with fewer threads than the other."""
     return (
-        one.settings.threads != other.settings.threads
+        one.settings.threads < other.settings.threads
         and replace(one.settings, threads=other.settings.threads) == other.settings
         and (one.host, one.runtime, one.runtime_version) == (other.host, other.runtime, other.runtime_version)
         and not (one.extrapolated or other.extrapolated)
