@@ -11,8 +11,8 @@ from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.evaluation import evaluate
 from costmodel.training.evaluation.splits import leave_families_out
-from costmodel.training.lineages import by_lineage
 from costmodel.training.fewer_threads import is_same_with_fewer_threads, with_fewer_threads
+from costmodel.training.lineages import by_lineage
 from tests.synthetic import FAMILIES, MEASURED, QUICK, SYSTEM, copied, corpus, fill
 
 TWO = replace(SYSTEM, name="made.up-2t", settings=replace(SYSTEM.settings, threads=2))
