@@ -1,7 +1,5 @@
 """The job of `costmodel bench`: measures the sequences of models, or of a benchmark suite, that the store lacks."""
 
-import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +8,7 @@ from costmodel.errors import MeasurementError
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups, put_models
+from costmodel.jobs.sample_choice import chosen_samples
 from costmodel.measure.groups import Group, grouped, groups_of_samples
 from costmodel.measure.measurement import Measurement
 from costmodel.onnx_io.model import Model
@@ -17,7 +16,6 @@ from costmodel.partition.suite import is_suite, read_suite
 from costmodel.progress import Progress, Stages, no_progress, reported
 from costmodel.runtimes.base import Runtime, lowering_key
 from costmodel.store.store import Store
-from costmodel.synthetic.sampling import sample_around
 from costmodel.systems.system import System
 
 __all__ = ["bench_target", "measure_models", "runnable_on"]
@@ -50,7 +48,7 @@ def bench_target(
         target: Name of a corpus, or path of a model, a folder of models or a benchmark suite.
         cache: Folder in which lowered graphs are cached.
         granularities: Granularities to cut the models at; ignored for a benchmark suite, which is cut already.
-        samples: Number of samples that are made from the target's sequences and measured as well.
+        samples: Number of samples that are made from the target's sequences and measured as well; earlier ones count.
         budget_s: Seconds from the start after which no further measurement starts; None for no limit.
         repeated_sequences: Number of sequences that are to have two measurements, whose differences give the noise
             floor.
@@ -79,7 +77,7 @@ def bench_target(
     with bench(store, system, runtime) as session:
         report = session.run(groups, budget_s=budget_s, progress=stage("measuring"))
         if samples and not report.left:
-            around = _samples(sequences, samples, session.system)
+            around = chosen_samples(store, session.system, sequences, samples)
             store.put_samples(around)
             sample_report = session.run(
                 groups_of_samples(
@@ -108,33 +106,6 @@ def bench_target(
 
 def _rest(budget_s: float | None, report: BenchReport) -> float | None:
     return None if budget_s is None else max(0.0, budget_s - report.seconds)
-
-
-def _samples(
-    sequences: Sequence[LayerSequence], count: int, system: System
-) -> dict[str, tuple[LayerSequence, LayerSequence]]:
-    """Returns samples of `sequences`, preferring expensive and rare ones, for which errors of prediction hurt most.
-
-    Args:
-        sequences: Sequences whose sizes are changed to make samples.
-        count: Number of samples.
-        system: System by whose analytical bounds sequences count as expensive.
-
-    Returns:
-        For each sample, by its signature: the sample, and the sequence that it was made from.
-    """
-    from costmodel.features.analytical_bound import bound_us
-
-    of_kind = Counter(sequence.kind for sequence in sequences)
-    bounds = [bound_us(sequence, system) for sequence in sequences]
-    total = sum(math.sqrt(bound) for bound in bounds)
-    # Half of the samples are drawn by the square root of the cost (the cost itself would favour a few giants), half are
-    # spread evenly over the kinds.
-    weights = [
-        math.sqrt(bound) / total + 1 / (len(of_kind) * of_kind[sequence.kind])
-        for sequence, bound in zip(sequences, bounds, strict=True)
-    ]
-    return sample_around(sequences, count, weights=weights)
 
 
 def _to_repeat(groups: Iterable[Group], count: int, repeated: Set[str], failed: Iterable[str]) -> list[Group]:
