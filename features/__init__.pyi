@@ -6,4 +6,5 @@ from .schema import OPERATORS as OPERATORS
 from .schema import SCHEMA as SCHEMA
 from .tabular import Encoded as Encoded
 from .tabular import Encoder as Encoder
+from .tabular import concatenated as concatenated
 from .tabular import encode_all as encode_all

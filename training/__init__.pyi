@@ -24,6 +24,7 @@ from .extrapolation import extrapolated_half_width as extrapolated_half_width
 from .extrapolation import extrapolated_state as extrapolated_state
 from .extrapolation import guess_capabilities as guess_capabilities
 from .extrapolation import similar_systems as similar_systems
+from .fewer_threads import with_fewer_threads as with_fewer_threads
 from .labels import REASONS as REASONS
 from .labels import count_reasons as count_reasons
 from .labels import suspects as suspects
@@ -32,6 +33,7 @@ from .level_choice import held_out_errors as held_out_errors
 from .lineages import by_lineage as by_lineage
 from .listing import TrainedRegressor as TrainedRegressor
 from .listing import list_regressors as list_regressors
+from .sampling_value import sampling_values as sampling_values
 from .search import Search as Search
 from .standard_set import STANDARD_SET_FILE as STANDARD_SET_FILE
 from .standard_set import StandardSet as StandardSet
