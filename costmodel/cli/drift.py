@@ -20,7 +20,7 @@ def drift(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how far observed latencies are from predicted latencies."""
+    """Show how far observed latencies are from predictions."""
     from costmodel.serving.observations.observations import Observations
     from costmodel.systems.system import validate_name
 

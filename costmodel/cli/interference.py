@@ -23,7 +23,7 @@ def interference(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure how much models slow each other that run at the same time on this host.
+    """Measure how much models slow each other on this host.
 
     Takes about a minute. Layers that compute, stream, or read weights from the caches or from memory are run side by
     side on different CPUs. The result is stored with the system, and travels with it through `costmodel export` and

@@ -20,7 +20,7 @@ def regressors(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the trained regressors, and which of them are champions."""
+    """List the trained regressors, champions among them."""
     from costmodel.systems.system import validate_name
     from costmodel.training.listing import list_regressors
 

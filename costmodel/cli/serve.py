@@ -94,7 +94,7 @@ def token(
 
 @app.command("tokens")
 def list_tokens(tokens: TokensOption = Path("tokens.txt"), json: JsonOption = False) -> None:
-    """List the service's tokens: their scopes, and when they expire."""
+    """List the service's tokens with scopes and expiry."""
     from datetime import UTC, datetime
 
     from costmodel.serving.http.tokens import SCOPES, Tokens

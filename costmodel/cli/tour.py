@@ -36,7 +36,7 @@ def tour(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Benchmark, train and predict on this host, as a demonstration.
+    """Demonstrate bench, train and predict on this host.
 
     Measures the starter corpus, trains a regressor, predicts a model of a family that the corpus does not have, and
     then measures that model, too, for comparison.
