@@ -57,12 +57,12 @@ class Compared:
         model: Name of the model.
         scenario: Scenario of MLPerf.
         figure: Name of the figure.
-        measured: What LoadGen reports in its first run.
-        repeated: What LoadGen reports in its second run; None if there is none.
+        measured: Figure that LoadGen reports in its first run.
+        repeated: The same in its second run; None if there is none.
         simulated: Mean of the figures that are simulated for the two runs.
         same_seconds: The same with run times of the same seconds; None if there are none.
         always_warm: The same as `simulated` without the effects of an idle time; None if it has none.
-        others: What other processes of this machine took of a CPU meanwhile, at most.
+        others: Largest share of a CPU that other processes of this machine took meanwhile.
     """
 
     model: str

@@ -47,7 +47,7 @@ class Network:
     """A session on one thread, with inputs for each batch size.
 
     Attributes:
-        others: What other processes of this machine took of a CPU during the runs that were kept, the most of all runs.
+        others: Largest share of a CPU that other processes of this machine took during a run that was kept.
     """
 
     def __init__(self, proto: ModelProto) -> None:

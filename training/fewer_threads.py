@@ -14,7 +14,8 @@ from costmodel.errors import TrainingError
 from costmodel.features.tabular import concatenated
 from costmodel.store.store import Store
 from costmodel.systems.system import System
-from costmodel.training.dataset import Dataset, load_dataset
+from costmodel.training.dataset import Dataset
+from costmodel.training.labels import load_plausible_dataset
 
 __all__ = ["is_same_with_fewer_threads", "with_fewer_threads", "with_rows_of"]
 
@@ -22,7 +23,7 @@ __all__ = ["is_same_with_fewer_threads", "with_fewer_threads", "with_rows_of"]
 def with_fewer_threads(dataset: Dataset, store: Store) -> Dataset:
     """Returns a data set with the layers that the same machine has measured with fewer threads.
 
-    These rows are trained on, never judged (`Dataset.borrowed`). A data set of whole models only stays as it is.
+    These rows are trained on, never judged (`Dataset.borrowed`); impossible costs are left out. A data set of whole models only stays as it is.
 
     Args:
         dataset: Measured sequences and models of one system.
@@ -34,7 +35,7 @@ def with_fewer_threads(dataset: Dataset, store: Store) -> Dataset:
     for system in store.systems().values():
         if is_same_with_fewer_threads(system, dataset.system):
             try:
-                others.append(load_dataset(store, system.name))
+                others.append(load_plausible_dataset(store, system.name)[0])
             except TrainingError:
                 continue  # too little is measured there
     return with_rows_of(dataset, [other for other in others if not other.whole_only])

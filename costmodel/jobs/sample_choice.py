@@ -23,7 +23,7 @@ def chosen_samples(store: Store, system: System, sequences: Sequence[LayerSequen
     """Returns samples of `sequences`: those that are measured, and new ones where errors of prediction hurt most.
 
     An origin is drawn in proportion to its share of the models' latencies times the error of a regressor that has not
-    seen its lineage; 2,000 samples that are drawn so are worth 4,960 others (docs/adr/0006). Where too little is
+    seen its lineage (docs/adr/0006); a fifth of the samples are spread evenly over the kinds. Where too little is
     measured for that, expensive and rare sequences are preferred.
 
     Args:

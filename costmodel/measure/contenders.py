@@ -27,7 +27,7 @@ class Contender:
     """Copies of a layer, each with weights of its own, that run one after the other.
 
     Attributes:
-        name: What the layer does, in a few words.
+        name: Description of the layer's work in a few words.
         sequence: The layer.
         copies: Number of copies.
     """

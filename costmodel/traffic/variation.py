@@ -50,7 +50,7 @@ class Variation:
             others.
         states: States of the machine; empty if it is always quiet.
         sojourn_s: Mean time that the machine stays in one state, in seconds.
-        idle: What an idle time costs the request after it. It matters in the scenario "server" only, because in the
+        idle: Cost of an idle time for the request after it. It matters in the scenario "server" only, because in the
             others a run follows another.
     """
 
@@ -169,7 +169,7 @@ def observed_variation(measurements: Iterable[Measurement], idle: IdleEffects = 
 
     Args:
         measurements: Measurements of whole models, or of layers.
-        idle: What an idle time costs, which is a property of the system and not of its measurements.
+        idle: Cost of an idle time, which is a property of the system and not of its measurements.
 
     Returns:
         The variation; None if nothing was timed.
