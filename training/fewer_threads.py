@@ -23,7 +23,8 @@ __all__ = ["is_same_with_fewer_threads", "with_fewer_threads", "with_rows_of"]
 def with_fewer_threads(dataset: Dataset, store: Store) -> Dataset:
     """Returns a data set with the layers that the same machine has measured with fewer threads.
 
-    These rows are trained on, never judged (`Dataset.borrowed`); impossible costs are left out. A data set of whole models only stays as it is.
+    These rows are trained on, never judged (`Dataset.borrowed`), and impossible costs are left out. A data set of whole
+    models only stays as it is.
 
     Args:
         dataset: Measured sequences and models of one system.
