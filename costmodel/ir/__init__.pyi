@@ -16,6 +16,11 @@ from .footprint import Footprint as Footprint
 from .footprint import activation_bytes as activation_bytes
 from .footprint import read_bytes as read_bytes
 from .footprint import weight_bytes as weight_bytes
+from .fused import FUSED_DOMAIN as FUSED_DOMAIN
+from .fused import body_of as body_of
+from .fused import expand as expand
+from .fused import fuse as fuse
+from .fused import main_layer as main_layer
 from .graph import ITEM_BYTES as ITEM_BYTES
 from .graph import OPAQUE as OPAQUE
 from .graph import Attributes as Attributes
@@ -41,7 +46,9 @@ from .protobuf import messages as messages
 from .sequence import LayerSequence as LayerSequence
 from .sequence import SequenceLayer as SequenceLayer
 from .sequence import Value as Value
+from .sequence import build_named_sequence as build_named_sequence
 from .sequence import build_sequence as build_sequence
 from .sequence import input_indices as input_indices
 from .sequence import weight_indices as weight_indices
 from .source_weights import SourceWeights as SourceWeights
+from .strong_components import strong_components as strong_components

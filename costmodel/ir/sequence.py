@@ -15,7 +15,15 @@ from typing import Any
 from costmodel.ir.canonical_order import canonical_order
 from costmodel.ir.graph import Attributes, Layer, TensorType
 
-__all__ = ["LayerSequence", "SequenceLayer", "Value", "build_sequence", "input_indices", "weight_indices"]
+__all__ = [
+    "LayerSequence",
+    "SequenceLayer",
+    "Value",
+    "build_named_sequence",
+    "build_sequence",
+    "input_indices",
+    "weight_indices",
+]
 
 SIGNATURE_HEX_DIGITS = 32
 
@@ -163,7 +171,17 @@ def build_sequence(
     constants: Mapping[str, tuple[Any, ...] | None],
     read_outside: Iterable[str],
 ) -> LayerSequence:
-    """Returns the canonical sequence of `layers`.
+    """Returns the canonical sequence of `layers`; see `build_named_sequence`."""
+    return build_named_sequence(layers, types, constants, read_outside)[0]
+
+
+def build_named_sequence(
+    layers: Sequence[Layer],
+    types: Mapping[str, TensorType],
+    constants: Mapping[str, tuple[Any, ...] | None],
+    read_outside: Iterable[str],
+) -> tuple[LayerSequence, tuple[str, ...]]:
+    """Returns the canonical sequence of `layers`, and the name that each of its values has among them.
 
     The outputs of the sequence are the produced values in `read_outside`. If nothing reads any output of a layer, the
     first output of the layer becomes an output of the sequence too, because a runtime would otherwise remove the layer.
@@ -207,7 +225,7 @@ def build_sequence(
         # A layer without readers runs too: its first output must be an output, or the runtime would remove the layer.
         if not any(name in leaving or name in read_inside for name in layer.outputs):
             leaving.add(next(name for name in layer.outputs if name))
-    return LayerSequence(numbered, tuple(values), tuple(sorted(index[name] for name in leaving)))
+    return LayerSequence(numbered, tuple(values), tuple(sorted(index[name] for name in leaving))), tuple(index)
 
 
 def input_indices(sequence: LayerSequence) -> list[int]:

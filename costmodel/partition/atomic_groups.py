@@ -7,6 +7,7 @@ the layers that produce and read it and every layer on a path between these: the
 from collections.abc import Mapping, Sequence
 
 from costmodel.ir.graph import Layer, LayerGraph
+from costmodel.ir.strong_components import strong_components
 from costmodel.ir.topological_order import topological_order
 
 __all__ = ["find_atomic_groups"]
@@ -38,43 +39,8 @@ def find_atomic_groups(graph: LayerGraph) -> list[list[Layer]]:
                     has_opaque = True
     if not has_opaque:
         return [[layer] for layer in graph.layers]
-    groups = _ordered_groups(_components(forward, backward), backward)
+    groups = _ordered_groups(strong_components(forward, backward), backward)
     return [[graph.layers[position] for position in sorted(group)] for group in groups]
-
-
-def _components(forward: _Edges, backward: _Edges) -> list[set[int]]:
-    """Returns the strongly connected components of a graph, in time linear in its edges (Kosaraju's algorithm)."""
-    assigned: set[int] = set()
-    components = []
-    for start in reversed(_postorder(forward)):
-        if start not in assigned:
-            component, waiting = {start}, [start]
-            while waiting:
-                new = backward[waiting.pop()] - assigned - component
-                component |= new
-                waiting.extend(new)
-            assigned |= component
-            components.append(component)
-    return components
-
-
-def _postorder(edges: _Edges) -> list[int]:
-    """Returns all nodes of the graph with the given edges in depth-first postorder."""
-    finished: list[int] = []
-    visited: set[int] = set()
-    for start in edges:
-        path = [] if start in visited else [(start, iter(edges[start]))]
-        visited.add(start)
-        while path:
-            position, following = path[-1]
-            new = next((other for other in following if other not in visited), None)
-            if new is None:
-                finished.append(position)
-                path.pop()
-            else:
-                visited.add(new)
-                path.append((new, iter(edges[new])))
-    return finished
 
 
 def _ordered_groups(groups: Sequence[set[int]], predecessors: _Edges) -> list[set[int]]:

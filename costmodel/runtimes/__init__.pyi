@@ -1,5 +1,6 @@
 from .base import DEFAULT_RUNTIME as DEFAULT_RUNTIME
 from .base import LEVELS as LEVELS
+from .base import PRECISIONS as PRECISIONS
 from .base import KernelTime as KernelTime
 from .base import LayerProfiler as LayerProfiler
 from .base import ProfiledRun as ProfiledRun
@@ -7,6 +8,7 @@ from .base import Runner as Runner
 from .base import Runtime as Runtime
 from .base import RuntimeSettings as RuntimeSettings
 from .base import get_runtime as get_runtime
+from .base import installed_runtimes as installed_runtimes
 from .base import lowering_key as lowering_key
 from .lowering_cache import find_lowered as find_lowered
 from .lowering_cache import lower_cached as lower_cached

@@ -6,6 +6,7 @@ Runtimes are found through the entry point group "costmodel.runtimes": adding on
 
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
 from costmodel.errors import CostModelError
@@ -16,6 +17,7 @@ from costmodel.onnx_io.model import Model
 __all__ = [
     "DEFAULT_RUNTIME",
     "LEVELS",
+    "PRECISIONS",
     "KernelTime",
     "LayerProfiler",
     "ProfiledRun",
@@ -23,11 +25,13 @@ __all__ = [
     "Runtime",
     "RuntimeSettings",
     "get_runtime",
+    "installed_runtimes",
     "lowering_key",
 ]
 
 DEFAULT_RUNTIME = "onnxruntime"
 LEVELS = ("none", "basic", "extended", "all")
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,14 @@ class RuntimeSettings:
         level: Level to which the runtime optimises the graph, one of `LEVELS`.
         spinning: Whether idle threads of the runtime spin (wait actively) between layers.
         inter_threads: Number of layers of a model that may run at the same time; has no effect on a layer in isolation.
+        precision: Element type in which the runtime computes what the model declares as float32, one of `PRECISIONS`.
     """
 
     threads: int = 1
     level: str = "all"
     spinning: bool = True
     inter_threads: int = 1
+    precision: str = "float32"
 
     @property
     def cpus(self) -> int:
@@ -170,12 +176,24 @@ def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
     Raises:
         CostModelError: No runtime of that name is installed.
     """
-    installed = {point.name: point for point in entry_points(group="costmodel.runtimes")}
-    if name not in installed:
-        raise CostModelError(f"no runtime {name!r} is installed: choose one of {', '.join(sorted(installed))}")
-    runtime = installed[name].load()()
+    known = {point.name: point for point in entry_points(group="costmodel.runtimes")}
+    if name not in known:
+        raise CostModelError(f"there is no runtime {name!r}: choose one of {', '.join(sorted(known))}")
+    try:
+        runtime = known[name].load()()
+    except ModuleNotFoundError as error:
+        raise CostModelError(
+            f"the runtime {name} is not installed ({error.name} is missing): install it with "
+            f'`pip install "costmodel[{name}]"`'
+        ) from error
     assert isinstance(runtime, Runtime)
     return runtime
+
+
+def installed_runtimes() -> list[str]:
+    """Returns the names of the runtimes that can be used on this host, the default one first."""
+    names = [point.name for point in entry_points(group="costmodel.runtimes") if find_spec(point.name) is not None]
+    return sorted(names, key=lambda name: (name != DEFAULT_RUNTIME, name))
 
 
 def lowering_key(runtime: Runtime, level: str) -> str:

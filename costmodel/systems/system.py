@@ -22,7 +22,7 @@ _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 _DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
 _VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "HygonGenuine": "hygon"}
-_RUNTIMES = {"onnxruntime": "ort"}
+_RUNTIMES = {"onnxruntime": "ort", "openvino": "ov"}
 # Parts of a brand string that carry no information or repeat the name of the vendor.
 _NOISE = re.compile(
     r"\([^)]*\)|@.*|\bwith .*|\b\d+th gen\b|\b\S+-core\b|\b(amd|intel|arm|cpu|processor|virtual)\b",
@@ -30,7 +30,7 @@ _NOISE = re.compile(
 )
 
 # The part of every default name that follows the hardware: runtime, version, threads.
-_DEFAULT_NAME = re.compile(r"-ort\d+\.\d+-\d+t(-|$)")
+_DEFAULT_NAME = re.compile(r"-(ort|ov)\d+\.\d+-\d+t(-|$)")
 
 
 class SystemDocument(TypedDict):
@@ -161,6 +161,8 @@ def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettin
         parts.append(_slug(settings.level))
     if not settings.spinning:
         parts.append("nospin")
+    if settings.precision != "float32":
+        parts.append(_slug(settings.precision))
     # A name that is too long loses the end of the brand, because the other parts distinguish the systems of one host.
     end = "-".join(["", *filter(None, parts)])[8 - MAX_NAME_CHARACTERS :].lstrip(".")
     brand = _slug(f"{vendor}-{_slug(_NOISE.sub(' ', host.model_name))}")
@@ -263,6 +265,7 @@ def _settings(settings: RuntimeSettings) -> dict[str, object]:
         "threads between layers": settings.inter_threads,
         "optimisation level": settings.level,
         "spinning": "on" if settings.spinning else "off",
+        "precision": settings.precision,
     }
 
 

@@ -22,7 +22,7 @@ from costmodel.onnx_io.input_shapes import clear_inferred_shapes
 from costmodel.onnx_io.model import Model
 from costmodel.onnx_io.shape_inference import output_types
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
-from costmodel.runtimes.ort.graph import canonical_graph
+from costmodel.runtimes.ort.graph import canonical_graph, layer_names
 from costmodel.runtimes.ort.isolated_session import open_isolated
 from costmodel.runtimes.ort.profiling import profiled_runs
 from costmodel.runtimes.ort.provenance import name_nodes
@@ -47,6 +47,15 @@ __all__ = ["OnnxRuntime"]
 PATIENCE_S = 60.0
 # Lowered models carry values up to this size; larger ones are weights.
 _EMBEDDED_BYTES = 1024
+# Optimisations at the level "basic" that put an operator in the place of others, or move it: choices of this runtime,
+# which another one does not share.
+REWRITES = (
+    "MatMulAddFusion", "TransposeOptimizer", "GeluFusionL1", "LayerNormFusionL1", "GemmTransposeFusion", "FuseReluClip",
+    "PadFusion", "MatmulBNFusion", "QDQPropagationTransformer", "ClipQuantFusion", "ReluQuantRewrite", "GemmSumFusion",
+    "DivMulFusion", "NotWhereFusion", "GemmActivationFusion", "WeightBiasQuantization", "EnsureUniqueDQForNodeUnit",
+    "QDQS8ToU8Transformer", "ConstantSharing", "AttentionFusion", "QuickGelu", "GeluFusion", "LayerNormFusion",
+    "SimplifiedLayerNormFusion",
+)  # fmt: skip
 # Number of layers up to which an error lists the operators of a sequence.
 _FEW_LAYERS = 4
 
@@ -83,6 +92,33 @@ class OnnxRuntime:
                 observe_lowered=lambda names: _observe(lowered, names, model, self._patience_s),
                 block=self.block,
             )
+
+    def fold(self, model: Model) -> tuple[ModelProto, LayerGraph]:
+        """Returns a model as ONNX's own operators with constants folded and shapes known, for other runtimes to lower.
+
+        Returns:
+            The folded model, without the values of its weights, its nodes named after the layers of the graph; and the
+            same as a graph of layers.
+
+        Raises:
+            LoweringError: ONNX Runtime cannot build the model.
+        """
+        with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
+            source, path = _written_without_weights(model, Path(folder))
+            folded = _compile(path, "basic", model.name, without=REWRITES)
+            graph = canonical_graph(
+                model.name,
+                source,
+                folded,
+                declared=lambda names: _declared(source, path, names, model.name),
+                observe_source=lambda names: _observe(source, names, model, self._patience_s),
+                observe_lowered=lambda names: _observe(folded, names, model, self._patience_s),
+                block=1,
+            )
+            names = layer_names(source, folded)
+            for node in folded.graph.node:
+                node.name = names[node.name]
+            return folded, graph
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
         """Loads `sequence` in this host's blocked layout, as `costmodel.runtimes.ort.isolated_session` describes."""
@@ -189,8 +225,15 @@ def _written_without_weights(model: Model, folder: Path) -> tuple[ModelProto, Pa
     return proto, path
 
 
-def _compile(path: Path, level: str, name: str) -> ModelProto:
-    """Returns the graph into which ONNX Runtime optimises the model at `path`, without the values of its weights."""
+def _compile(path: Path, level: str, name: str, without: Sequence[str] = ()) -> ModelProto:
+    """Returns the graph into which ONNX Runtime optimises the model at `path`, without the values of its weights.
+
+    Args:
+        path: File of the model.
+        level: Optimisation level, one of `costmodel.runtimes.base.LEVELS`.
+        name: Name of the model, for error messages.
+        without: Names of optimisations that are left out.
+    """
 
     def keep_outside(_: str, value: Any, known: Any) -> Any:
         if known is not None:
@@ -199,8 +242,10 @@ def _compile(path: Path, level: str, name: str) -> ModelProto:
         return ort.OrtExternalInitializerInfo(WEIGHTS_FILE, 0, size) if size > _EMBEDDED_BYTES else None
 
     try:
+        options = session_options(RuntimeSettings())
+        options.add_session_config_entry("optimization.disable_specified_optimizers", ";".join(without))
         compiler = ort.ModelCompiler(
-            session_options(RuntimeSettings()),
+            options,
             str(path),
             graph_optimization_level=LEVELS[level],
             get_initializer_location_func=keep_outside,

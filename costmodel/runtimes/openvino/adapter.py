@@ -1,0 +1,113 @@
+"""The OpenVINO adapter: lowers models, and opens layer sequences and whole models on the CPU."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+from onnx import ModelProto
+
+from costmodel.errors import LoweringError, MeasurementError
+from costmodel.ir.constants import dtype_name
+from costmodel.ir.graph import LayerGraph
+from costmodel.ir.sequence import LayerSequence
+from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
+from costmodel.onnx_io.model import Model
+from costmodel.runtimes.base import Runner, RuntimeSettings
+from costmodel.runtimes.openvino.executed import executed_graph
+from costmodel.runtimes.openvino.isolated import open_isolated
+from costmodel.runtimes.openvino.lowering import lowered_graph
+from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, core, first_line
+from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.synthetic.index_inputs import index_limits
+from costmodel.synthetic.values import model_inputs
+
+__all__ = ["OpenVino"]
+
+_SEED = 0
+_PATTERN_BYTES = 1 << 20
+
+
+class OpenVino:
+    """OpenVINO's CPU plugin, behind the interface through which costmodel uses every runtime."""
+
+    name = "openvino"
+    version: str = ov.__version__.partition("-")[0]
+
+    def lower(self, model: Model, level: str) -> LayerGraph:
+        """Returns the layers that OpenVINO executes; it has one level of optimisation, which `level` does not change.
+
+        The model is compiled with synthetic weights.
+        """
+        folded, graph = OnnxRuntime().fold(model)
+        with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
+            path = _written_with_weights(folded, Path(folder))
+            try:
+                compiled = compile_model(core().read_model(path), RuntimeSettings())
+            except Exception as error:
+                raise _refusal(model.name, error) from error
+            return lowered_graph(folded, graph, executed_graph(compiled))
+
+    def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
+        """Loads `sequence` as `costmodel.runtimes.openvino.isolated` describes."""
+        try:
+            return open_isolated(sequence, settings)
+        except Exception as error:
+            raise MeasurementError(f"{sequence.kind} does not load in OpenVINO: {first_line(error)}") from error
+
+    def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
+        """Loads the whole model as a user would, with its input shapes fixed."""
+        try:
+            content = str(model.path) if model.original is None else model.original.SerializeToString()
+            source = core().read_model(content)
+            source.reshape({name: list(kind.shape) for name, kind in model.inputs.items()})
+            compiled = compile_model(source, settings)
+            return OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
+        except Exception as error:
+            raise _refusal(model.name, error) from error
+
+    def fingerprint(self) -> str:
+        """Returns the instruction sets on which OpenVINO's choice of primitives depends."""
+        return "-".join(sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")))
+
+
+def _written_with_weights(folded: ModelProto, folder: Path) -> Path:
+    """Writes a folded model with synthetic weights to a folder and returns its path.
+
+    Weights are external and share one file for each element type, as long as the largest of them.
+    """
+    proto = ModelProto()
+    proto.CopyFrom(folded)
+    sizes: dict[str, int] = {}
+    for tensor in all_tensors(proto):
+        size = omitted_bytes(tensor)
+        if size:
+            kind = dtype_name(tensor.data_type)
+            set_location(tensor, f"{kind}.bin")
+            sizes[kind] = max(sizes.get(kind, 0), size)
+    for kind, size in sizes.items():
+        with (folder / f"{kind}.bin").open("wb") as file:
+            pattern = _pattern(kind)
+            for _ in range(0, size, len(pattern)) if pattern else ():
+                file.write(pattern)
+            file.truncate(size)
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def _pattern(kind: str) -> bytes:
+    """Returns values of synthetic weights of an element type, which OpenVINO cannot simplify; b"" for zeros."""
+    rng = np.random.default_rng(_SEED)
+    if kind in ("float32", "float64", "float16"):
+        return rng.uniform(0.01, 0.1, _PATTERN_BYTES // np.dtype(kind).itemsize).astype(kind).tobytes()
+    if kind in ("int8", "uint8"):
+        return rng.integers(1, 100, _PATTERN_BYTES).astype(kind).tobytes()
+    return b""
+
+
+def _refusal(name: str, error: Exception) -> LoweringError:
+    return LoweringError(
+        f"{name} is refused by openvino {OpenVino.version} ({first_line(error)}): export it with operators that this "
+        "version runs"
+    )

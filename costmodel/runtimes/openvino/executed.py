@@ -1,0 +1,70 @@
+"""Reads the executed graph of a compiled OpenVINO model: primitives, their layouts, and the operators they come from."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Primitive", "executed_graph", "is_plain"]
+
+_NOT_EXECUTED = "not_executed"
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One node of the executed graph.
+
+    Attributes:
+        kind: OpenVINO's type of the node, such as "Convolution", "Subgraph" or "Reorder".
+        implementation: Name of the kernel, such as "brgconv_avx512_f32".
+        operators: Names of the operators of the source model that OpenVINO says the node was made from. The list is not
+            complete: names of operators that a transformation replaced are lost.
+        layouts: Layout of each output, such as "abcd" (plain) or "acdb" (channels last).
+        shapes: Shape of each output.
+        inputs: For each input, the position of the node that produces it, and the output of that node.
+        time_us: Mean time in whole microseconds if the model ran with performance counters; 0 if it is less than one.
+    """
+
+    kind: str
+    implementation: str
+    operators: tuple[str, ...]
+    layouts: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    inputs: tuple[tuple[int, int], ...]
+    time_us: int = 0
+
+
+def executed_graph(compiled: Any) -> list[Primitive]:
+    """Returns the executed graph of an `openvino.CompiledModel`, in execution order."""
+    nodes = compiled.get_runtime_model().get_ordered_ops()
+    position = {node.get_friendly_name(): i for i, node in enumerate(nodes)}
+    return [_primitive(node, position) for node in nodes]
+
+
+def _primitive(node: Any, position: Mapping[str, int]) -> Primitive:
+    facts = {name: str(getattr(value, "value", value)) for name, value in node.get_rt_info().items()}
+    time_us = facts.get("execTimeMcs", _NOT_EXECUTED)
+    layouts = facts.get("outputLayouts", "").split(",")
+    sources = [port.get_source_output() for port in node.inputs()]
+    return Primitive(
+        kind=facts.get("layerType", ""),
+        implementation=facts.get("primitiveType", ""),
+        operators=tuple(filter(None, facts.get("originalLayersNames", "").split(","))),
+        layouts=tuple(layouts[min(i, len(layouts) - 1)] for i, _ in enumerate(node.outputs())),
+        shapes=tuple(tuple(port.get_shape()) for port in node.outputs()),
+        inputs=tuple((position[s.get_node().get_friendly_name()], s.get_index()) for s in sources),
+        time_us=0 if time_us == _NOT_EXECUTED else int(time_us),
+    )
+
+
+def is_plain(layout: str, shape: tuple[int, ...]) -> bool:
+    """Returns whether a tensor lies in memory as numpy would store it, which layouts of the same memory do, too.
+
+    Args:
+        layout: OpenVINO's name of the layout, "" or "undef" if it has none.
+        shape: Shape of the tensor.
+    """
+    if not re.fullmatch("[a-z]+", layout) or layout == "undef" or len(shape) < 3:
+        return re.search("[A-Z0-9]", layout) is None
+    varying = [axis for axis in layout if shape[ord(axis) - ord("a")] != 1] if len(layout) == len(shape) else []
+    return varying == sorted(varying)

@@ -1,0 +1,157 @@
+"""Finds which operators of a model OpenVINO executes together.
+
+The executed graph names the operators that a primitive was made from, but not all of them: a transformation that puts a
+new operator in the place of several keeps one name, and new operators may have none. An operator without a primitive
+therefore belongs to the primitive that executes what reads its result, and a primitive without operators to the
+operators whose primitives read its result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from costmodel.ir.graph import Layer, LayerGraph
+from costmodel.ir.strong_components import strong_components
+from costmodel.ir.topological_order import topological_order
+from costmodel.runtimes.openvino.executed import Primitive
+
+__all__ = ["Group", "grouped"]
+
+_NO_WORK = ("Input", "Parameter", "Const", "Output", "Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operators that OpenVINO executes together.
+
+    Attributes:
+        layers: The operators, in topological order.
+        primitives: Positions, in the executed graph, of the primitives that execute them; none if OpenVINO found that
+            they do nothing.
+    """
+
+    layers: tuple[Layer, ...]
+    primitives: tuple[int, ...]
+
+
+class _Sets:
+    """Disjoint sets (union-find) of the nodes 0 to `size` - 1."""
+
+    def __init__(self, size: int) -> None:
+        self._parent = list(range(size))
+
+    def find(self, node: int) -> int:
+        """Returns the representative of the set of `node`."""
+        while self._parent[node] != node:
+            self._parent[node] = self._parent[self._parent[node]]
+            node = self._parent[node]
+        return node
+
+    def join(self, one: int, other: int) -> None:
+        """Makes one set of two."""
+        self._parent[self.find(other)] = self.find(one)
+
+
+def grouped(graph: LayerGraph, primitives: Sequence[Primitive]) -> list[Group]:
+    """Returns the operators of a model in groups that OpenVINO executes together, in an order in which they can run.
+
+    Args:
+        graph: The model that was compiled, with the names of its nodes as names of layers.
+        primitives: The executed graph.
+    """
+    sets = _Sets(len(graph.layers) + len(primitives))
+    base = len(graph.layers)
+    working = working_primitives(primitives)
+    by_name = {layer.name: position for position, layer in enumerate(graph.layers)}
+    named = set()
+    for p in sorted(working):
+        for name in primitives[p].operators:
+            layer = by_name.get(name, by_name.get(name.rpartition("/")[0]))
+            if layer is not None:
+                sets.join(layer, base + p)
+                named |= {layer, base + p}
+    _adopt_primitives(sets, base, primitives, working, named)
+    _adopt_layers(sets, graph, named)
+    _close_cycles(sets, graph)
+    members: dict[int, list[int]] = {}
+    for position in range(len(graph.layers)):
+        members.setdefault(sets.find(position), []).append(position)
+    executing: dict[int, list[int]] = {}
+    for p in sorted(working):
+        executing.setdefault(sets.find(base + p), []).append(p)
+    groups = list(members)
+    order = topological_order(_predecessors(sets, graph, groups), lambda i: members[groups[i]][0])
+    return [
+        Group(tuple(graph.layers[i] for i in members[groups[g]]), tuple(executing.get(groups[g], ()))) for g in order
+    ]
+
+
+def working_primitives(primitives: Sequence[Primitive]) -> set[int]:
+    """Returns the positions of the primitives that run whenever the model does; not those that only read constants."""
+    working, moving = set(), set()
+    for position, primitive in enumerate(primitives):
+        if primitive.kind in ("Input", "Parameter") or any(source in moving for source, _ in primitive.inputs):
+            moving.add(position)
+            if primitive.kind not in _NO_WORK:
+                working.add(position)
+    return working
+
+
+def _adopt_primitives(
+    sets: _Sets, base: int, primitives: Sequence[Primitive], working: set[int], named: set[int]
+) -> None:
+    """Joins primitives without operators, except reorders, with those that read their result, or else make theirs."""
+    readers: dict[int, list[int]] = {}
+    for position, primitive in enumerate(primitives):
+        for source, _ in primitive.inputs:
+            readers.setdefault(source, []).append(position)
+    for p in sorted(working, reverse=True):
+        if base + p in named or primitives[p].kind == "Reorder":
+            continue
+        around = [*readers.get(p, ()), *(source for source, _ in primitives[p].inputs)]
+        neighbour = next((base + n for n in around if base + n in named), None)
+        if neighbour is not None:
+            sets.join(neighbour, base + p)
+            named.add(base + p)
+
+
+def _adopt_layers(sets: _Sets, graph: LayerGraph, named: set[int]) -> None:
+    """Joins operators without a primitive with the operator that reads their result, or else with one that makes it."""
+    producer = {name: i for i, layer in enumerate(graph.layers) for name in layer.outputs if name}
+    reader: dict[int, int] = {}
+    for i, layer in enumerate(graph.layers):
+        for name in layer.inputs:
+            if name in producer:
+                reader.setdefault(producer[name], i)
+    for i in reversed(range(len(graph.layers))):
+        if i not in named and reader.get(i) in named:
+            sets.join(reader[i], i)
+            named.add(i)
+    for i, layer in enumerate(graph.layers):
+        makers = [producer[name] for name in layer.inputs if name in producer]
+        if i not in named and makers:
+            sets.join(makers[0], i)
+        named.add(i)
+
+
+def _predecessors(sets: _Sets, graph: LayerGraph, groups: Sequence[int]) -> list[set[int]]:
+    place = {group: i for i, group in enumerate(groups)}
+    producer = {name: i for i, layer in enumerate(graph.layers) for name in layer.outputs if name}
+    before: list[set[int]] = [set() for _ in groups]
+    for i, layer in enumerate(graph.layers):
+        own = place[sets.find(i)]
+        before[own] |= {place[sets.find(producer[n])] for n in layer.inputs if n in producer} - {own}
+    return before
+
+
+def _close_cycles(sets: _Sets, graph: LayerGraph) -> None:
+    """Joins groups of which each reads a result of the other, so that the groups can run one after another."""
+    groups = list(dict.fromkeys(sets.find(i) for i in range(len(graph.layers))))
+    backward = dict(enumerate(_predecessors(sets, graph, groups)))
+    forward: dict[int, set[int]] = {place: set() for place in backward}
+    for own, before in backward.items():
+        for other in before:
+            forward[other].add(own)
+    for component in strong_components(forward, backward):
+        first, *others = component
+        for other in others:
+            sets.join(groups[first], groups[other])

@@ -1,0 +1,145 @@
+"""Makes the canonical graph of the layers that OpenVINO executes from a folded model and its executed graph."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from onnx import ModelProto, TensorProto, numpy_helper
+
+from costmodel.ir.fused import fuse
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.runtimes.openvino.executed import Primitive, is_plain
+from costmodel.runtimes.openvino.grouping import Group, grouped
+
+__all__ = ["REORDER_DOMAIN", "lowered_graph"]
+
+REORDER_DOMAIN = "openvino"
+
+
+def lowered_graph(folded: ModelProto, graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:
+    """Returns the graph of the layers that OpenVINO executes, with its reorders as layers of their own.
+
+    Args:
+        folded: The model that was compiled, as ONNX's own operators; its nodes are named after the layers of `graph`.
+        graph: The same model as a graph of layers in plain layout.
+        primitives: The executed graph.
+    """
+    groups = grouped(graph, primitives)
+    layouts = _Layouts(graph, groups, primitives)
+    constants = {**graph.constants, **_scalars(folded)}
+    readers: dict[str, set[int]] = {}
+    for number, group in enumerate(groups):
+        for layer in group.layers:
+            for name in layer.inputs:
+                readers.setdefault(name, set()).add(number)
+    types, layers = dict(graph.types), list[Layer]()
+    for number, group in enumerate(groups):
+        renamed = {}
+        for name in dict.fromkeys(n for layer in group.layers for n in layer.inputs if n):
+            if layouts.produced(name) == layouts.read(name, number) or name in graph.constants:
+                continue
+            reordered = f"{name}_reordered"
+            renamed[name] = reordered
+            if reordered not in types:
+                types[reordered] = replace(types[name], blocked=layouts.read(name, number))
+                layers.append(Layer(f"Reorder_{name}", "Reorder", REORDER_DOMAIN, 1, {}, (name,), (reordered,)))
+        for layer in group.layers:
+            for name in layer.outputs:
+                if name:
+                    types[name] = replace(types[name], blocked=layouts.produced(name))
+        outside = {
+            n
+            for layer in group.layers
+            for n in layer.outputs
+            if n in graph.outputs or readers.get(n, set()) - {number}
+        }
+        layers.append(_layer(group, renamed, types, graph.constants, constants, outside))
+    used = {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n}
+    return LayerGraph(
+        layers=tuple(layers),
+        types={n: kind for n, kind in types.items() if n in used},
+        constants={n: data for n, data in constants.items() if n in used},
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        opset=graph.opset,
+        data_dependent=frozenset(n for n in graph.data_dependent if n in used),
+    )
+
+
+def _layer(
+    group: Group,
+    renamed: Mapping[str, str],
+    types: Mapping[str, TensorType],
+    plain_constants: Mapping[str, tuple[Any, ...] | None],
+    constants: Mapping[str, tuple[Any, ...] | None],
+    outside: set[str],
+) -> Layer:
+    layers = [replace(x, inputs=tuple(renamed.get(n, n) for n in x.inputs)) for x in group.layers]
+    if len(layers) == 1:
+        return layers[0]
+    return fuse(layers[-1].name, layers, types, constants, outside)
+
+
+def _scalars(folded: ModelProto) -> dict[str, tuple[Any, ...]]:
+    """Returns the single numbers among the constants of a model: OpenVINO recognises operators by their values."""
+    return {
+        t.name: tuple(numpy_helper.to_array(t).reshape(-1).tolist())
+        for t in folded.graph.initializer
+        if t.data_location != TensorProto.EXTERNAL and t.data_type == TensorProto.FLOAT and list(t.dims) in ([], [1])
+    }
+
+
+class _Layouts:
+    """In which layout each value is produced, and in which each group reads it: whether the layout is not plain."""
+
+    def __init__(self, graph: LayerGraph, groups: Sequence[Group], primitives: Sequence[Primitive]) -> None:
+        owner = {p: number for number, group in enumerate(groups) for p in group.primitives}
+        maker = {n: number for number, group in enumerate(groups) for x in group.layers for n in x.outputs if n}
+        inputs = set(graph.inputs)
+        self._read: dict[tuple[str, int], bool] = {}
+        self._produced: dict[str, bool] = {}
+        names: dict[tuple[int, int], list[str]] = {}
+        for number, group in enumerate(groups):
+            for layer in group.layers:
+                for name in layer.inputs:
+                    if name in inputs:
+                        names.setdefault((-1, number), []).append(name)
+                    elif name in maker and maker[name] != number:
+                        names.setdefault((maker[name], number), []).append(name)
+        for number, group in enumerate(groups):
+            for p in group.primitives:
+                for source, port in primitives[p].inputs:
+                    self._edge(graph, owner, primitives, names, number, source, port)
+
+    def _edge(
+        self,
+        graph: LayerGraph,
+        owner: Mapping[int, int],
+        primitives: Sequence[Primitive],
+        names: Mapping[tuple[int, int], list[str]],
+        number: int,
+        source: int,
+        port: int,
+    ) -> None:
+        """Records the layouts of the value that a primitive of the group `number` reads from an output of another."""
+        shape = primitives[source].shapes[port]
+        read = not is_plain(primitives[source].layouts[port], shape)
+        origin, origin_port = source, port
+        while primitives[origin].kind == "Reorder" and origin not in owner and primitives[origin].inputs:
+            origin, origin_port = primitives[origin].inputs[0]
+        made_by = owner.get(origin, -1)
+        if made_by == number:
+            return
+        produced = not is_plain(primitives[origin].layouts[origin_port], primitives[origin].shapes[origin_port])
+        for name in names.get((made_by, number), ()):
+            if graph.types[name].shape == shape:
+                self._read[name, number] = read
+                self._produced.setdefault(name, produced)
+
+    def produced(self, name: str) -> bool:
+        """Returns whether a value is produced in another layout than the plain one."""
+        return self._produced.get(name, False)
+
+    def read(self, name: str, group: int) -> bool:
+        """Returns whether a group reads a value in another layout than the plain one."""
+        return self._read.get((name, group), self.produced(name))

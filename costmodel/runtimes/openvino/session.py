@@ -1,0 +1,103 @@
+"""Compiles models with OpenVINO's CPU plugin under pinned settings, and runs them with inputs in place."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import openvino as ov
+
+from costmodel.errors import MeasurementError
+from costmodel.runtimes.base import RuntimeSettings
+
+__all__ = ["OpenVinoRunner", "compile_model", "core", "first_line"]
+
+# Settings that OpenVINO takes and does not report, or reports as what the processor has.
+_WRITE_ONLY = ("ENABLE_HYPER_THREADING", "CPU_DENORMALS_OPTIMIZATION")
+_LARGE_INPUT_BYTES = 1 << 16
+# The part of OpenVINO's messages before the sentence: positions in its source code.
+_POSITION = re.compile(r"^(?:Exception from |Check '.*' failed at |\S+\.[ch]pp:\d+)")
+
+
+@cache
+def core() -> Any:
+    """Returns the `openvino.Core` of this process."""
+    return ov.Core()
+
+
+def compile_model(model: Any, settings: RuntimeSettings, *, counters: bool = False) -> Any:
+    """Returns an `openvino.CompiledModel` on the CPU, whose settings were read back.
+
+    OpenVINO would choose bfloat16, several streams and pinned threads by itself, depending on the processor.
+
+    Args:
+        model: An `openvino.Model` with static shapes.
+        settings: Threads of the runtime; the other settings have no effect.
+        counters: Whether OpenVINO counts the time of each primitive.
+
+    Raises:
+        MeasurementError: OpenVINO did not take a setting.
+    """
+    wanted = {
+        "INFERENCE_PRECISION_HINT": ov.Type.f32,
+        "EXECUTION_MODE_HINT": ov.properties.hint.ExecutionMode.ACCURACY,
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": settings.threads,
+        "ENABLE_CPU_PINNING": False,
+        "ENABLE_HYPER_THREADING": False,
+        "CPU_DENORMALS_OPTIMIZATION": True,
+        "PERF_COUNT": "YES" if counters else "NO",
+    }
+    compiled = core().compile_model(model, "CPU", wanted)
+    for name, value in wanted.items():
+        if name in _WRITE_ONLY:
+            continue
+        if (actual := compiled.get_property(name)) != value:
+            raise MeasurementError(f"OpenVINO runs with {name}={actual} where {value} was asked for")
+    return compiled
+
+
+class OpenVinoRunner:
+    """A compiled network with inputs in place, so that a run copies no data."""
+
+    def __init__(self, compiled: Any, feeds: Mapping[str, np.ndarray]) -> None:
+        """Creates the request that runs the network.
+
+        Args:
+            compiled: An `openvino.CompiledModel`.
+            feeds: Value of each input by name; kept alive as long as the runner.
+        """
+        self._request = compiled.create_infer_request()
+        self._feeds = dict(feeds)
+        for port in compiled.inputs:
+            name = next(n for n in port.get_names() if n in self._feeds)
+            self._request.set_tensor(port, ov.Tensor(self._feeds[name], shared_memory=True))
+        self._words = [
+            array.reshape(-1).view(np.uint8)[: array.nbytes // 8 * 8].view(np.int64)
+            for array in self._feeds.values()
+            if array.nbytes >= _LARGE_INPUT_BYTES
+        ]
+
+    def feed(self) -> None:
+        """Rewrites every large input with its own values, to put it in the CPU caches; small ones never leave them."""
+        for words in self._words:
+            np.bitwise_or(words, 0, out=words)
+
+    def run(self) -> None:
+        """Executes the network once.
+
+        Raises:
+            MeasurementError: The network fails to run.
+        """
+        try:
+            self._request.infer(share_outputs=True)
+        except Exception as error:
+            raise MeasurementError(f"the network failed to run: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """Returns the sentence in an error message of OpenVINO, without positions in its source code."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    sentences = [line for line in lines if not _POSITION.match(line)]
+    return (sentences or lines or [type(error).__name__])[-1].rstrip(".:")
