@@ -10,6 +10,7 @@ import numpy as np
 
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
 from costmodel.features.analytical_bound import kernel_slowdown
+from costmodel.features.fused import as_main_operator
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -53,6 +54,7 @@ def layer_features(
         system: System that the layer would run on.
     """
     assert system.host is not None
+    sequence, layer = as_main_operator(sequence, layer)
     types = _data_and_output(sequence, layer)
     pattern = access_pattern_of(sequence, layer)
     path = kernel_path_of(sequence, layer, work.contraction, pattern.axes, pattern.inner_run)

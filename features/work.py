@@ -7,12 +7,13 @@ presence: whoever adds a rule here adds its check there.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.contraction import Contraction
 from costmodel.features.copies import copy_flops
 from costmodel.features.products import RECURRENT, Types, products_of
+from costmodel.ir.fused import body_of, main_layer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
@@ -62,7 +63,10 @@ class Work:
 
 
 def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
-    """Returns the work of one layer of a sequence."""
+    """Returns the work of one layer of a sequence; for a fused layer, that of all its operators."""
+    body = body_of(layer)
+    if body is not None:
+        return _fused_work(body)
     inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]
     outputs = [sequence.values[i].type for i in layer.outputs if i >= 0]
     # Each tensor counts once, even if the layer lists it several times.
@@ -90,6 +94,24 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
         blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
+    )
+
+
+def _fused_work(body: LayerSequence) -> Work:
+    """Returns the work of the operators of a fused layer, which read and write nothing but its inputs and outputs."""
+    works = [layer_work(body, layer) for layer in body.layers]
+    main = works[body.layers.index(main_layer(body))]
+    written = sum(body.values[i].type.nbytes for i in body.outputs)
+    read = sum(value.type.nbytes for value in body.values if value.role == "input")
+    return replace(
+        main,
+        multiply_flops=sum(work.multiply_flops for work in works),
+        other_flops=sum(work.other_flops for work in works),
+        copy_flops=sum(work.copy_flops for work in works),
+        scalar_calls=sum(work.scalar_calls for work in works),
+        input_bytes=min(read, sum(work.input_bytes for work in works)),
+        weight_bytes=sum(work.weight_bytes for work in works),
+        output_bytes=written,
     )
 
 

@@ -11,6 +11,7 @@ from costmodel.cli.options import (
     InterThreadsOption,
     JsonOption,
     LevelOption,
+    RuntimeOption,
     StoreOption,
     SystemOption,
     ThreadsOption,
@@ -53,6 +54,7 @@ def adapt(
         ),
     ] = None,
     threads: ThreadsOption = 1,
+    runtime: RuntimeOption = "onnxruntime",
     inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
     assert_system: Annotated[
@@ -70,10 +72,10 @@ def adapt(
     """
     from costmodel.jobs.adaptation import adapt as adapt_system
 
-    context = Context(store, tools=command.obj)
+    context = Context(store, tools=command.obj, runtime_name=runtime)
     budget_s = parse_budget_s(budget)
     assert budget_s is not None
-    runtime, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
+    adapter, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
     if here.name in (base or ()):
         raise typer.BadParameter("a system is not adapted from itself: name another one", param_hint="--from")
     for name in base or ():
@@ -84,7 +86,7 @@ def adapt(
         report = adapt_system(
             context.store,
             here,
-            runtime,
+            adapter,
             base,
             context.bundles,
             budget_s=budget_s,

@@ -12,6 +12,7 @@ from costmodel.cli.options import (
     InterThreadsOption,
     JsonOption,
     LevelOption,
+    RuntimeOption,
     StoreOption,
     SystemOption,
     ThreadsOption,
@@ -66,6 +67,7 @@ def bench(
         ),
     ] = False,
     threads: ThreadsOption = 1,
+    runtime: RuntimeOption = "onnxruntime",
     inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
     assert_system: Annotated[
@@ -96,7 +98,7 @@ def bench(
 
     budget_s = parse_budget_s(budget)
     most = parse_granularity(granularity)
-    context = Context(store, tools=command.obj)
+    context = Context(store, tools=command.obj, runtime_name=runtime)
     if on is not None or systems is not None:
         from costmodel.cli.fleet import bench_on
 
@@ -119,23 +121,23 @@ def bench(
     if suggest is not None and system in known:
         _suggest(context, known[system], suggest, json=json)
         return
-    runtime, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
+    adapter, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
     if suggest is not None:
         _suggest(context, known.get(here.name, here), suggest, json=json)
         return
     document: dict[str, Any] = {"system": here.name, **({"quick": True} if quick else {})}
     if recheck:
-        document["suspects"], report = _recheck(context, runtime, here, target or corpus, budget_s, shown=not json)
+        document["suspects"], report = _recheck(context, adapter, here, target or corpus, budget_s, shown=not json)
     elif most == AUTO:
         seconds = _auto_budget_s(budget_s, samples)
-        plan, report = _bench_auto(context, runtime, here, target or corpus, seconds, shown=not json)
+        plan, report = _bench_auto(context, adapter, here, target or corpus, seconds, shown=not json)
         document["plan"] = _plan_document(plan)
     else:
         with progress_bars() as stage:
             report = bench_target(
                 context.store,
                 here,
-                runtime,
+                adapter,
                 target or corpus,
                 context.home.cache,
                 granularities=[most],

@@ -13,6 +13,7 @@ from costmodel.cli.options import (
     GranularityOption,
     JsonOption,
     LevelOption,
+    RuntimeOption,
     ShapeOption,
     StoreOption,
     parse_granularity,
@@ -37,6 +38,7 @@ def decompose(
     decoys: Annotated[int, typer.Option(min=0, help="Mix in this many sequences that no model has; with --out.")] = 0,
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    runtime: RuntimeOption = "onnxruntime",
     level: LevelOption = "all",
     store: StoreOption = None,
     json: JsonOption = False,
@@ -65,11 +67,11 @@ def decompose(
         raise typer.BadParameter(
             "auto weighs time against error, and nothing is timed here: give a number", param_hint="--granularity"
         )
-    context = Context(store, tools=command.obj)
-    runtime, here = context.here(None, 1, level=level)
+    context = Context(store, tools=command.obj, runtime_name=runtime)
+    adapter, here = context.here(None, 1, level=level)
     with progress_bars() as stage:
         items = decompose_models(
-            corpus_models(models), runtime, level, context.home.cache, granularity=most, batch=batch,
+            corpus_models(models), adapter, level, context.home.cache, granularity=most, batch=batch,
             shapes=parse_shapes(shape), progress=stage("lowering models"),
         )  # fmt: skip
     cut = [item.decomposition for item in items]
@@ -80,11 +82,11 @@ def decompose(
     written = mixed = 0
     if out is not None:
         unique = list({s: q for d in cut for s, q in d.unique.items()}.values())
-        samples = sample_around(unique, decoys, runs=runnable_on(runtime, here))
+        samples = sample_around(unique, decoys, runs=runnable_on(adapter, here))
         decoy_sequences = [decoy for decoy, _ in samples.values()]
         written, mixed = write_suite(out, cut, decoy_sequences), len(decoy_sequences)
         # Stored so that results imported from another machine find their models, families and origins here.
-        put_models(context.store, items, lowering_key(runtime, level))
+        put_models(context.store, items, lowering_key(adapter, level))
         context.store.put_samples(samples)
         if mixed < decoys:
             note(f"only {mixed} decoys could be made: the models' sequences do not vary enough for {decoys}")

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import BatchOption, Context, JsonOption, LevelOption, ShapeOption, parse_shapes
+from costmodel.cli.options import (
+    BatchOption,
+    Context,
+    JsonOption,
+    LevelOption,
+    RuntimeOption,
+    ShapeOption,
+    parse_shapes,
+)
 from costmodel.cli.output import print_compact_json, print_table
 
 if TYPE_CHECKING:
@@ -19,6 +27,7 @@ def lower(
     model: Annotated[str, typer.Argument(help="An ONNX file, or the name of a model in a corpus.")],
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    runtime: RuntimeOption = "onnxruntime",
     level: LevelOption = "all",
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Number layers and values instead of naming them.")
@@ -30,15 +39,15 @@ def lower(
     With --json, prints them as a graph without weights, which a service accepts in place of the model.
     """
     from costmodel.onnx_io.model import read_model
-    from costmodel.runtimes.base import get_runtime
     from costmodel.runtimes.lowering_cache import lower_cached
     from costmodel.training.corpus import corpus_models
 
+    context = Context(runtime_name=runtime)
     matches = list(corpus_models(model))
     if len(matches) != 1:
         raise typer.BadParameter(f"{model} is {len(matches)} models: name one file", param_hint="MODEL")
     read = read_model(matches[0].path, batch=batch, shapes=parse_shapes(shape))
-    graph = lower_cached(get_runtime(), read, level, Context().home.cache)
+    graph = lower_cached(context.runtime, read, level, context.home.cache)
     graph = graph.anonymous() if anonymous else graph
     if json:
         print_compact_json(graph.to_dict())

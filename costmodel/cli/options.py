@@ -71,6 +71,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 ThreadsOption = Annotated[
     int, typer.Option("--threads", min=1, help="Threads that a layer may use, where the system is this host.")
 ]
+RuntimeOption = Annotated[
+    str,
+    typer.Option(
+        "--runtime", metavar="NAME", envvar="COSTMODEL_RUNTIME",
+        help="Runtime of the system, where that is this host: onnxruntime or openvino.",
+    ),
+]  # fmt: skip
 InterThreadsOption = Annotated[
     int, typer.Option("--inter-threads", min=1, help="Layers of a model that may run at the same time.")
 ]
@@ -119,11 +126,20 @@ class Context:
         store_url: Value of `--store`; None for the default store.
         reads: Whether the command only reads the store; a store named by `store_url` must then exist already.
         tools: Runtime, benchmark sessions and shipped data that the command uses.
+        runtime_name: Value of `--runtime`.
     """
 
     store_url: str | None = None
     reads: bool = False
     tools: Tools = field(default_factory=Tools)
+    runtime_name: str = "onnxruntime"
+
+    @property
+    def runtime(self) -> "Runtime":
+        """Returns the runtime of this host's system."""
+        from costmodel.runtimes.base import get_runtime
+
+        return self.tools.runtime or get_runtime(self.runtime_name)
 
     @cached_property
     def home(self) -> "Home":
@@ -180,12 +196,11 @@ class Context:
         self, name: str | None, threads: int, *, level: str = "all", inter_threads: int = 1, asserted: bool = False
     ) -> "tuple[Runtime, System]":
         """Returns this host's runtime, and this host described as a system named `name` (None: its default name)."""
-        from costmodel.runtimes.base import RuntimeSettings, get_runtime
+        from costmodel.runtimes.base import RuntimeSettings
         from costmodel.systems.system import this_system
 
-        runtime = self.tools.runtime or get_runtime()
         settings = RuntimeSettings(threads, level, inter_threads=inter_threads)
-        return runtime, this_system(runtime, settings, name, asserted=asserted)
+        return self.runtime, this_system(self.runtime, settings, name, asserted=asserted)
 
     def system_name(self, name: str | None, threads: int, inter_threads: int = 1) -> str:
         """Returns `name` if it is valid as the name of a system; the default name of this host if `name` is None."""

@@ -14,6 +14,7 @@ from costmodel.cli.options import (
     GranularityOption,
     InterThreadsOption,
     JsonOption,
+    RuntimeOption,
     ShapeOption,
     StoreOption,
     SystemOption,
@@ -103,6 +104,7 @@ def predict(
         typer.Option("--probe", help="First measure this host for 30 seconds, to adapt other systems' costs to it."),
     ] = False,
     threads: ThreadsOption = 1,
+    runtime: RuntimeOption = "onnxruntime",
     inter_threads: InterThreadsOption = 1,
     server: Annotated[
         str | None,
@@ -155,7 +157,7 @@ def predict(
         return
     if beside and measure:
         raise typer.BadParameter("models are run alone: leave out --measure", param_hint="--beside")
-    context = Context(store, tools=command.obj)
+    context = Context(store, tools=command.obj, runtime_name=runtime)
     name = context.system_name(system, threads, inter_threads)
     read = {label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()}
     if probe:
@@ -177,13 +179,14 @@ def predict(
     if measure:
         settings = cost_model.predictor.system.settings
         asserted = cost_model.predictor.system.asserted
-        runtime, here = context.here(
+        context.runtime_name = cost_model.predictor.system.runtime
+        adapter, here = context.here(
             system, settings.threads, level=settings.level, inter_threads=settings.inter_threads, asserted=asserted
         )
         wholes = {label: (whole_model(cost_model.lower(model)), model) for label, model in read.items()}
         with progress_bars() as stage:
             measured = measure_models(
-                context.store, here, runtime, wholes, stage("running models"), bench=context.bench
+                context.store, here, adapter, wholes, stage("running models"), bench=context.bench
             )
     if json:
         print_json(_documents(estimates, measured))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption
+from costmodel.cli.options import Context, JsonOption, RuntimeOption, StoreOption, SystemOption, ThreadsOption
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say, terminal_columns
 from costmodel.systems.host import usable_cpus
 
@@ -49,6 +49,7 @@ _UNSEEN: _Columns = (
 def train(
     system: SystemOption = None,
     threads: ThreadsOption = 1,
+    runtime: RuntimeOption = "onnxruntime",
     seeds: _Seeds = 3,
     search: Annotated[
         int,
@@ -68,7 +69,7 @@ def train(
     """
     from costmodel.training.train import train_system
 
-    context = Context(store, reads=True)
+    context = Context(store, reads=True, runtime_name=runtime)
     name = context.system_name(system, threads)
     with progress_bars() as stage:
         report = train_system(
@@ -122,6 +123,7 @@ def evaluate(
     command: typer.Context,
     system: SystemOption = None,
     threads: ThreadsOption = 1,
+    runtime: RuntimeOption = "onnxruntime",
     seeds: _Seeds = 3,
     folds: Annotated[
         int | None,
@@ -171,7 +173,7 @@ def evaluate(
 
     if out is not None:
         check_installed()
-    context = Context(store, reads=True)
+    context = Context(store, reads=True, runtime_name=runtime)
     dataset = load_dataset(context.store, context.system_name(system, threads))
     dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:

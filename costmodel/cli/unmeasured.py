@@ -57,11 +57,11 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
         return
     from costmodel.jobs.base_systems import same_threads
     from costmodel.jobs.extrapolation import described_system, extrapolate
-    from costmodel.runtimes.base import RuntimeSettings, get_runtime
+    from costmodel.runtimes.base import RuntimeSettings
     from costmodel.training.artefact import champion_of
 
     settings = RuntimeSettings(threads, inter_threads=inter_threads)
-    described = described_system(machine, context.tools.runtime or get_runtime(), settings)
+    described = described_system(machine, context.runtime, settings)
     if known is not None and same_threads(known, described) and champion_of(context.bundles, name) is not None:
         return
     from costmodel.training.extrapolation import similar_systems  # this and what follows needs the extra `train`

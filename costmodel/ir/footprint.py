@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from costmodel.ir.fused import expand
 from costmodel.ir.sequence import LayerSequence, weight_indices
 
 __all__ = ["COLD", "Footprint", "activation_bytes", "read_bytes", "weight_bytes"]
@@ -58,6 +59,7 @@ def read_bytes(sequence: LayerSequence) -> int:
 
     Weights are read in full, except lookup tables, of which only the rows that the run looks up count.
     """
+    sequence = expand(sequence)
     weights = weight_indices(sequence)
     if not weights:
         return 0

@@ -29,9 +29,10 @@ from costmodel.measure.neighbour import Neighbour, NeighbourProcess
 from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
+from costmodel.measure.statistics import mean_us
 from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
-from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime
+from costmodel.runtimes.base import EmptyNetworks, LayerProfiler, ProfiledRun, Runner, Runtime, SurroundedRunner
 from costmodel.systems.host import Host, probe_environment
 from costmodel.systems.system import System, check_same_system
 
@@ -372,15 +373,15 @@ class BenchmarkSession:
         if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
             return
         # Opened after the networks whose call overhead they measure: it depends on where in memory a network lies.
-        pairs = _PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES
-        shorts, longs = (
-            [TimedNetwork(self._opened(tiny_chain(n))) for _ in range(pairs)]
-            for n in (SHORT_CHAIN_LAYERS, LONG_CHAIN_LAYERS)
-        )
-        probes = [probe for pair in zip(shorts, longs, strict=True) for probe in pair]
+        overhead = self._overhead_probes(_PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES)
+        around = {
+            entry: TimedNetwork(entry.runner.surroundings)
+            for entry in layers
+            if isinstance(entry.runner, SurroundedRunner) and entry.error is None
+        }
         take_turns(
             [entry for _, entry in entries],
-            probes,
+            [*overhead.networks, *around.values()],
             self._reference,
             evictor,
             self._protocol,
@@ -391,8 +392,7 @@ class BenchmarkSession:
             self._cpu_ns if self.system.settings.cpus == 1 else None,
             warm=fits_in_core(footprint_bytes, self.system.host),
         )
-        times_us = ([time_us for probe in kind for time_us in probe.times_us] for kind in (shorts, longs))
-        overhead_us = call_overhead_us(*times_us) if layers else 0.0
+        overhead_us = overhead.overhead_us() if layers else 0.0
         environment = {**self._environment(before), "footprint_bytes": footprint_bytes}
         quiet = not self._monitor.kept_disturbed
         for sequence, entry in entries:
@@ -404,11 +404,27 @@ class BenchmarkSession:
                     reference_us=tuple(entry.reference_us),
                     # So that latencies that are precise by themselves take precedence over those for sums.
                     stable=quiet and not self._protocol.for_sums and is_precise(entry.pass_times_us, self._protocol),
-                    overhead_us=0.0 if entry.whole else overhead_us,
+                    overhead_us=0.0 if entry.whole else _overhead_us(around.get(entry), overhead_us),
                     data_dependent=is_data_dependent(sequence),
                     environment={**environment, **_disturbed(entry)},
                     measured_at=now(),
                 )
+
+    def _overhead_probes(self, number: int) -> "_OverheadProbes":
+        """Returns networks from whose times the call overhead follows.
+
+        Args:
+            number: Number of networks of each kind.
+        """
+        if isinstance(self._runtime, EmptyNetworks):
+            settings = self.system.settings
+            return _OverheadProbes([[TimedNetwork(self._runtime.open_empty(settings))] for _ in range(number)])
+        return _OverheadProbes(
+            [
+                [TimedNetwork(self._opened(tiny_chain(n))) for n in (SHORT_CHAIN_LAYERS, LONG_CHAIN_LAYERS)]
+                for _ in range(number)
+            ]
+        )
 
     def _environment(self, before: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -426,6 +442,39 @@ class BenchmarkSession:
             "before": before,
             "after": probe_environment(),
         }
+
+
+@dataclass(frozen=True)
+class _OverheadProbes:
+    """Networks from whose times the call overhead follows.
+
+    Attributes:
+        sets: Sets of networks: an empty network each, or a short and a long chain of tiny layers each.
+    """
+
+    sets: list[list[TimedNetwork]]
+
+    @property
+    def networks(self) -> list[TimedNetwork]:
+        """All networks, set by set."""
+        return [network for one in self.sets for network in one]
+
+    def overhead_us(self) -> float:
+        """Returns the call overhead in microseconds, once the networks are timed."""
+        kinds = [[time_us for network in kind for time_us in network.times_us] for kind in zip(*self.sets, strict=True)]
+        return median(kinds[0]) if len(kinds) == 1 else call_overhead_us(*kinds)
+
+
+def _overhead_us(surroundings: TimedNetwork | None, call_us: float) -> float:
+    """Returns what each time of a network contains besides its layers, in microseconds.
+
+    Args:
+        surroundings: The network without the layers, if it contains more than these.
+        call_us: Call overhead of a network without layers.
+    """
+    if surroundings is None or not surroundings.times_us:
+        return call_us
+    return max(call_us, mean_us(surroundings.times_us))
 
 
 def _denormals(system: System, *, flushed: bool) -> str:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal
 
+from costmodel.ir.fused import expand
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.statistics import mean_interval_us, mean_us, median_interval_us, median_us
 
@@ -175,7 +176,7 @@ def kind_of(sequence: LayerSequence, *, whole: bool) -> Kind:
 
 def is_data_dependent(sequence: LayerSequence) -> bool:
     """Returns whether the time of a sequence depends on the values of its inputs."""
-    return any(layer.op_type in DATA_DEPENDENT for layer in sequence.layers)
+    return any(layer.op_type in DATA_DEPENDENT for layer in expand(sequence).layers)
 
 
 def now() -> str:

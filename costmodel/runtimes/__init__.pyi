@@ -1,12 +1,14 @@
 from .base import DEFAULT_RUNTIME as DEFAULT_RUNTIME
 from .base import LEVELS as LEVELS
 from .base import PRECISIONS as PRECISIONS
+from .base import EmptyNetworks as EmptyNetworks
 from .base import KernelTime as KernelTime
 from .base import LayerProfiler as LayerProfiler
 from .base import ProfiledRun as ProfiledRun
 from .base import Runner as Runner
 from .base import Runtime as Runtime
 from .base import RuntimeSettings as RuntimeSettings
+from .base import SurroundedRunner as SurroundedRunner
 from .base import get_runtime as get_runtime
 from .base import installed_runtimes as installed_runtimes
 from .base import lowering_key as lowering_key

@@ -18,12 +18,14 @@ __all__ = [
     "DEFAULT_RUNTIME",
     "LEVELS",
     "PRECISIONS",
+    "EmptyNetworks",
     "KernelTime",
     "LayerProfiler",
     "ProfiledRun",
     "Runner",
     "Runtime",
     "RuntimeSettings",
+    "SurroundedRunner",
     "get_runtime",
     "installed_runtimes",
     "lowering_key",
@@ -73,6 +75,17 @@ class Runner(Protocol):
 
 
 @runtime_checkable
+class SurroundedRunner(Runner, Protocol):
+    """A runner of a network that contains more than the layers to be timed, because these cannot run without it.
+
+    Attributes:
+        surroundings: Runner of the same network without the layers, whose time is not counted.
+    """
+
+    surroundings: Runner
+
+
+@runtime_checkable
 class Runtime(Protocol):
     """What costmodel requires of a runtime: to lower models, and to open models and sequences for timing.
 
@@ -107,6 +120,18 @@ class Runtime(Protocol):
 
     def fingerprint(self) -> str:
         """Returns as text what `lower` depends on besides model, level and version, such as the CPU's vector width."""
+
+
+@runtime_checkable
+class EmptyNetworks(Protocol):
+    """The optional protocol of a runtime that runs a network without layers.
+
+    With other runtimes, the call overhead is extrapolated from chains of tiny layers, which assumes that the runtime
+    executes each of them by itself.
+    """
+
+    def open_empty(self, settings: RuntimeSettings) -> Runner:
+        """Loads a network that passes its input on, whose time is the call overhead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_loca
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import Runner, RuntimeSettings
 from costmodel.runtimes.openvino.executed import executed_graph
-from costmodel.runtimes.openvino.isolated import open_isolated
+from costmodel.runtimes.openvino.isolated import open_empty, open_isolated
 from costmodel.runtimes.openvino.lowering import lowered_graph
 from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, core, first_line
 from costmodel.runtimes.ort.adapter import OnnxRuntime
@@ -54,6 +54,10 @@ class OpenVino:
             return open_isolated(sequence, settings)
         except Exception as error:
             raise MeasurementError(f"{sequence.kind} does not load in OpenVINO: {first_line(error)}") from error
+
+    def open_empty(self, settings: RuntimeSettings) -> Runner:
+        """Loads a network without layers."""
+        return open_empty(settings)
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
         """Loads the whole model as a user would, with its input shapes fixed."""

@@ -6,7 +6,7 @@ therefore belongs to the primitive that executes what reads its result, and a pr
 operators whose primitives read its result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel.ir.graph import Layer, LayerGraph
@@ -65,10 +65,13 @@ def grouped(graph: LayerGraph, primitives: Sequence[Primitive]) -> list[Group]:
     named = set()
     for p in sorted(working):
         for name in primitives[p].operators:
-            layer = by_name.get(name, by_name.get(name.rpartition("/")[0]))
+            layer = by_name.get(name)
+            if layer is not None:
+                named |= {layer, base + p}
+            else:  # a part of an operator, such as the transposition of an argument
+                layer = by_name.get(name.rpartition("/")[0])
             if layer is not None:
                 sets.join(layer, base + p)
-                named |= {layer, base + p}
     _adopt_primitives(sets, base, primitives, working, named)
     _adopt_layers(sets, graph, named)
     _close_cycles(sets, graph)
@@ -99,7 +102,10 @@ def working_primitives(primitives: Sequence[Primitive]) -> set[int]:
 def _adopt_primitives(
     sets: _Sets, base: int, primitives: Sequence[Primitive], working: set[int], named: set[int]
 ) -> None:
-    """Joins primitives without operators, except reorders, with those that read their result, or else make theirs."""
+    """Joins primitives without operators, except reorders, with those that read their result, or else make theirs.
+
+    Reorders between primitives of one group belong to it.
+    """
     readers: dict[int, list[int]] = {}
     for position, primitive in enumerate(primitives):
         for source, _ in primitive.inputs:
@@ -107,11 +113,28 @@ def _adopt_primitives(
     for p in sorted(working, reverse=True):
         if base + p in named or primitives[p].kind == "Reorder":
             continue
-        around = [*readers.get(p, ()), *(source for source, _ in primitives[p].inputs)]
-        neighbour = next((base + n for n in around if base + n in named), None)
+        behind = [_beyond_reorders(n, primitives, readers) for n in readers.get(p, ())]
+        before = [_beyond_reorders(n, primitives, None) for n, _ in primitives[p].inputs]
+        neighbour = next((base + n for n in (*behind, *before) if base + n in named), None)
         if neighbour is not None:
             sets.join(neighbour, base + p)
             named.add(base + p)
+    for p in sorted(working):
+        if primitives[p].kind == "Reorder" and base + p not in named:
+            maker = sets.find(base + _beyond_reorders(p, primitives, None))
+            if maker in {sets.find(base + n) for n in readers.get(p, ())}:
+                sets.join(maker, base + p)
+                named.add(base + p)
+
+
+def _beyond_reorders(position: int, primitives: Sequence[Primitive], readers: Mapping[int, list[int]] | None) -> int:
+    """Returns the first primitive from `position` on that is no reorder: towards `readers`, or if None, backwards."""
+    while primitives[position].kind == "Reorder":
+        following = [n for n, _ in primitives[position].inputs] if readers is None else readers.get(position, [])
+        if not following:
+            break
+        position = following[0]
+    return position
 
 
 def _adopt_layers(sets: _Sets, graph: LayerGraph, named: set[int]) -> None:

@@ -1,58 +1,176 @@
 """Opens layer sequences in isolation so that OpenVINO runs them as it would inside a model.
 
-Inside a model, a layer finds its input in the layout in which the previous one left it, and leaves its output there. A
-network by itself has plain inputs and outputs, to which OpenVINO reorders. Two additions avoid that: an input in a
-channels-last layout is fed as a plain tensor of permuted shape followed by a Transpose, which OpenVINO recognises as
-the same memory; and every output is reduced to its first element by a Slice. The networks from which the call overhead
-is determined have such a Slice, too, so that its time is not counted.
+Inside a model, a layer finds its input in the layout and element type in which the previous layer left it, and leaves
+its output there. A network by itself has plain inputs and outputs of ONNX's types, to which OpenVINO reorders and
+converts. These additions avoid that:
+
+- An input or output of type int64 or bool becomes one of int32 or uint8, which OpenVINO uses in their place inside a
+  model.
+- An input or output in a channels-last layout becomes a plain tensor of permuted shape, with a Transpose between it and
+  the layer. OpenVINO recognises that as the same memory if the layer demands that layout, as a convolution does.
+- Other layers take the layout of what they read. For them, the Transpose of an input is followed by a depthwise
+  convolution with one weight for each channel, and the time of the same network without the layers is subtracted.
+- The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
+  inside a model, where the runtime uses it again and again. A convolution that adds its result to an input, in the
+  memory of that input, cannot write to other memory: of its outputs, a network returns the first element only.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
 import openvino.opset13 as ops
 from onnx import numpy_helper
+from openvino import Model
 
 from costmodel.ir.fused import expand
+from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
-from costmodel.runtimes.base import RuntimeSettings
+from costmodel.runtimes.base import Runner, RuntimeSettings
+from costmodel.runtimes.openvino.executed import Primitive, executed_graph
 from costmodel.runtimes.openvino.lowering import REORDER_DOMAIN
-from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, core
-from costmodel.synthetic.aligned_memory import aligned_copies
+from costmodel.runtimes.openvino.session import OpenVinoRunner, SurroundedOpenVinoRunner, compile_model, core
+from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_arrays, aligned_copies
 from costmodel.synthetic.index_inputs import index_limits
 from costmodel.synthetic.network import build_network, value_name
 from costmodel.synthetic.values import synthetic_value
 
-__all__ = ["isolated_model", "open_isolated"]
+__all__ = ["open_empty", "open_isolated"]
+
+_EMPTY_SIZE = 16
+
+# The types that OpenVINO's CPU plugin uses inside a model in the place of others: numpy's, and OpenVINO's own name of
+# the type that they replace.
+_INTERNAL = {"int64": (np.int32, "i64"), "bool": (np.uint8, "boolean")}
+# End of the names of the Transposes that stand for a layout.
+_PERMUTED = "_permuted"
+# Outputs of more bytes are no longer in the caches when their memory is used again inside a model.
+_SOON_REUSED_BYTES = 2 << 20
 
 
-def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> OpenVinoRunner:
+def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
     """Compiles the network of a sequence and returns its runner.
 
     Raises:
         Exception: OpenVINO cannot compile the network; the exception is OpenVINO's own.
     """
-    model, feeds = isolated_model(sequence)
-    return OpenVinoRunner(compile_model(model, settings), feeds)
+    kinds = _blocked_inputs(sequence)
+    if not (_is_reorder(sequence) and kinds):
+        network = _Network(sequence)
+        network.feed(producing=False)
+        compiled = compile_model(network.model, settings)
+        if any(_adds_to_input(primitive, executed_graph(compiled)) for primitive in executed_graph(compiled)):
+            network = _Network(sequence, whole_outputs=False)
+            network.feed(producing=False)
+            return OpenVinoRunner(compile_model(network.model, settings), network.feeds)
+        if not kinds or not any(
+            primitive.kind == "Transpose" and any(name.endswith(_PERMUTED) for name in primitive.operators)
+            for primitive in executed_graph(compiled)
+        ):
+            return OpenVinoRunner(compiled, network.feeds, _output_memory)
+    network = _Network(sequence)
+    network.feed(producing=True)
+    around = _surroundings({name: kind for name, kind in network.types.items() if name in kinds})
+    return SurroundedOpenVinoRunner(
+        compile_model(network.model, settings),
+        network.feeds,
+        _output_memory,
+        OpenVinoRunner(compile_model(around, settings), {name: network.feeds[name] for name in kinds}, _output_memory),
+    )
 
 
-def isolated_model(sequence: LayerSequence) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns the `openvino.Model` of a sequence in the layouts of its values, and values for its inputs by name."""
-    plain = expand(_without_reorders(sequence))
-    weights = [numpy_helper.from_array(synthetic_value(plain, i), value_name(i)) for i in weight_indices(plain)]
-    network = build_network(plain, weights=weights)
-    limits = index_limits(network.graph)
-    feeds = {value_name(i): synthetic_value(plain, i, limits.get(value_name(i))) for i in input_indices(plain)}
-    model = core().read_model(network.SerializeToString())
-    last = {value_name(i) for i in input_indices(plain) if plain.values[i].type.blocked}
-    for parameter in model.get_parameters():
-        name = next(iter(set(parameter.output(0).get_names()) & set(feeds)))
-        if name in last and len(parameter.shape) > 2:
-            feeds[name] = _make_channels_last(model, parameter, name, feeds[name])
-    for result in model.get_results():
-        _take_first_element(result)
-    return model, dict(zip(feeds, aligned_copies(list(feeds.values())), strict=True))
+def _adds_to_input(primitive: Primitive, graph: Sequence[Primitive]) -> bool:
+    """Returns whether a primitive is a convolution that adds its result to an input, in the memory of that input."""
+    read = [source for source, _ in primitive.inputs if graph[source].kind not in ("Const", "Reshape")]
+    return primitive.kind in ("Convolution", "Deconvolution") and len(read) > 1
+
+
+def open_empty(settings: RuntimeSettings) -> Runner:
+    """Returns the runner of a network that passes its input on as it is, whose time is the call overhead."""
+    fed = ops.parameter([_EMPTY_SIZE], np.float32)
+    fed.output(0).set_names({"input"})
+    view = ops.reshape(fed, ops.constant([_EMPTY_SIZE, 1]), False)
+    compiled = compile_model(Model([view], [fed], "empty"), settings)
+    return OpenVinoRunner(compiled, {"input": np.ones(_EMPTY_SIZE, np.float32)}, _output_memory)
+
+
+class _Network:
+    """The network of a sequence as an `openvino.Model`.
+
+    Attributes:
+        model: The `openvino.Model`.
+        feeds: Values of its inputs by name.
+        types: Types of its inputs by name, in the layouts in which they are read.
+    """
+
+    def __init__(self, sequence: LayerSequence, *, whole_outputs: bool = True) -> None:
+        """Builds the network.
+
+        Args:
+            sequence: Sequence to build.
+            whole_outputs: Whether the outputs are those of the sequence. If not, they are their first elements, so that
+                OpenVINO chooses the memory of the others.
+        """
+        plain = expand(_without_reorders(sequence))
+        weights = [numpy_helper.from_array(synthetic_value(plain, i), value_name(i)) for i in weight_indices(plain)]
+        network = build_network(plain, weights=weights)
+        limits = index_limits(network.graph)
+        indices = input_indices(plain)
+        self.types = {value_name(i): plain.values[i].type for i in indices}
+        values = {value_name(i): synthetic_value(plain, i, limits.get(value_name(i))) for i in indices}
+        self.feeds: dict[str, np.ndarray] = dict(zip(values, aligned_copies(list(values.values())), strict=True))
+        self.model = core().read_model(network.SerializeToString())
+        if _is_reorder(sequence):
+            _demand_layout(self.model, plain.values[sequence.layers[0].inputs[0]].type)
+        # In the order of the outputs of the network, which is that of the sequence.
+        kinds = [plain.values[i].type for i in plain.outputs]
+        if _is_reorder(sequence):
+            kinds = [replace(kind, blocked=False) for kind in kinds]
+        for number, (result, kind) in enumerate(zip(self.model.get_results(), kinds, strict=True)):
+            if whole_outputs:
+                _put_out(result, kind, f"output{number}")
+            else:
+                result.input(0).replace_source_output(_first_element(result.input(0).get_source_output()))
+
+    def feed(self, *, producing: bool) -> None:
+        """Feeds the inputs in the form that they have inside a model.
+
+        Args:
+            producing: Whether a depthwise convolution produces those in a channels-last layout.
+        """
+        for parameter in self.model.get_parameters():
+            (name,) = parameter.output(0).get_names() & self.feeds.keys()
+            kind = self.types[name]
+            values = _internal_form(kind, self.feeds[name])
+            if values is self.feeds[name]:
+                continue
+            fed, inner = _fed(name, kind, values)
+            if producing and _is_channels_last(kind):
+                inner = _produced(inner, kind)
+                # With a second reader, the convolution is not fused with the layer.
+                self.model.add_results([ops.result(_first_element(inner.output(0)))])
+            for target in parameter.output(0).get_target_inputs():
+                target.replace_source_output(inner.output(0))
+            parameter.output(0).set_names(set())
+            self.model.add_parameters([fed])
+            self.model.remove_parameter(parameter)
+            self.feeds[name] = values
+
+
+def _blocked_inputs(sequence: LayerSequence) -> set[str]:
+    return {value_name(i) for i in input_indices(sequence) if _is_channels_last(sequence.values[i].type)}
+
+
+def _is_channels_last(kind: TensorType) -> bool:
+    return kind.blocked and len(kind.shape) > 2
+
+
+def _is_reorder(sequence: LayerSequence) -> bool:
+    return len(sequence.layers) == 1 and sequence.layers[0].domain == REORDER_DOMAIN
 
 
 def _without_reorders(sequence: LayerSequence) -> LayerSequence:
@@ -67,25 +185,93 @@ def _without_reorders(sequence: LayerSequence) -> LayerSequence:
     )
 
 
-def _make_channels_last(model: Any, parameter: Any, name: str, values: np.ndarray) -> np.ndarray:
-    """Puts an input of permuted shape and a Transpose in the place of an input; returns the values of permuted shape."""
-    rank = len(parameter.shape)
-    shape = [parameter.shape[axis] for axis in (0, *range(2, rank), 1)]
-    last = ops.parameter(shape, parameter.get_element_type())
-    transposed = ops.transpose(last, ops.constant([0, rank - 1, *range(1, rank - 1)]))
-    for target in parameter.output(0).get_target_inputs():
-        target.replace_source_output(transposed.output(0))
-    parameter.output(0).set_names(set())
-    last.output(0).set_names({name})
-    model.add_parameters([last])
-    model.remove_parameter(parameter)
-    return values.reshape(shape)
+def _demand_layout(model: Any, kind: TensorType) -> None:
+    """Makes the network of an Identity reorder its input: to the plain layout from channels-last, or else to that one.
+
+    A view has the plain layout only. A depthwise convolution demands a channels-last layout; it computes one position.
+    """
+    target = model.get_results()[0].input(0)
+    source = target.get_source_output()
+    if kind.blocked:
+        shape = [kind.shape[0] * kind.shape[1], prod(kind.shape[2:])]
+        target.replace_source_output(ops.reshape(source, ops.constant(shape), False).output(0))
+    else:
+        target.replace_source_output(_depthwise(source, kind, strides=kind.shape[2:]).output(0))
 
 
-def _take_first_element(result: Any) -> None:
-    """Makes a result of the network its own first element."""
+def _surroundings(types: Mapping[str, TensorType]) -> Any:
+    """Returns the network that only feeds and produces the given inputs."""
+    parameters, results = [], []
+    for name, kind in types.items():
+        fed, inner = _fed(name, kind, _internal_form(kind, np.zeros(kind.shape, np.float32)))
+        parameters.append(fed)
+        results.append(ops.result(_first_element(_produced(inner, kind).output(0))))
+    return Model(results, parameters)
+
+
+def _produced(source: Any, kind: TensorType) -> Any:
+    return _depthwise(source.output(0), kind, strides=[1] * (len(kind.shape) - 2))
+
+
+def _depthwise(source: Any, kind: TensorType, strides: Any) -> Any:
+    rank = len(kind.shape) - 2
+    weight = ops.constant(np.full((kind.shape[1], *[1] * (rank + 2)), 0.9, np.float32))
+    return ops.group_convolution(source, weight, list(strides), [0] * rank, [0] * rank, [1] * rank)
+
+
+def _internal_form(kind: TensorType, values: np.ndarray) -> np.ndarray:
+    """Returns the values of an input in the element type and shape in which it is fed; the same array if it is as is."""
+    if kind.dtype in _INTERNAL:
+        values = values.astype(_INTERNAL[kind.dtype][0])
+    if _is_channels_last(kind):
+        values = values.reshape([kind.shape[axis] for axis in (0, *range(2, len(kind.shape)), 1)])
+    return values
+
+
+def _fed(name: str, kind: TensorType, values: np.ndarray) -> tuple[Any, Any]:
+    """Returns the parameter for values in internal form, and the node that turns them into what the layer declares."""
+    fed = ops.parameter(values.shape, values.dtype)
+    fed.output(0).set_names({name})
+    inner = fed
+    if kind.dtype in _INTERNAL:
+        inner = ops.convert(inner, _INTERNAL[kind.dtype][1])
+    if _is_channels_last(kind):
+        rank = len(kind.shape)
+        inner = ops.transpose(inner, ops.constant([0, rank - 1, *range(1, rank - 1)]))
+        inner.set_friendly_name(name + _PERMUTED)
+    return fed, inner
+
+
+def _put_out(result: Any, kind: TensorType, name: str) -> None:
+    """Makes a result of the network leave it in the layout and element type that it has inside a model."""
     source = result.input(0).get_source_output()
+    if kind.dtype in _INTERNAL:
+        source = ops.convert(source, _INTERNAL[kind.dtype][0]).output(0)
     rank = len(source.get_shape())
-    if rank and np.prod(list(source.get_shape())) > 1:
-        first = ops.slice(source, ops.constant([0] * rank), ops.constant([1] * rank), ops.constant([1] * rank))
-        result.input(0).replace_source_output(first.output(0))
+    if _is_channels_last(kind) and rank == len(kind.shape):
+        permuted = ops.transpose(source, ops.constant([0, *range(2, rank), 1]))
+        permuted.set_friendly_name(name + _PERMUTED)
+        source = permuted.output(0)
+    result.input(0).replace_source_output(source)
+
+
+@cache
+def _output_arena() -> np.ndarray:
+    (array,) = aligned_arrays([(np.dtype(np.uint8), (_SOON_REUSED_BYTES,))])
+    array[...] = 0
+    return array
+
+
+def _output_memory(sizes: Sequence[int]) -> list[np.ndarray]:
+    """Returns memory for outputs of the given numbers of bytes: if they are small, the same memory in each call."""
+    starts = [0, *accumulate(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes)]
+    if starts[-1] <= _SOON_REUSED_BYTES:
+        return [_output_arena()[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+    return aligned_arrays([(np.dtype(np.uint8), (size,)) for size in sizes])
+
+
+def _first_element(source: Any) -> Any:
+    rank = len(source.get_shape())
+    if not rank or prod(source.get_shape()) <= 1:
+        return source
+    return ops.slice(source, ops.constant([0] * rank), ops.constant([1] * rank), ops.constant([1] * rank)).output(0)

@@ -122,15 +122,18 @@ class _Layouts:
         port: int,
     ) -> None:
         """Records the layouts of the value that a primitive of the group `number` reads from an output of another."""
-        shape = primitives[source].shapes[port]
-        read = not is_plain(primitives[source].layouts[port], shape)
         origin, origin_port = source, port
         while primitives[origin].kind == "Reorder" and origin not in owner and primitives[origin].inputs:
             origin, origin_port = primitives[origin].inputs[0]
         made_by = owner.get(origin, -1)
         if made_by == number:
             return
-        produced = not is_plain(primitives[origin].layouts[origin_port], primitives[origin].shapes[origin_port])
+        shape = primitives[origin].shapes[origin_port]
+        produced = not is_plain(primitives[origin].layouts[origin_port], shape)
+        # A reorder that changes the shape is a Transpose of the same memory, not a change of the layout.
+        read = produced
+        if primitives[source].shapes[port] == shape:
+            read = not is_plain(primitives[source].layouts[port], shape)
         for name in names.get((made_by, number), ()):
             if graph.types[name].shape == shape:
                 self._read[name, number] = read

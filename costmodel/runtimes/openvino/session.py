@@ -1,8 +1,9 @@
 """Compiles models with OpenVINO's CPU plugin under pinned settings, and runs them with inputs in place."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ import openvino as ov
 from costmodel.errors import MeasurementError
 from costmodel.runtimes.base import RuntimeSettings
 
-__all__ = ["OpenVinoRunner", "compile_model", "core", "first_line"]
+__all__ = ["OpenVinoRunner", "SurroundedOpenVinoRunner", "compile_model", "core", "first_line"]
 
 # Settings that OpenVINO takes and does not report, or reports as what the processor has.
 _WRITE_ONLY = ("ENABLE_HYPER_THREADING", "CPU_DENORMALS_OPTIMIZATION")
-_LARGE_INPUT_BYTES = 1 << 16
+_LARGE_BYTES = 1 << 16
 # The part of OpenVINO's messages before the sentence: positions in its source code.
 _POSITION = re.compile(r"^(?:Exception from |Check '.*' failed at |\S+\.[ch]pp:\d+)")
 
@@ -61,26 +62,45 @@ def compile_model(model: Any, settings: RuntimeSettings, *, counters: bool = Fal
 class OpenVinoRunner:
     """A compiled network with inputs in place, so that a run copies no data."""
 
-    def __init__(self, compiled: Any, feeds: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self,
+        compiled: Any,
+        feeds: Mapping[str, np.ndarray],
+        output_memory: Callable[[Sequence[int]], Sequence[np.ndarray]] | None = None,
+    ) -> None:
         """Creates the request that runs the network.
 
         Args:
             compiled: An `openvino.CompiledModel`.
             feeds: Value of each input by name; kept alive as long as the runner.
+            output_memory: Function that returns the memory of outputs, as arrays of bytes, for their sizes in bytes; if
+                None, OpenVINO allocates it.
         """
         self._request = compiled.create_infer_request()
         self._feeds = dict(feeds)
         for port in compiled.inputs:
             name = next(n for n in port.get_names() if n in self._feeds)
             self._request.set_tensor(port, ov.Tensor(self._feeds[name], shared_memory=True))
+        self._outputs: Sequence[np.ndarray] = ()
+        if output_memory is not None:
+            sizes = [port.get_element_type().size * prod(port.get_shape()) for port in compiled.outputs]
+            self._outputs = output_memory(sizes)
+            for port, memory in zip(compiled.outputs, self._outputs, strict=True):
+                kind = port.get_element_type()
+                array = memory.view(kind.to_dtype()).reshape(list(port.get_shape()))
+                self._request.set_tensor(port, ov.Tensor(array, shared_memory=True))
         self._words = [
             array.reshape(-1).view(np.uint8)[: array.nbytes // 8 * 8].view(np.int64)
-            for array in self._feeds.values()
-            if array.nbytes >= _LARGE_INPUT_BYTES
+            for array in (*self._outputs, *self._feeds.values())
+            if array.nbytes >= _LARGE_BYTES
         ]
 
     def feed(self) -> None:
-        """Rewrites every large input with its own values, to put it in the CPU caches; small ones never leave them."""
+        """Rewrites the memory of large outputs and inputs with its own values, to put it in the CPU caches.
+
+        Inside a model, a layer reads what the layer before has just written, and writes to memory that another layer
+        has just read for the last time. Small tensors never leave the caches.
+        """
         for words in self._words:
             np.bitwise_or(words, 0, out=words)
 
@@ -94,6 +114,25 @@ class OpenVinoRunner:
             self._request.infer(share_outputs=True)
         except Exception as error:
             raise MeasurementError(f"the network failed to run: {first_line(error)}") from error
+
+
+class SurroundedOpenVinoRunner(OpenVinoRunner):
+    """A runner of a network that contains more than the layers to be timed.
+
+    Attributes:
+        surroundings: Runner of the same network without the layers.
+    """
+
+    def __init__(
+        self,
+        compiled: Any,
+        feeds: Mapping[str, np.ndarray],
+        output_memory: Callable[[Sequence[int]], Sequence[np.ndarray]],
+        surroundings: OpenVinoRunner,
+    ) -> None:
+        """Creates the request that runs the network, as `OpenVinoRunner` does."""
+        super().__init__(compiled, feeds, output_memory)
+        self.surroundings = surroundings
 
 
 def first_line(error: Exception) -> str:
