@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import openvino as ov
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.ir.constants import dtype_name
@@ -78,15 +78,17 @@ class OpenVino:
 def _written_with_weights(folded: ModelProto, folder: Path) -> Path:
     """Writes a folded model with synthetic weights to a folder and returns its path.
 
-    Weights are external and share one file for each element type, as long as the largest of them.
+    Weights are external and share one file for each element type, as long as the largest of them. Zero points of
+    channels are zeros, as those of weights usually are.
     """
     proto = ModelProto()
     proto.CopyFrom(folded)
+    zero_points = {node.input[2] for node in proto.graph.node if _is_quantising(node) and len(node.input) > 2}
     sizes: dict[str, int] = {}
     for tensor in all_tensors(proto):
         size = omitted_bytes(tensor)
         if size:
-            kind = dtype_name(tensor.data_type)
+            kind = "zeros" if tensor.name in zero_points else dtype_name(tensor.data_type)
             set_location(tensor, f"{kind}.bin")
             sizes[kind] = max(sizes.get(kind, 0), size)
     for kind, size in sizes.items():
@@ -98,6 +100,10 @@ def _written_with_weights(folded: ModelProto, folder: Path) -> Path:
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())
     return path
+
+
+def _is_quantising(node: NodeProto) -> bool:
+    return node.op_type in ("QuantizeLinear", "DequantizeLinear")
 
 
 def _pattern(kind: str) -> bytes:

@@ -145,8 +145,12 @@ def _adopt_layers(sets: _Sets, graph: LayerGraph, named: set[int]) -> None:
         for name in layer.inputs:
             if name in producer:
                 reader.setdefault(producer[name], i)
+    for i, layer in enumerate(graph.layers):
+        made = producer.get(layer.inputs[0]) if layer.op_type == "QuantizeLinear" else None
+        if i not in named and made is not None:  # it is fused with what it quantises
+            sets.join(made, i)
     for i in reversed(range(len(graph.layers))):
-        if i not in named and reader.get(i) in named:
+        if i not in named and reader.get(i) in named and graph.layers[i].op_type != "QuantizeLinear":
             sets.join(reader[i], i)
             named.add(i)
     for i, layer in enumerate(graph.layers):

@@ -116,7 +116,11 @@ class _Network:
                 OpenVINO chooses the memory of the others.
         """
         plain = expand(_without_reorders(sequence))
-        weights = [numpy_helper.from_array(synthetic_value(plain, i), value_name(i)) for i in weight_indices(plain)]
+        zeros = _zero_points(plain)
+        weights = [
+            numpy_helper.from_array(synthetic_value(plain, i) * (0 if i in zeros else 1), value_name(i))
+            for i in weight_indices(plain)
+        ]
         network = build_network(plain, weights=weights)
         limits = index_limits(network.graph)
         indices = input_indices(plain)
@@ -148,17 +152,34 @@ class _Network:
             values = _internal_form(kind, self.feeds[name])
             if values is self.feeds[name]:
                 continue
-            fed, inner = _fed(name, kind, values)
+            # OpenVINO computes in integers only if nothing comes before the dequantisation.
+            last = _dequantised(parameter)
+            readers, begins = last.output(0).get_target_inputs(), parameter.output(0).get_target_inputs()
+            fed = _parameter(name, values)
+            inner = _from_channels_last(last, kind, name) if last is not parameter else _from_internal(fed, kind, name)
             if producing and _is_channels_last(kind):
                 inner = _produced(inner, kind)
                 # With a second reader, the convolution is not fused with the layer.
                 self.model.add_results([ops.result(_first_element(inner.output(0)))])
-            for target in parameter.output(0).get_target_inputs():
+            for target in readers:
                 target.replace_source_output(inner.output(0))
+            if last is not parameter:
+                for target in begins:
+                    target.replace_source_output(fed.output(0))
             parameter.output(0).set_names(set())
             self.model.add_parameters([fed])
             self.model.remove_parameter(parameter)
             self.feeds[name] = values
+        self.model.validate_nodes_and_infer_types()
+
+
+def _zero_points(sequence: LayerSequence) -> set[int]:
+    """Returns the indices of zero points without known values: those of each channel of weights, which usually are 0."""
+    return {
+        layer.inputs[2]
+        for layer in sequence.layers
+        if layer.op_type in ("QuantizeLinear", "DequantizeLinear") and len(layer.inputs) > 2
+    }
 
 
 def _blocked_inputs(sequence: LayerSequence) -> set[str]:
@@ -203,9 +224,9 @@ def _surroundings(types: Mapping[str, TensorType]) -> Any:
     """Returns the network that only feeds and produces the given inputs."""
     parameters, results = [], []
     for name, kind in types.items():
-        fed, inner = _fed(name, kind, _internal_form(kind, np.zeros(kind.shape, np.float32)))
+        fed = _parameter(name, _internal_form(kind, np.zeros(kind.shape, kind.dtype)))
         parameters.append(fed)
-        results.append(ops.result(_first_element(_produced(inner, kind).output(0))))
+        results.append(ops.result(_first_element(_produced(_from_internal(fed, kind, name), kind).output(0))))
     return Model(results, parameters)
 
 
@@ -228,18 +249,42 @@ def _internal_form(kind: TensorType, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _fed(name: str, kind: TensorType, values: np.ndarray) -> tuple[Any, Any]:
-    """Returns the parameter for values in internal form, and the node that turns them into what the layer declares."""
+def _parameter(name: str, values: np.ndarray) -> Any:
     fed = ops.parameter(values.shape, values.dtype)
     fed.output(0).set_names({name})
-    inner = fed
-    if kind.dtype in _INTERNAL:
-        inner = ops.convert(inner, _INTERNAL[kind.dtype][1])
-    if _is_channels_last(kind):
-        rank = len(kind.shape)
-        inner = ops.transpose(inner, ops.constant([0, rank - 1, *range(1, rank - 1)]))
-        inner.set_friendly_name(name + _PERMUTED)
-    return fed, inner
+    return fed
+
+
+def _from_internal(fed: Any, kind: TensorType, name: str) -> Any:
+    """Returns the node that turns an input in internal form into what the layer declares."""
+    inner = ops.convert(fed, _INTERNAL[kind.dtype][1]) if kind.dtype in _INTERNAL else fed
+    return _from_channels_last(inner, kind, name)
+
+
+def _from_channels_last(source: Any, kind: TensorType, name: str) -> Any:
+    rank = len(kind.shape)
+    if not _is_channels_last(kind):
+        return source
+    transposed = ops.transpose(source, ops.constant([0, rank - 1, *range(1, rank - 1)]))
+    transposed.set_friendly_name(name + _PERMUTED)
+    return transposed
+
+
+def _dequantised(parameter: Any) -> Any:
+    """Returns the last node of the dequantisation that reads an input of the network; the input if nothing else does.
+
+    Only a dequantisation by single numbers counts, because it does not depend on the order of the axes.
+    """
+    last = parameter
+    while parameter.get_element_type().to_string() in ("u8", "i8"):
+        targets = list(last.output(0).get_target_inputs())
+        following = targets[0].get_node() if len(targets) == 1 else None
+        if following is None or following.get_type_name() not in ("Convert", "Subtract", "Multiply"):
+            break
+        if any(prod(port.get_source_output().get_shape()) != 1 for port in following.inputs()[1:]):
+            break
+        last = following
+    return last
 
 
 def _put_out(result: Any, kind: TensorType, name: str) -> None:

@@ -15,6 +15,8 @@ __all__ = ["REORDER_DOMAIN", "lowered_graph"]
 
 REORDER_DOMAIN = "openvino"
 
+_ZERO_POINT = 100  # fits into int8 and uint8
+
 
 def lowered_graph(folded: ModelProto, graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:
     """Returns the graph of the layers that OpenVINO executes, with its reorders as layers of their own.
@@ -81,12 +83,23 @@ def _layer(
 
 
 def _scalars(folded: ModelProto) -> dict[str, tuple[Any, ...]]:
-    """Returns the single numbers among the constants of a model: OpenVINO recognises operators by their values."""
-    return {
-        t.name: tuple(numpy_helper.to_array(t).reshape(-1).tolist())
-        for t in folded.graph.initializer
-        if t.data_location != TensorProto.EXTERNAL and t.data_type == TensorProto.FLOAT and list(t.dims) in ([], [1])
-    }
+    """Returns the single numbers among the constants of a model: OpenVINO recognises operators by their values.
+
+    Scales of quantisation are left out, because every layer has others, and the time does not depend on them. Of zero
+    points it matters only whether they are zero: all others become the same number.
+    """
+    quantising = [node for node in folded.graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    scales = {node.input[1] for node in quantising}
+    zero_points = {node.input[2] for node in quantising if len(node.input) > 2}
+    scalars: dict[str, tuple[Any, ...]] = {}
+    for tensor in folded.graph.initializer:
+        if tensor.name in scales or tensor.data_location == TensorProto.EXTERNAL or list(tensor.dims) not in ([], [1]):
+            continue
+        if tensor.name in zero_points:
+            scalars[tensor.name] = (_ZERO_POINT if numpy_helper.to_array(tensor).any() else 0,)
+        elif tensor.data_type == TensorProto.FLOAT:
+            scalars[tensor.name] = tuple(numpy_helper.to_array(tensor).reshape(-1).tolist())
+    return scalars
 
 
 class _Layouts:

@@ -52,7 +52,7 @@ _EMBEDDED_BYTES = 1024
 REWRITES = (
     "MatMulAddFusion", "TransposeOptimizer", "GeluFusionL1", "LayerNormFusionL1", "GemmTransposeFusion", "FuseReluClip",
     "PadFusion", "MatmulBNFusion", "QDQPropagationTransformer", "ClipQuantFusion", "ReluQuantRewrite", "GemmSumFusion",
-    "DivMulFusion", "NotWhereFusion", "GemmActivationFusion", "WeightBiasQuantization", "EnsureUniqueDQForNodeUnit",
+    "DivMulFusion", "NotWhereFusion", "GemmActivationFusion", "WeightBiasQuantization",
     "QDQS8ToU8Transformer", "ConstantSharing", "AttentionFusion", "QuickGelu", "GeluFusion", "LayerNormFusion",
     "SimplifiedLayerNormFusion",
 )  # fmt: skip
