@@ -17,10 +17,12 @@ from .footprint import activation_bytes as activation_bytes
 from .footprint import read_bytes as read_bytes
 from .footprint import weight_bytes as weight_bytes
 from .fused import FUSED_DOMAIN as FUSED_DOMAIN
+from .fused import MOST_FUSED as MOST_FUSED
 from .fused import body_of as body_of
 from .fused import expand as expand
 from .fused import fuse as fuse
 from .fused import main_layer as main_layer
+from .fused import outer_values as outer_values
 from .graph import ITEM_BYTES as ITEM_BYTES
 from .graph import OPAQUE as OPAQUE
 from .graph import Attributes as Attributes

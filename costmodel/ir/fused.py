@@ -14,16 +14,17 @@ from typing import Any
 from costmodel.ir.graph import Layer, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, build_named_sequence
 
-__all__ = ["FUSED_DOMAIN", "body_of", "expand", "fuse", "main_layer"]
+__all__ = ["FUSED_DOMAIN", "MOST_FUSED", "body_of", "expand", "fuse", "main_layer", "outer_values"]
 
 FUSED_DOMAIN = "costmodel.fused"
+MOST_FUSED = 256  # operators in a fused layer that a service accepts
 
 _BODY = "body"
 _MAX_CACHED_BODIES = 4096
 # Operators that dominate a fused layer, the most dominant first; among others, the last one in the body does.
 _DOMINANT = (
-    "Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention", "QLinearConv", "ConvInteger",
-    "MatMulInteger", "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization", "Softmax",
+    "Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention", "QLinearConv",
+    "ConvInteger", "MatMulInteger", "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization", "Softmax",
     "LogSoftmax", "LpNormalization", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "Resize",
     "GridSample", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "Gather", "GatherND",
     "GatherElements", "ScatterND", "ScatterElements", "TopK", "Transpose", "Concat", "Pad", "Split", "Slice", "Gelu",
@@ -56,7 +57,7 @@ def fuse(
         domain=FUSED_DOMAIN,
         since=1,
         attributes={_BODY: {"s": body.text}},
-        inputs=tuple(names[i] for i in _outer(body)),
+        inputs=tuple(names[i] for i in outer_values(body)),
         outputs=tuple(names[i] for i in body.outputs),
         sources=tuple(dict.fromkeys(source for layer in layers for source in layer.sources)),
     )
@@ -66,7 +67,7 @@ def body_of(layer: SequenceLayer | Layer) -> LayerSequence | None:
     """Returns the sequence of operators in a fused layer; None if the layer is not fused.
 
     Raises:
-        ValueError: The body is not the canonical text of a sequence.
+        ValueError: The body is not the canonical text of a sequence, or contains fused layers itself.
     """
     if layer.domain != FUSED_DOMAIN:
         return None
@@ -94,7 +95,7 @@ def expand(sequence: LayerSequence) -> LayerSequence:
         if body is None:
             layers.append(layer)
             continue
-        outer = _outer(body)
+        outer = outer_values(body)
         if len(outer) != len(layer.inputs) or len(body.outputs) != len(layer.outputs):
             raise ValueError("the body of a fused layer has other inputs or outputs than the layer")
         place = {-1: -1, **dict(zip(outer, layer.inputs, strict=True))}
@@ -116,9 +117,12 @@ def expand(sequence: LayerSequence) -> LayerSequence:
 
 @lru_cache(_MAX_CACHED_BODIES)
 def _parsed(text: str) -> LayerSequence:
-    return LayerSequence.from_text(text)
+    body = LayerSequence.from_text(text)
+    if not body.layers or any(layer.domain == FUSED_DOMAIN for layer in body.layers):
+        raise ValueError("the body of a fused layer must be a sequence of operators")
+    return body
 
 
-def _outer(body: LayerSequence) -> list[int]:
-    """Returns the indices of the values of a body that come from outside."""
+def outer_values(body: LayerSequence) -> list[int]:
+    """Returns the indices of the values of a body that come from outside: the inputs of the fused layer, in order."""
     return [i for i, value in enumerate(body.values) if value.role != "internal"]

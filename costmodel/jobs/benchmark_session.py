@@ -12,7 +12,7 @@ from typing import Any
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.interruption import raise_if_interrupted
 from costmodel.ir.footprint import read_bytes
-from costmodel.ir.sequence import LayerSequence
+from costmodel.ir.sequence import LayerSequence, input_indices
 from costmodel.jobs.idle import measured_idle
 from costmodel.jobs.session_store import SessionStore
 from costmodel.measure.affinity import cpus_beside, pinned
@@ -41,6 +41,7 @@ __all__ = ["BenchReport", "BenchmarkSession"]
 # Number of pairs of tiny networks, spread over a group, from which the call overhead is measured.
 _PROBES = 8
 _PROBES_FOR_SUMS = 4
+_ANY_PORTS = (0, 0)
 # Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
 _WAITED_SHARE = 0.2
 # Prefix of the capabilities that are quiet times of the probes of the machine's state.
@@ -373,15 +374,18 @@ class BenchmarkSession:
         if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
             return
         # Opened after the networks whose call overhead they measure: it depends on where in memory a network lies.
-        overhead = self._overhead_probes(_PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES)
-        around = {
-            entry: TimedNetwork(entry.runner.surroundings)
+        overhead = self._overhead_probes([sequence for sequence, entry in entries if not entry.whole])
+        surroundings = {
+            entry: entry.runner.surroundings
             for entry in layers
             if isinstance(entry.runner, SurroundedRunner) and entry.error is None
         }
+        # Several networks may have the same surroundings.
+        timed_once = {id(runner): TimedNetwork(runner) for runner in surroundings.values()}
+        around = {entry: timed_once[id(runner)] for entry, runner in surroundings.items()}
         take_turns(
             [entry for _, entry in entries],
-            [*overhead.networks, *around.values()],
+            [*overhead.networks, *timed_once.values()],
             self._reference,
             evictor,
             self._protocol,
@@ -392,7 +396,6 @@ class BenchmarkSession:
             self._cpu_ns if self.system.settings.cpus == 1 else None,
             warm=fits_in_core(footprint_bytes, self.system.host),
         )
-        overhead_us = overhead.overhead_us() if layers else 0.0
         environment = {**self._environment(before), "footprint_bytes": footprint_bytes}
         quiet = not self._monitor.kept_disturbed
         for sequence, entry in entries:
@@ -404,27 +407,28 @@ class BenchmarkSession:
                     reference_us=tuple(entry.reference_us),
                     # So that latencies that are precise by themselves take precedence over those for sums.
                     stable=quiet and not self._protocol.for_sums and is_precise(entry.pass_times_us, self._protocol),
-                    overhead_us=0.0 if entry.whole else _overhead_us(around.get(entry), overhead_us),
+                    overhead_us=0.0 if entry.whole else _overhead_us(around.get(entry), overhead.overhead_us(sequence)),
                     data_dependent=is_data_dependent(sequence),
                     environment={**environment, **_disturbed(entry)},
                     measured_at=now(),
                 )
 
-    def _overhead_probes(self, number: int) -> "_OverheadProbes":
-        """Returns networks from whose times the call overhead follows.
-
-        Args:
-            number: Number of networks of each kind.
-        """
-        if isinstance(self._runtime, EmptyNetworks):
-            settings = self.system.settings
-            return _OverheadProbes([[TimedNetwork(self._runtime.open_empty(settings))] for _ in range(number)])
-        return _OverheadProbes(
-            [
-                [TimedNetwork(self._opened(tiny_chain(n))) for n in (SHORT_CHAIN_LAYERS, LONG_CHAIN_LAYERS)]
-                for _ in range(number)
-            ]
-        )
+    def _overhead_probes(self, sequences: Sequence[LayerSequence]) -> "_OverheadProbes":
+        """Returns networks from whose times the call overhead of the networks of `sequences` follows."""
+        number = _PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES
+        runtime, settings = self._runtime, self.system.settings
+        if isinstance(runtime, EmptyNetworks):
+            return _OverheadProbes(
+                {
+                    ports: [[TimedNetwork(runtime.open_empty(*ports, settings))] for _ in range(number)]
+                    for ports in sorted({_ports(sequence) for sequence in sequences})
+                }
+            )
+        chains = [
+            [TimedNetwork(self._opened(tiny_chain(n))) for n in (SHORT_CHAIN_LAYERS, LONG_CHAIN_LAYERS)]
+            for _ in range(number)
+        ]
+        return _OverheadProbes({_ANY_PORTS: chains})
 
     def _environment(self, before: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -449,20 +453,27 @@ class _OverheadProbes:
     """Networks from whose times the call overhead follows.
 
     Attributes:
-        sets: Sets of networks: an empty network each, or a short and a long chain of tiny layers each.
+        sets: Sets of networks, by the numbers of inputs and outputs of the networks that they stand for: an empty
+            network each, or a short and a long chain of tiny layers each, which stand for all networks.
     """
 
-    sets: list[list[TimedNetwork]]
+    sets: Mapping[tuple[int, int], list[list[TimedNetwork]]]
 
     @property
     def networks(self) -> list[TimedNetwork]:
         """All networks, set by set."""
-        return [network for one in self.sets for network in one]
+        return [network for sets in self.sets.values() for one in sets for network in one]
 
-    def overhead_us(self) -> float:
-        """Returns the call overhead in microseconds, once the networks are timed."""
-        kinds = [[time_us for network in kind for time_us in network.times_us] for kind in zip(*self.sets, strict=True)]
+    def overhead_us(self, sequence: LayerSequence) -> float:
+        """Returns the call overhead of the network of a sequence in microseconds, once the networks are timed."""
+        sets = self.sets.get(_ANY_PORTS) or self.sets[_ports(sequence)]
+        kinds = [[time_us for network in kind for time_us in network.times_us] for kind in zip(*sets, strict=True)]
         return median(kinds[0]) if len(kinds) == 1 else call_overhead_us(*kinds)
+
+
+def _ports(sequence: LayerSequence) -> tuple[int, int]:
+    """Returns the number of inputs and of outputs of the network of a sequence, at least one each."""
+    return max(1, len(input_indices(sequence))), max(1, len(sequence.outputs))
 
 
 def _overhead_us(surroundings: TimedNetwork | None, call_us: float) -> float:
@@ -474,7 +485,7 @@ def _overhead_us(surroundings: TimedNetwork | None, call_us: float) -> float:
     """
     if surroundings is None or not surroundings.times_us:
         return call_us
-    return max(call_us, mean_us(surroundings.times_us))
+    return mean_us(surroundings.times_us)
 
 
 def _denormals(system: System, *, flushed: bool) -> str:

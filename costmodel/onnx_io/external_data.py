@@ -45,10 +45,10 @@ def _declared_bytes(tensor: TensorProto) -> int:
     return math.ceil(elements * ITEM_BYTES.get(dtype_name(tensor.data_type), 8))
 
 
-def set_location(tensor: TensorProto, location: str) -> None:
-    """Declares, in place, that the values of `tensor` are at the beginning of the file `location`."""
+def set_location(tensor: TensorProto, location: str, offset: int = 0) -> None:
+    """Declares, in place, that the values of `tensor` are in the file `location`, from byte `offset` on."""
     del tensor.external_data[:]
-    for key, text in (("location", location), ("offset", "0"), ("length", str(omitted_bytes(tensor)))):
+    for key, text in (("location", location), ("offset", str(offset)), ("length", str(omitted_bytes(tensor)))):
         entry = tensor.external_data.add()
         entry.key, entry.value = key, text
 

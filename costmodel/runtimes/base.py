@@ -124,14 +124,20 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class EmptyNetworks(Protocol):
-    """The optional protocol of a runtime that runs a network without layers.
+    """The optional protocol of a runtime that runs networks which do next to nothing.
 
     With other runtimes, the call overhead is extrapolated from chains of tiny layers, which assumes that the runtime
     executes each of them by itself.
     """
 
-    def open_empty(self, settings: RuntimeSettings) -> Runner:
-        """Loads a network that passes its input on, whose time is the call overhead."""
+    def open_empty(self, inputs: int, outputs: int, settings: RuntimeSettings) -> Runner:
+        """Loads a network with tiny inputs and outputs, whose time is the call overhead of networks with as many.
+
+        Args:
+            inputs: Number of inputs, at least 1.
+            outputs: Number of outputs, at least 1.
+            settings: Threads, level and spinning of the runtime.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ This covers its values (tensors), its layers, and whether each value is produced
 from collections.abc import Mapping
 
 from costmodel.errors import ModelError
+from costmodel.ir.fused import FUSED_DOMAIN
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
 from costmodel.serving.validation.attributes import MOST_ATTRIBUTES, fault_of_attribute
+from costmodel.serving.validation.fused import fault_of_body
 from costmodel.serving.validation.operators import fault_of_layer
 from costmodel.serving.validation.preconditions import fault_of_preconditions
 from costmodel.serving.validation.tensors import fault_of_data, fault_of_type
@@ -80,6 +82,8 @@ def _fault_of_layer(sequence: LayerSequence, layer: SequenceLayer, order: "_Orde
         fault = fault_of_attribute(name, content)
         if fault is not None:
             return f"has the attribute {_shown(name)}, which {fault}"
+    if layer.domain == FUSED_DOMAIN:
+        return fault_of_body(sequence, layer, check_sequence)
     explicit = layer.inputs[: len(layer.inputs) - layer.num_captured]
     return fault_of_layer(
         layer.op_type, layer.domain, layer.since, layer.attributes, explicit, layer.outputs

@@ -26,6 +26,7 @@ __all__ = ["OpenVino"]
 
 _SEED = 0
 _PATTERN_BYTES = 1 << 20
+_STEP_BYTES = 64  # between the beginnings of two weights in a file
 
 
 class OpenVino:
@@ -55,9 +56,9 @@ class OpenVino:
         except Exception as error:
             raise MeasurementError(f"{sequence.kind} does not load in OpenVINO: {first_line(error)}") from error
 
-    def open_empty(self, settings: RuntimeSettings) -> Runner:
-        """Loads a network without layers."""
-        return open_empty(settings)
+    def open_empty(self, inputs: int, outputs: int, settings: RuntimeSettings) -> Runner:
+        """Loads a network that adds up its inputs, of 16 numbers each, and returns the sum as each of its outputs."""
+        return open_empty(inputs, outputs, settings)
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
         """Loads the whole model as a user would, with its input shapes fixed."""
@@ -78,19 +79,23 @@ class OpenVino:
 def _written_with_weights(folded: ModelProto, folder: Path) -> Path:
     """Writes a folded model with synthetic weights to a folder and returns its path.
 
-    Weights are external and share one file for each element type, as long as the largest of them. Zero points of
-    channels are zeros, as those of weights usually are.
+    Weights are external and share one file for each element type. Each begins elsewhere in the file, so that no two are
+    equal: OpenVINO would compute products with equal weights once. Zero points of channels are zeros, as those of
+    weights usually are.
     """
     proto = ModelProto()
     proto.CopyFrom(folded)
     zero_points = {node.input[2] for node in proto.graph.node if _is_quantising(node) and len(node.input) > 2}
     sizes: dict[str, int] = {}
+    starts: dict[str, int] = {}
     for tensor in all_tensors(proto):
         size = omitted_bytes(tensor)
         if size:
             kind = "zeros" if tensor.name in zero_points else dtype_name(tensor.data_type)
-            set_location(tensor, f"{kind}.bin")
-            sizes[kind] = max(sizes.get(kind, 0), size)
+            begin = starts.get(kind, 0)
+            set_location(tensor, f"{kind}.bin", offset=begin)
+            starts[kind] = begin + _STEP_BYTES
+            sizes[kind] = max(sizes.get(kind, 0), begin + size)
     for kind, size in sizes.items():
         with (folder / f"{kind}.bin").open("wb") as file:
             pattern = _pattern(kind)

@@ -10,6 +10,8 @@ converts. These additions avoid that:
   the layer. OpenVINO recognises that as the same memory if the layer demands that layout, as a convolution does.
 - Other layers take the layout of what they read. For them, the Transpose of an input is followed by a depthwise
   convolution with one weight for each channel, and the time of the same network without the layers is subtracted.
+- A layer without weights to speak of runs once just before each run that is timed: everything else that it touches is in
+  the caches inside a model, among it the memory between its primitives, which each network has of its own.
 - The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
   inside a model, where the runtime uses it again and again. A convolution that adds its result to an input, in the
   memory of that input, cannot write to other memory: of its outputs, a network returns the first element only.
@@ -17,7 +19,7 @@ converts. These additions avoid that:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache, reduce
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -27,6 +29,7 @@ import openvino.opset13 as ops
 from onnx import numpy_helper
 from openvino import Model
 
+from costmodel.ir.footprint import weight_bytes
 from costmodel.ir.fused import expand
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
@@ -42,6 +45,11 @@ from costmodel.synthetic.values import synthetic_value
 __all__ = ["open_empty", "open_isolated"]
 
 _EMPTY_SIZE = 16
+_CACHED_EMPTY = 64
+# A layer with fewer bytes of weights finds them in the caches soon enough, so that it is timed warm.
+_WARM_BYTES = 512 << 10
+# Operators that pass on the memory of their input.
+_VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 
 # The types that OpenVINO's CPU plugin uses inside a model in the place of others: numpy's, and OpenVINO's own name of
 # the type that they replace.
@@ -58,29 +66,62 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
     Raises:
         Exception: OpenVINO cannot compile the network; the exception is OpenVINO's own.
     """
+    if all(layer.op_type in _VIEWS for layer in expand(sequence).layers):
+        return open_empty(1, 1, settings)  # an output would be a copy, which there is none of inside a model
+    warm = weight_bytes(sequence) <= _WARM_BYTES
+    if _is_reorder(sequence) and not _is_float(sequence.values[sequence.layers[0].inputs[0]].type):
+        sequence = _as_transpose(sequence)
     kinds = _blocked_inputs(sequence)
     if not (_is_reorder(sequence) and kinds):
-        network = _Network(sequence)
-        network.feed(producing=False)
-        compiled = compile_model(network.model, settings)
-        if any(_adds_to_input(primitive, executed_graph(compiled)) for primitive in executed_graph(compiled)):
-            network = _Network(sequence, whole_outputs=False)
-            network.feed(producing=False)
-            return OpenVinoRunner(compile_model(network.model, settings), network.feeds)
-        if not kinds or not any(
-            primitive.kind == "Transpose" and any(name.endswith(_PERMUTED) for name in primitive.operators)
-            for primitive in executed_graph(compiled)
-        ):
-            return OpenVinoRunner(compiled, network.feeds, _output_memory)
+        network, compiled, output_memory = _compiled(sequence, settings)
+        if not kinds or _is_recognised(compiled):
+            return _runner(compiled, network.feeds, output_memory, settings, warm=warm)
+        if not all(_is_float(sequence.values[i].type) for i in kinds.values()):
+            # No convolution produces integers: the layer runs in the plain layout.
+            network, compiled, output_memory = _compiled(_in_plain_layout(sequence), settings)
+            return _runner(compiled, network.feeds, output_memory, settings, warm=warm)
     network = _Network(sequence)
     network.feed(producing=True)
-    around = _surroundings({name: kind for name, kind in network.types.items() if name in kinds})
+    around = compile_model(_surroundings({name: network.types[name] for name in kinds}), settings)
+    fed = {name: network.feeds[name] for name in kinds}
     return SurroundedOpenVinoRunner(
         compile_model(network.model, settings),
         network.feeds,
         _output_memory,
-        OpenVinoRunner(compile_model(around, settings), {name: network.feeds[name] for name in kinds}, _output_memory),
+        OpenVinoRunner(around, fed, _output_memory, warm=warm),
+        warm=warm,
     )
+
+
+def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["_Network", Any, Any]:
+    """Returns the network of a sequence, the compiled model, and the function that returns memory for its outputs."""
+    network = _Network(sequence)
+    network.feed(producing=False)
+    compiled = compile_model(network.model, settings)
+    graph = executed_graph(compiled)
+    if not any(_adds_to_input(primitive, graph) for primitive in graph):
+        return network, compiled, _output_memory
+    network = _Network(sequence, whole_outputs=False)
+    network.feed(producing=False)
+    return network, compile_model(network.model, settings), None
+
+
+def _is_recognised(compiled: Any) -> bool:
+    """Returns whether OpenVINO took every Transpose that stands for a layout as the same memory."""
+    return not any(
+        primitive.kind == "Transpose" and any(name.endswith(_PERMUTED) for name in primitive.operators)
+        for primitive in executed_graph(compiled)
+    )
+
+
+def _runner(
+    compiled: Any, feeds: Mapping[str, np.ndarray], output_memory: Any, settings: RuntimeSettings, *, warm: bool
+) -> Runner:
+    if not warm:
+        return OpenVinoRunner(compiled, feeds, output_memory)
+    # A call whose code and data are in the caches takes less time, too.
+    empty = _warm_empty(max(1, len(feeds)), len(compiled.outputs), settings)
+    return SurroundedOpenVinoRunner(compiled, feeds, output_memory, empty, warm=True)
 
 
 def _adds_to_input(primitive: Primitive, graph: Sequence[Primitive]) -> bool:
@@ -89,13 +130,19 @@ def _adds_to_input(primitive: Primitive, graph: Sequence[Primitive]) -> bool:
     return primitive.kind in ("Convolution", "Deconvolution") and len(read) > 1
 
 
-def open_empty(settings: RuntimeSettings) -> Runner:
-    """Returns the runner of a network that passes its input on as it is, whose time is the call overhead."""
-    fed = ops.parameter([_EMPTY_SIZE], np.float32)
-    fed.output(0).set_names({"input"})
-    view = ops.reshape(fed, ops.constant([_EMPTY_SIZE, 1]), False)
-    compiled = compile_model(Model([view], [fed], "empty"), settings)
-    return OpenVinoRunner(compiled, {"input": np.ones(_EMPTY_SIZE, np.float32)}, _output_memory)
+@lru_cache(_CACHED_EMPTY)
+def _warm_empty(inputs: int, outputs: int, settings: RuntimeSettings) -> OpenVinoRunner:
+    return open_empty(inputs, outputs, settings, warm=True)
+
+
+def open_empty(inputs: int, outputs: int, settings: RuntimeSettings, *, warm: bool = False) -> OpenVinoRunner:
+    """Returns the runner of a network that does next to nothing, with the given numbers of inputs and outputs."""
+    fed = [_parameter(f"input{number}", np.ones(_EMPTY_SIZE, np.float32)) for number in range(inputs)]
+    total = reduce(ops.add, fed) if inputs > 1 else ops.negative(fed[0])
+    views = [ops.reshape(total, ops.constant([_EMPTY_SIZE, *[1] * (number + 1)]), False) for number in range(outputs)]
+    compiled = compile_model(Model(views, fed, "empty"), settings)
+    feeds = {f"input{number}": np.ones(_EMPTY_SIZE, np.float32) for number in range(inputs)}
+    return OpenVinoRunner(compiled, feeds, _output_memory, warm=warm)
 
 
 class _Network:
@@ -117,16 +164,17 @@ class _Network:
         """
         plain = expand(_without_reorders(sequence))
         zeros = _zero_points(plain)
+        values = {i: synthetic_value(plain, i) for i in weight_indices(plain)}
         weights = [
-            numpy_helper.from_array(synthetic_value(plain, i) * (0 if i in zeros else 1), value_name(i))
-            for i in weight_indices(plain)
+            numpy_helper.from_array(np.zeros_like(value) if i in zeros else value, value_name(i))
+            for i, value in values.items()
         ]
         network = build_network(plain, weights=weights)
         limits = index_limits(network.graph)
         indices = input_indices(plain)
         self.types = {value_name(i): plain.values[i].type for i in indices}
-        values = {value_name(i): synthetic_value(plain, i, limits.get(value_name(i))) for i in indices}
-        self.feeds: dict[str, np.ndarray] = dict(zip(values, aligned_copies(list(values.values())), strict=True))
+        fed = {value_name(i): synthetic_value(plain, i, limits.get(value_name(i))) for i in indices}
+        self.feeds: dict[str, np.ndarray] = dict(zip(fed, aligned_copies(list(fed.values())), strict=True))
         self.model = core().read_model(network.SerializeToString())
         if _is_reorder(sequence):
             _demand_layout(self.model, plain.values[sequence.layers[0].inputs[0]].type)
@@ -182,8 +230,36 @@ def _zero_points(sequence: LayerSequence) -> set[int]:
     }
 
 
-def _blocked_inputs(sequence: LayerSequence) -> set[str]:
-    return {value_name(i) for i in input_indices(sequence) if _is_channels_last(sequence.values[i].type)}
+def _blocked_inputs(sequence: LayerSequence) -> dict[str, int]:
+    """Returns the indices of the inputs in a channels-last layout, by name."""
+    return {value_name(i): i for i in input_indices(sequence) if _is_channels_last(sequence.values[i].type)}
+
+
+def _is_float(kind: TensorType) -> bool:
+    return kind.dtype.startswith("float")
+
+
+def _as_transpose(sequence: LayerSequence) -> LayerSequence:
+    """Returns a Transpose that moves the same data as a reorder, for element types that no convolution has."""
+    (layer,) = sequence.layers
+    read, written = (sequence.values[i].type for i in (layer.inputs[0], layer.outputs[0]))
+    rank = len(read.shape)
+    there, back = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
+    last = tuple(read.shape[axis] for axis in there)
+    shapes = (last, read.shape) if read.blocked else (read.shape, last)
+    order = back if read.blocked else there
+    values = [
+        replace(sequence.values[i], type=TensorType(kind.dtype, shape))
+        for i, kind, shape in zip((layer.inputs[0], layer.outputs[0]), (read, written), shapes, strict=True)
+    ]
+    transpose = replace(layer, op_type="Transpose", domain="", since=13, attributes={"perm": {"ints": order}})
+    return LayerSequence((replace(transpose, inputs=(0,), outputs=(1,)),), tuple(values), (1,))
+
+
+def _in_plain_layout(sequence: LayerSequence) -> LayerSequence:
+    plain = expand(sequence)
+    values = tuple(replace(value, type=replace(value.type, blocked=False)) for value in plain.values)
+    return LayerSequence(plain.layers, values, plain.outputs)
 
 
 def _is_channels_last(kind: TensorType) -> bool:

@@ -60,13 +60,19 @@ def compile_model(model: Any, settings: RuntimeSettings, *, counters: bool = Fal
 
 
 class OpenVinoRunner:
-    """A compiled network with inputs in place, so that a run copies no data."""
+    """A compiled network with inputs in place, so that a run copies no data.
+
+    Attributes:
+        compiled: The `openvino.CompiledModel`.
+    """
 
     def __init__(
         self,
         compiled: Any,
         feeds: Mapping[str, np.ndarray],
         output_memory: Callable[[Sequence[int]], Sequence[np.ndarray]] | None = None,
+        *,
+        warm: bool = False,
     ) -> None:
         """Creates the request that runs the network.
 
@@ -75,7 +81,10 @@ class OpenVinoRunner:
             feeds: Value of each input by name; kept alive as long as the runner.
             output_memory: Function that returns the memory of outputs, as arrays of bytes, for their sizes in bytes; if
                 None, OpenVINO allocates it.
+            warm: Whether `feed` also runs the network once, so that everything is in the caches.
         """
+        self._warm = warm
+        self.compiled = compiled
         self._request = compiled.create_infer_request()
         self._feeds = dict(feeds)
         for port in compiled.inputs:
@@ -101,8 +110,14 @@ class OpenVinoRunner:
         Inside a model, a layer reads what the layer before has just written, and writes to memory that another layer
         has just read for the last time. Small tensors never leave the caches.
         """
+        if self._warm:
+            self.run()
         for words in self._words:
             np.bitwise_or(words, 0, out=words)
+
+    def results(self) -> list[np.ndarray]:
+        """Returns copies of the outputs of the last run."""
+        return [self._request.get_tensor(port).data.copy() for port in self.compiled.outputs]
 
     def run(self) -> None:
         """Executes the network once.
@@ -127,11 +142,13 @@ class SurroundedOpenVinoRunner(OpenVinoRunner):
         self,
         compiled: Any,
         feeds: Mapping[str, np.ndarray],
-        output_memory: Callable[[Sequence[int]], Sequence[np.ndarray]],
+        output_memory: Callable[[Sequence[int]], Sequence[np.ndarray]] | None,
         surroundings: OpenVinoRunner,
+        *,
+        warm: bool,
     ) -> None:
         """Creates the request that runs the network, as `OpenVinoRunner` does."""
-        super().__init__(compiled, feeds, output_memory)
+        super().__init__(compiled, feeds, output_memory, warm=warm)
         self.surroundings = surroundings
 
 

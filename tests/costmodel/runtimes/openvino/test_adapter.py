@@ -1,0 +1,277 @@
+"""Lowering with OpenVINO, and running sequences and models."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+pytest.importorskip("openvino")
+
+from costmodel.errors import LoweringError, MeasurementError
+from costmodel.ir.fused import FUSED_DOMAIN, body_of, expand
+from costmodel.ir.graph import LayerGraph, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, weight_indices
+from costmodel.onnx_io.model import read_model
+from costmodel.partition.decomposition import decompose
+from costmodel.runtimes.base import RuntimeSettings, SurroundedRunner
+from costmodel.runtimes.openvino.adapter import OpenVino
+from costmodel.runtimes.openvino.executed import executed_graph
+from costmodel.runtimes.openvino.lowering import REORDER_DOMAIN
+from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.runtimes.ort.session import open_session
+from costmodel.synthetic.network import build_network, value_name
+from costmodel.synthetic.values import synthetic_value
+
+Parse = Callable[..., ModelProto]
+SETTINGS = RuntimeSettings()
+
+
+@pytest.fixture(scope="module")
+def openvino() -> OpenVino:
+    """The adapter."""
+    return OpenVino()
+
+
+def weight(rng: np.random.Generator, name: str, *shape: int) -> TensorProto:
+    """Returns a weight with random values."""
+    return numpy_helper.from_array(rng.uniform(0.1, 1, shape).astype(np.float32) / np.prod(shape[1:]), name)
+
+
+def residual_block(channels: int = 16, size: int = 12) -> ModelProto:
+    """Returns a model of two convolutions with an activation each, the second of which adds the input of the first."""
+    rng = np.random.default_rng(0)
+    window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], "conv0", **window),
+        helper.make_node("Relu", ["c0"], ["r0"], "relu0"),
+        helper.make_node("Conv", ["r0", "w1", "b1"], ["c1"], "conv1", **window),
+        helper.make_node("Add", ["c1", "r0"], ["s"], "add"),
+        helper.make_node("Relu", ["s"], ["r1"], "relu1"),
+        helper.make_node("MaxPool", ["r1"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["y"], "gemm", transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "block",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
+        [
+            weight(rng, "w0", channels, 3, 3, 3), weight(rng, "b0", channels), weight(rng, "w1", channels, channels, 3, 3),
+            weight(rng, "b1", channels), weight(rng, "w2", 10, channels * size * size // 4), weight(rng, "b2", 10),
+        ],
+    )  # fmt: skip
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def quantised_convolution(zero_point: int = 0) -> ModelProto:
+    """Returns a model of a convolution between a dequantisation and a quantisation, its weights quantised too."""
+    rng = np.random.default_rng(0)
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "quantise"),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], "dequantise"),
+            helper.make_node("DequantizeLinear", ["w", "s", "o"], ["v"], "weights"),
+            helper.make_node("Conv", ["d", "v"], ["c"], "conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["r"], "relu"),
+            helper.make_node("QuantizeLinear", ["r", "s", "z"], ["t"], "again"),
+            helper.make_node("DequantizeLinear", ["t", "s", "z"], ["y"], "back"),
+        ],
+        "quantised",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32, 16, 16])],
+        [
+            numpy_helper.from_array(np.array(0.05, np.float32), "s"),
+            numpy_helper.from_array(np.array(zero_point, np.uint8), "z"),
+            numpy_helper.from_array(np.array(0, np.int8), "o"),
+            numpy_helper.from_array(rng.integers(-9, 9, (32, 16, 3, 3), dtype=np.int8), "w"),
+        ],
+    )
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def check_graph(graph: LayerGraph) -> None:
+    """Asserts the properties of every lowered graph."""
+    made = set(graph.inputs) | set(graph.constants) | {""}
+    for layer in graph.layers:
+        assert made.issuperset(layer.inputs)
+        made |= set(layer.outputs)
+    assert made.issuperset(graph.outputs)
+    assert len({layer.name for layer in graph.layers}) == len(graph.layers)
+    assert {name for layer in graph.layers for name in (*layer.inputs, *layer.outputs) if name} == set(graph.types)
+
+
+def operators(graph: LayerGraph) -> list[str]:
+    """Returns the operators of each layer, joined."""
+    bodies = [(layer, body_of(layer)) for layer in graph.layers]
+    return ["+".join(x.op_type for x in body.layers) if body else layer.op_type for layer, body in bodies]
+
+
+def test_what_openvino_fuses_is_one_layer(openvino: OpenVino) -> None:
+    """A convolution is one layer with its activation and the addition that OpenVINO computes with it."""
+    graph = openvino.lower(read_model(residual_block()), "all")
+    check_graph(graph)
+    found = [one for one in operators(graph) if one != "Reorder"]
+    assert found[:3] == ["Conv+Relu", "Conv+Add+Relu", "MaxPool"]
+    assert {layer.domain for layer in graph.layers} <= {"", FUSED_DOMAIN, REORDER_DOMAIN}
+
+
+def test_tensors_between_convolutions_are_not_plain(openvino: OpenVino) -> None:
+    """The lowered graph knows in which layout each tensor is, and has a layer where one is reordered."""
+    graph = openvino.lower(read_model(residual_block()), "all")
+    assert graph.types["r0"].blocked
+    assert graph.types["r1"].blocked
+    assert not graph.types["x"].blocked
+    assert not graph.types["y"].blocked
+    assert any(layer.domain == REORDER_DOMAIN and layer.inputs == ("x",) for layer in graph.layers)
+
+
+def test_a_lowered_graph_does_not_depend_on_names_or_weights(openvino: OpenVino, tmp_path: Path) -> None:
+    """Two models that differ in names and weights have the same layers."""
+    one = residual_block()
+    other = ModelProto()
+    other.CopyFrom(one)
+    for node in other.graph.node:
+        node.name = f"other/{node.name}"
+    for tensor in other.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(2 * numpy_helper.to_array(tensor), tensor.name))
+    unique = [set(decompose("m", openvino.lower(read_model(m), "all")).unique) for m in (one, other)]
+    assert unique[0] == unique[1]
+
+
+@pytest.mark.parametrize("zero_point", [0, 7])
+def test_a_quantised_convolution_is_one_layer_that_computes_in_integers(openvino: OpenVino, zero_point: int) -> None:
+    """OpenVINO fuses the quantisation around a convolution; the layer by itself is executed in integers as well."""
+    graph = openvino.lower(read_model(quantised_convolution(zero_point)), "all")
+    check_graph(graph)
+    (position,) = [i for i, one in enumerate(operators(graph)) if "Conv" in one]
+    sequence = decompose("q", graph).segments[position].sequence
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    runner.run()
+    assert "Convolution" in {p.kind for p in executed_graph(runner.compiled) if p.implementation.lower().endswith("i8")}
+
+
+def test_scales_do_not_make_other_layers(openvino: OpenVino) -> None:
+    """Layers with other scales of quantisation are the same, as they take the same time."""
+    other = quantised_convolution(7)
+    scale = next(t for t in other.graph.initializer if t.name == "s")
+    scale.CopyFrom(numpy_helper.from_array(np.array(0.07, np.float32), "s"))
+    zero = next(t for t in other.graph.initializer if t.name == "z")
+    zero.CopyFrom(numpy_helper.from_array(np.array(9, np.uint8), "z"))
+    found = [set(decompose("m", openvino.lower(read_model(m), "all")).unique) for m in (quantised_convolution(7), other)]
+    assert found[0] == found[1]
+
+
+def test_isolated_layers_execute_what_the_model_executes(openvino: OpenVino) -> None:
+    """Each layer by itself is executed by the same primitives as in the model, without reorders that take time."""
+    model = read_model(residual_block())
+    for segment in decompose("m", openvino.lower(model, "all")).segments:
+        runner = openvino.open_sequence(segment.sequence, SETTINGS)
+        runner.feed()
+        runner.run()
+        if isinstance(runner, SurroundedRunner):
+            runner.surroundings.run()
+        kinds = Counter(p.kind for p in executed_graph(runner.compiled))
+        assert kinds["Transpose"] == 0, segment.layers
+
+
+def test_an_isolated_layer_computes_what_its_operators_compute(openvino: OpenVino) -> None:
+    """The network of a fused layer in OpenVINO's layout gives the numbers that ONNX Runtime gives for its operators."""
+    graph = openvino.lower(read_model(residual_block()), "all")
+    sequence = next(s.sequence for s, ops in zip(decompose("m", graph).segments, operators(graph), strict=True) if ops == "Conv+Relu")
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    runner.run()
+    plain = expand(sequence)
+    weights = [numpy_helper.from_array(synthetic_value(plain, i), value_name(i)) for i in weight_indices(plain)]
+    session = open_session(build_network(plain, weights=weights).SerializeToString(), SETTINGS)
+    feeds = {value_name(i): synthetic_value(plain, i) for i, v in enumerate(plain.values) if v.role == "input"}
+    channels_last = {n: np.ascontiguousarray(a.reshape(a.shape[0], *a.shape[2:], a.shape[1]).transpose(0, 3, 1, 2)) for n, a in feeds.items()}
+    (expected,) = session.run(None, channels_last)
+    np.testing.assert_allclose(runner.results()[0].transpose(0, 3, 1, 2), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("to_plain", [False, True])
+def test_a_reorder_runs_by_itself(openvino: OpenVino, dtype: str, to_plain: bool) -> None:
+    """A change of the layout, for which ONNX has no operator, can be timed in both directions."""
+    kinds = [TensorType(dtype, (1, 16, 8, 8), blocked) for blocked in (to_plain, not to_plain)]
+    sequence = LayerSequence(
+        (SequenceLayer("Reorder", REORDER_DOMAIN, 1, {}, (0,), (1,)),),
+        (Value(kinds[0], "input"), Value(kinds[1], "internal")),
+        (1,),
+    )
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    runner.feed()
+    runner.run()
+
+
+def test_inputs_inside_a_model_are_not_converted(openvino: OpenVino) -> None:
+    """A mask is fed as OpenVINO keeps it inside a model, so that no conversion is timed with the layer."""
+    kind = TensorType("float32", (4, 32))
+    sequence = LayerSequence(
+        (SequenceLayer("Where", "", 16, {}, (0, 1, 2), (3,)),),
+        (Value(TensorType("bool", (4, 32)), "input"), Value(kind, "input"), Value(kind, "input"), Value(kind, "internal")),
+        (3,),
+    )
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    runner.run()
+    assert "Convert" not in {p.kind for p in executed_graph(runner.compiled)}
+
+
+def test_an_empty_network_executes_nothing(openvino: OpenVino) -> None:
+    """The network from which the call overhead follows has no layer that takes time."""
+    runner = openvino.open_empty(2, 3, SETTINGS)
+    runner.run()
+    assert {p.kind for p in executed_graph(runner.compiled)} <= {"Input", "Const", "Subgraph", "Eltwise", "Reshape", "Output"}
+
+
+def test_settings_are_those_that_were_asked_for(openvino: OpenVino) -> None:
+    """Precision, streams and threads are pinned, whatever OpenVINO would choose on this processor."""
+    runner = openvino.open_model(read_model(residual_block()), RuntimeSettings(threads=2))
+    runner.run()
+    assert runner.compiled.get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
+    assert runner.compiled.get_property("NUM_STREAMS") == 1
+    assert runner.compiled.get_property("INFERENCE_NUM_THREADS") == 2
+
+
+def test_a_model_with_a_symbolic_batch_runs_at_the_chosen_size(openvino: OpenVino) -> None:
+    """Input shapes are those of the model as it was read, not those of its file."""
+    proto = residual_block()
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    model = read_model(proto, batch=3)
+    runner = openvino.open_model(model, SETTINGS)
+    runner.run()
+    assert list(runner.compiled.inputs[0].shape) == [3, 3, 12, 12]
+    assert openvino.lower(model, "all").types["r0"].shape[0] == 3
+
+
+def test_a_model_that_openvino_lacks_an_operator_for_is_refused(openvino: OpenVino, parse: Parse) -> None:
+    """The refusal names the model, the runtime and what to do."""
+    text = "(float[4] x, int64[1] h) => (float[4] y) { y = com.microsoft.DynamicTimeWarping(x) }"
+    model = read_model(parse(text, domains=("com.microsoft",)), name="warped")
+    with pytest.raises(LoweringError, match="warped is refused by openvino .*: export it with operators"):
+        openvino.open_model(model, SETTINGS)
+
+
+def test_a_sequence_that_does_not_load_is_refused(openvino: OpenVino) -> None:
+    """A layer of an unknown operator cannot be timed, and the error says which."""
+    kind = TensorType("float32", (4,))
+    sequence = LayerSequence(
+        (SequenceLayer("Unknown", "some.domain", 1, {}, (0,), (1,)),),
+        (Value(kind, "input"), Value(kind, "internal")),
+        (1,),
+    )
+    with pytest.raises(MeasurementError, match="Unknown does not load in OpenVINO"):
+        openvino.open_sequence(sequence, SETTINGS)
+
+
+def test_both_runtimes_share_the_layers_that_are_the_same_work(openvino: OpenVino, parse: Parse) -> None:
+    """A Transpose is the same layer for both runtimes, so that its features and its description are."""
+    proto = parse("(float[2,3,4] x) => (float[4,3,2] y) { y = Transpose<perm = [2, 1, 0]>(x) }")
+    model = read_model(proto)
+    ours, theirs = (decompose("m", runtime.lower(model, "all")).unique for runtime in (openvino, OnnxRuntime()))
+    assert set(ours) == set(theirs)
