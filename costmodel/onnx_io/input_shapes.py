@@ -119,7 +119,7 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
         },
         reshaped=any(_differs(declared[name], shape) for name, shape in fixed.items()),
         batch_symbols=tuple(dict.fromkeys(sizes.batch_dimensions)) if batch is None else (),
-        has_free_batch=any(dims is not None and len(dims) > 1 and sizes.is_batch(dims[0]) for dims in declared.values()),
+        has_free_batch=any(dims and len(dims) > 1 and sizes.is_batch(dims[0]) for dims in declared.values()),
     )
 
 

@@ -19,7 +19,7 @@ def levels_of(runtime: str) -> tuple[str, ...]:
 
 
 def spins(runtime: str, threads: int) -> bool:
-    """Returns whether the setting `spinning` has an effect; the calling thread does not spin, so one thread has none."""
+    """Returns whether `spinning` has an effect; the calling thread never spins, so that with one thread it has none."""
     return threads > 1 and runtime not in _NO_SPINNING
 
 
@@ -80,7 +80,6 @@ def _any_runtime(runtime: str, settings: RuntimeSettings, path: str) -> list[str
         "from costmodel import read_model",
         "from costmodel.runtimes import RuntimeSettings, get_runtime",
         "",
-        f"settings = RuntimeSettings(threads={settings.threads}, level={settings.level!r}, "
-        f"spinning={settings.spinning})",
+        f"settings = RuntimeSettings({settings.threads}, {settings.level!r}, spinning={settings.spinning})",
         f"runner = get_runtime({runtime!r}).open_model(read_model({path!r}), settings)",
     ]

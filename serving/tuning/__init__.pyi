@@ -1,0 +1,17 @@
+from .answer import MeasuredPerformance as MeasuredPerformance
+from .answer import MeasuringConditions as MeasuringConditions
+from .answer import TuneAnswer as TuneAnswer
+from .answer import TunedSetting as TunedSetting
+from .conclusion import Measured as Measured
+from .conclusion import conclude as conclude
+from .nearest import systems_of_host as systems_of_host
+from .pricing import Estimator as Estimator
+from .pricing import Prices as Prices
+from .pricing import price_settings as price_settings
+from .question import OBJECTIVES as OBJECTIVES
+from .question import Objective as Objective
+from .question import TuneQuestion as TuneQuestion
+from .ranking import finalists as finalists
+from .settings import Setting as Setting
+from .settings import Space as Space
+from .settings import default_setting as default_setting

@@ -72,9 +72,7 @@ def conclude(
     # What cannot be run is no choice, whatever it was predicted to do.
     candidates = ranked([one for setting, one in known.items() if setting not in failed], question)
     unpriced = {
-        setting: reason
-        for setting, reason in prices.unpriced.items()
-        if setting not in known and setting not in failed
+        setting: reason for setting, reason in prices.unpriced.items() if setting not in known and setting not in failed
     }
     if not candidates:
         reasons = dict.fromkeys([*failed.values(), *unpriced.values()])

@@ -53,9 +53,7 @@ def _int8(settings: Sequence[TunedSetting], question: TuneQuestion, host: Host) 
 def _threads(settings: Sequence[TunedSetting], question: TuneQuestion) -> str:
     """Compares the best setting with the best one that has more threads, of the same runtime and precision."""
     best = settings[0].setting
-    alike = [
-        one for one in settings if (one.setting.runtime, one.setting.precision) == (best.runtime, best.precision)
-    ]
+    alike = [one for one in settings if (one.setting.runtime, one.setting.precision) == (best.runtime, best.precision)]
     pair = _pair(
         alike, question, lambda one: one.setting.threads == best.threads, lambda one: one.setting.threads > best.threads
     )
@@ -125,7 +123,9 @@ def _pair(
     verb = "takes" if question.objective == "latency" else "carries"
     for basis, word in (("measured", verb), ("predicted", f"{verb} by prediction")):
         known = [(found, performance) for found in settings if (performance := getattr(found, basis)) is not None]
-        kinds = [[_Side(found.setting, performance) for found, performance in known if test(found)] for test in (one, other)]
+        kinds = [
+            [_Side(found.setting, performance) for found, performance in known if test(found)] for test in (one, other)
+        ]
         if all(kinds):
             first, second = (min(kind, key=lambda side: side.worth(question)) for kind in kinds)
             return first, second, word

@@ -78,9 +78,8 @@ def _nearest(setting: Setting, system: System) -> Nearest:
         ends = [bound**-doublings for bound in _DOUBLING_BOUNDS]
         bounds = min(ends), max(ends)
         differences.append(
-            f"no system with {setting.threads} threads is known: the latency on {system.name}, with "
-            f"{settings.threads}, is divided by {1 / factor:.2f} ({1 / bounds[1]:.2f} to {1 / bounds[0]:.2f}), which is "
-            "typical"
+            f"no system with threads={setting.threads} is known: a run is taken to be {1 / factor:.2f} times as fast "
+            f"({1 / bounds[1]:.2f} to {1 / bounds[0]:.2f}) as on {system.name}, which is typical"
         )
     if setting.level != settings.level:
         differences.append(

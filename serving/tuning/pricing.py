@@ -1,9 +1,8 @@
 """Prices settings by prediction, each from the nearest system that can price it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from costmodel.errors import CostModelError
 from costmodel.estimate.estimate import Estimate
@@ -23,21 +22,13 @@ _NO_INTERFERENCE = (
 )
 
 
-class Estimator(Protocol):
-    """Function that estimates the model that is tuned."""
+Estimator = Callable[[System, str, str, int], tuple[Estimate, Decomposition]]
+"""Function that estimates the model that is tuned.
 
-    def __call__(self, system: System, level: str, precision: str, batch: int) -> tuple[Estimate, Decomposition]:
-        """Returns the estimate of the model on a system, and the layers that were priced.
-
-        Args:
-            system: System with the measurements and the regressor.
-            level: Level at which the model is lowered.
-            precision: Which of the model's files is meant: "float32" or "int8".
-            batch: Batch size.
-
-        Raises:
-            CostModelError: There is no estimate.
-        """
+It takes the system with the measurements and the regressor, the level at which the model is lowered, the precision of
+the file that is meant and the batch size. It returns the estimate and the layers that were priced, or raises a
+CostModelError.
+"""
 
 
 @dataclass(frozen=True)
@@ -214,4 +205,3 @@ def grouped_reasons(unpriced: Mapping[Setting, str]) -> list[LeftOut]:
         LeftOut(f"{count} settings with {runtime}, {precision}, batch {batch}", reason)
         for (runtime, precision, batch, reason), count in groups.items()
     ]
-

@@ -32,9 +32,7 @@ def ranked(settings: Iterable[TunedSetting], question: TuneQuestion) -> list[Tun
     return sorted(settings, key=key)
 
 
-def finalists(
-    prices: Prices, space: Space, question: TuneQuestion, default: Setting, most: int
-) -> list[Setting]:
+def finalists(prices: Prices, space: Space, question: TuneQuestion, default: Setting, most: int) -> list[Setting]:
     """Returns the settings to measure, the most promising one first, and the default one, with which all are compared.
 
     These are the settings whose latency at the lower bound would beat that of the best one at its upper bound, and that

@@ -203,7 +203,11 @@ def _leaving(
         return question.score(setting, found[setting].latency_us)
 
     best = min(map(worth, meeting or found))
-    return [setting for setting in trials if worth(setting) > factor * best or (meeting and _fails(found[setting], question, factor))]
+    return [
+        setting
+        for setting in trials
+        if worth(setting) > factor * best or (meeting and _fails(found[setting], question, factor))
+    ]
 
 
 def _fails(performance: MeasuredPerformance, question: TuneQuestion, factor: float) -> bool:

@@ -130,7 +130,7 @@ def _quantised(model: Model, source: Path, path: Path) -> Path:
     only = DENSE if any(node.op_type == "MatMul" for node in model.proto.graph.node) else ()
     try:
         quantise_file(source, path, only, {name: kind.shape for name, kind in model.inputs.items()})
-    except Exception as error:  # noqa: BLE001  # whatever the quantiser stumbles over, the other settings remain
+    except Exception as error:  # whatever the quantiser stumbles over, the other settings remain
         first = (str(error) or type(error).__name__).strip().splitlines()[0]
         raise TuningError(f"{model.name} cannot be quantised ({first}): int8 was left out") from error
     return path

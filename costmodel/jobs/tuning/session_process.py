@@ -29,10 +29,8 @@ class ProcessSession:
 
     def __init__(self, source: SessionSource) -> None:
         """Starts the process, which begins to load the model."""
-        self._messages = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            _PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages
-        )
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process
+        self._process = subprocess.Popen(_PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages)
         self._loaded = False
         self._send({**asdict(source), "path": str(source.path)})
 

@@ -17,14 +17,14 @@ from costmodel.jobs.tuning.trial import OpenSession, SessionSource
 from costmodel.measure.lock import measuring_lock
 from costmodel.measure.measurement import now
 from costmodel.partition.decomposition import Decomposition, decompose
-from costmodel.progress import Stages, no_progress
+from costmodel.progress import Progress, Stages, no_progress
 from costmodel.runtimes.base import Runtime, get_runtime, installed_runtimes
 from costmodel.runtimes.lowering_cache import lower_cached
 from costmodel.serving.predictor import Predictor
 from costmodel.serving.tuning.answer import MeasuringConditions, TuneAnswer
 from costmodel.serving.tuning.conclusion import Measured, conclude
 from costmodel.serving.tuning.nearest import systems_of_host
-from costmodel.serving.tuning.pricing import Prices, price_settings
+from costmodel.serving.tuning.pricing import Estimator, Prices, price_settings
 from costmodel.serving.tuning.question import TuneQuestion
 from costmodel.serving.tuning.ranking import finalists
 from costmodel.serving.tuning.settings import Setting, Space, default_setting
@@ -146,7 +146,7 @@ class Tuner:
             files.name, self.host, space, question, prices, paths=files.shown, measured=measured, warnings=warnings
         )
 
-    def _estimator(self, files: ModelFiles) -> Callable[[System, str, str, int], tuple[Estimate, Decomposition]]:
+    def _estimator(self, files: ModelFiles) -> Estimator:
         """Returns the function that estimates the model on a system."""
         cuts: dict[tuple[str, str, str, int], Decomposition] = {}
 
@@ -207,9 +207,7 @@ class Tuner:
         return kept
 
 
-def _reporting(
-    estimate: Callable[[System, str, str, int], tuple[Estimate, Decomposition]], report: Callable[[int, int, str], None]
-) -> Callable[[System, str, str, int], tuple[Estimate, Decomposition]]:
+def _reporting(estimate: Estimator, report: Progress) -> Estimator:
     """Returns a function that reports each estimate before it is made."""
 
     def reported(system: System, level: str, precision: str, batch: int) -> tuple[Estimate, Decomposition]:
