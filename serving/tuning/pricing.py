@@ -202,6 +202,6 @@ def grouped_reasons(unpriced: Mapping[Setting, str]) -> list[LeftOut]:
     for setting, reason in unpriced.items():
         groups[setting.runtime, setting.precision, setting.batch, reason] += 1
     return [
-        LeftOut(f"{count} settings with {runtime}, {precision}, batch {batch}", reason)
+        LeftOut(f"{count} setting{'s' * (count > 1)} with {runtime}, {precision}, batch {batch}", reason)
         for (runtime, precision, batch, reason), count in groups.items()
     ]

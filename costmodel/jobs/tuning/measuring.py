@@ -25,7 +25,8 @@ __all__ = ["Rounds", "measure_in_rounds"]
 _TURN_S = 0.15
 # After so many rounds, settings whose worth is more than this factor from the best one leave.
 _LEAVING = ((2, 1.25), (4, 1.10), (7, 1.04))
-_MOST_ROUNDS = 15
+# Rounds of the setting that is left at the end, and of settings among which the choice is hard.
+_LEAST_ROUNDS, _MOST_ROUNDS = 5, 15
 # Share of the time that may go into loading models, and the least number of settings that are loaded nevertheless.
 _LOADING_SHARE, _LEAST_LOADED = 0.4, 3
 # Least number of runs from which a percentile of theirs is taken.
@@ -141,7 +142,7 @@ def measure_in_rounds(
             for setting in _leaving(trials, number, question, slo_factors):
                 done[setting] = trials.pop(setting)
                 done[setting].close()
-            if len(trials) <= 1 and number >= _LEAVING[0][0]:
+            if len(trials) <= 1 and number >= _LEAST_ROUNDS:
                 break
     finally:
         for trial in trials.values():

@@ -36,7 +36,7 @@ __all__ = ["BUDGET_S", "Tuner"]
 
 BUDGET_S = 60.0
 # A setting to measure for each of so many seconds, within bounds.
-_SECONDS_A_SETTING, _FEWEST, _MOST = 4.0, 3, 16
+_SECONDS_A_SETTING, _FEWEST, _MOST = 2.5, 3, 16
 # Share of the free memory that sessions may fill, and what a session is taken to need if that is not predicted.
 _MEMORY_SHARE, _SESSION_BYTES, _BYTES_PER_FILE_BYTE = 0.6, 200 << 20, 3
 
@@ -53,6 +53,7 @@ class Tuner:
         runtimes: Runtimes that lower models here, by name; those of settings that are measured.
         open_session: Function that begins to load a session.
         lock: Function that returns a context in which nothing else measures on this host.
+        here: Function that returns the host on which this process runs.
         clock_s: Reads a monotonic clock, in seconds.
     """
 
@@ -63,6 +64,7 @@ class Tuner:
     runtimes: Mapping[str, Runtime]
     open_session: OpenSession = ProcessSession
     lock: Callable[[], AbstractContextManager[None]] = measuring_lock
+    here: Callable[[], Host] = probe_host
     clock_s: Callable[[], float] = time.monotonic
     _predictors: dict[str, Predictor] = field(default_factory=dict)
 
@@ -116,7 +118,7 @@ class Tuner:
             ModelError: The model cannot be read.
         """
         stage = progress or no_progress
-        if measure and not same_hardware(probe_host(), self.host):
+        if measure and not same_hardware(self.here(), self.host):
             raise TuningError(
                 f"settings of {self.host.model_name or 'another machine'} cannot be measured on this host: add "
                 "--no-measure to choose by prediction, or leave out the system"
