@@ -35,7 +35,7 @@ class TunedRuntime(FakeRuntime):
     settings: list[RuntimeSettings] = field(default_factory=list)
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> FakeRunner:
-        """Returns a runner whose runs take as long as the settings say, a thousand times as long as in `FakeRuntime`."""
+        """Returns a runner whose runs take as long as the settings say, in milliseconds instead of microseconds."""
         self.settings.append(settings)
         runner = super().open_model(model, settings)
         runner.cost_us *= 1000 * self.factor(settings)

@@ -84,6 +84,7 @@ def measure_in_rounds(
     kept: Setting,
     open_session: OpenSession,
     at_once: int = 1,
+    leaving: bool = True,
     clock_s: Callable[[], float] = time.monotonic,
     progress: Progress | None = None,
 ) -> Rounds:
@@ -98,6 +99,7 @@ def measure_in_rounds(
         kept: Setting that is loaded in any case, and measured in at least two rounds: the one to compare with.
         open_session: Function that begins to load a session.
         at_once: Number of sessions that are loaded at the same time.
+        leaving: Whether settings that are clearly worse leave early.
         clock_s: Reads a monotonic clock, in seconds.
         progress: Called with (seconds passed, seconds in total, setting).
 
@@ -139,10 +141,10 @@ def measure_in_rounds(
                     trials.pop(setting).close()
             if passed_s() > budget_s and number >= 2:
                 break
-            for setting in _leaving(trials, number, question, slo_factors):
+            for setting in _leaving(trials, number, question, slo_factors) if leaving else ():
                 done[setting] = trials.pop(setting)
                 done[setting].close()
-            if len(trials) <= 1 and number >= _LEAST_ROUNDS:
+            if leaving and len(trials) <= 1 and number >= _LEAST_ROUNDS:
                 break
     finally:
         for trial in trials.values():
