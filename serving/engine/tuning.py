@@ -64,7 +64,7 @@ def tune_document(
         [service.predictors.of(known).predictor.system for known in service.predictors.systems], system.host
     )
     # The model itself is estimated first, so that one that cannot be read is refused as such.
-    first, cut = _estimate(service, owner, digest, name, question, loaded)
+    _, cut = _estimate(service, owner, digest, name, question, loaded)
     own = INT8 if _is_quantised(cut) else FLOAT32
     digests = {own: digest}
     if tuning.int8 is not None:
@@ -88,9 +88,7 @@ def tune_document(
         return _estimate(service, owner, digests[precision], name, options, predictor)
 
     prices = price_settings(space, systems, estimate, asked)
-    found = conclude(
-        name, system.host, space, asked, prices, paths=dict.fromkeys(digests, f"{name}.onnx"), warnings=first.warnings
-    )
+    found = conclude(name, system.host, space, asked, prices, paths=dict.fromkeys(digests, f"{name}.onnx"))
     known = service.uploads.find(owner, digest)
     fields = {member: getattr(found, member) for member in found.__dataclass_fields__}
     return TunedAnswer(**fields, digest=digest if known is None else f"sha256:{known.stem}")

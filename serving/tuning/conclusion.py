@@ -90,6 +90,8 @@ def conclude(
             if ours.usd_per_million is not None and theirs.usd_per_million is not None:
                 saved = theirs.usd_per_million - ours.usd_per_million
     chosen = best.setting
+    shown = [chosen] if default is None else [chosen, default.setting]
+    notes = [f"{setting}: {note}" for setting in shown for note in prices.notes.get(setting, ())]
     return TuneAnswer(
         model=model,
         host=host.model_name or host.vendor or "an unknown processor",
@@ -114,5 +116,5 @@ def conclude(
             *(LeftOut(str(setting), reason) for setting, reason in failed.items()),
         ),
         measurement=None if measured is None else measured.conditions,
-        warnings=tuple(dict.fromkeys([*warnings, *prices.warnings])),
+        warnings=tuple(dict.fromkeys([*warnings, *prices.warnings, *notes])),
     )  # fmt: skip

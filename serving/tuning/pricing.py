@@ -40,6 +40,7 @@ class Prices:
         unpriced: Reasons why other settings have none; these can still be measured.
         left_out: Settings that need no measurement either, in groups.
         warnings: Warnings about the predictions, one sentence each.
+        notes: Warnings of the estimate of each setting, one sentence each.
         slo_factors: Ratio of the latency at the percentile of the objective to the latency, by setting.
         peak_bytes: Predicted peak memory of a session in bytes, by setting, where it is known.
     """
@@ -48,6 +49,7 @@ class Prices:
     unpriced: dict[Setting, str] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
+    notes: dict[Setting, tuple[str, ...]] = field(default_factory=dict)
     slo_factors: dict[Setting, float] = field(default_factory=dict)
     peak_bytes: dict[Setting, int] = field(default_factory=dict)
 
@@ -127,7 +129,7 @@ class _Pricer:
         self._prices.slo_factors[setting] = slo_factor
         if estimate.peak_memory_bytes is not None:
             self._prices.peak_bytes[setting] = estimate.peak_memory_bytes
-        self._prices.warnings.update(dict.fromkeys(_relevant(estimate.warnings)))
+        self._prices.notes[setting] = _relevant(estimate.warnings)
         self._prices.priced.append(
             TunedSetting(
                 setting=setting,
@@ -191,9 +193,9 @@ class _Pricer:
         return above[0] if above else max(known.values(), default=1.0)
 
 
-def _relevant(warnings: Sequence[str]) -> list[str]:
+def _relevant(warnings: Sequence[str]) -> tuple[str, ...]:
     """Returns warnings without those that a symbolic batch is taken to be 1, which a tuner chooses itself."""
-    return [warning for warning in warnings if "is symbolic" not in warning]
+    return tuple(warning for warning in warnings if "is symbolic" not in warning)
 
 
 def grouped_reasons(unpriced: Mapping[Setting, str]) -> list[LeftOut]:

@@ -46,7 +46,9 @@ def finalists(prices: Prices, space: Space, question: TuneQuestion, default: Set
         default: The default setting.
         most: Largest number of settings besides the default one.
     """
-    promising = [one for one in ranked(prices.priced, question) if _could_meet(one.predicted, question)]
+    in_order = ranked(prices.priced, question)
+    # If no setting could meet the objective, those that come nearest to it are measured.
+    promising = [one for one in in_order if _could_meet(one.predicted, question)] or in_order
     unpriced = _representative(prices.unpriced, space, question)
     places = most - min(len(unpriced), max(1, round(_UNPRICED_SHARE * most))) if promising else 0
     if promising:
