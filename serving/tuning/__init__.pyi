@@ -12,6 +12,8 @@ from .question import OBJECTIVES as OBJECTIVES
 from .question import Objective as Objective
 from .question import TuneQuestion as TuneQuestion
 from .ranking import finalists as finalists
+from .settings import FLOAT32 as FLOAT32
+from .settings import INT8 as INT8
 from .settings import Setting as Setting
 from .settings import Space as Space
 from .settings import default_setting as default_setting

@@ -83,7 +83,8 @@ def _nearest(setting: Setting, system: System) -> Nearest:
         )
     if setting.level != settings.level:
         differences.append(
-            f"no system at level {setting.level} is known: its layers are priced as those of {system.name}"
+            f"no system at level {setting.level} is known: its layers are priced as those of {system.name}, and taken "
+            f"to be no faster than at level {settings.level}"
         )
     # One thread has no others that could spin.
     if setting.spinning != settings.spinning and setting.threads > 1:

@@ -120,11 +120,14 @@ class _Pricer:
         slowdown, bounds = self._slowdown(setting, estimate, cut, nearest.system)
         low_us, high_us = estimate.interval_us
         factor = nearest.factor * slowdown
-        latency_us = factor * estimate.latency_us
+        latency_us = factor * max(estimate.latency_us, self._least_us(setting, nearest.system))
         if latency_us <= 0:
             self._prices.unpriced[setting] = "no layer of the model has a cost"
             return
-        interval_us = nearest.bounds[0] * bounds[0] * low_us, nearest.bounds[1] * bounds[1] * high_us
+        interval_us = (
+            min(latency_us, nearest.bounds[0] * bounds[0] * low_us),
+            max(latency_us, nearest.bounds[1] * bounds[1] * high_us),
+        )
         slo_factor = self._slo_factor(estimate)
         self._prices.slo_factors[setting] = slo_factor
         if estimate.peak_memory_bytes is not None:
@@ -142,6 +145,19 @@ class _Pricer:
                 version=estimate.predictor.version,
             )
         )
+
+    def _least_us(self, setting: Setting, system: System) -> float:
+        """Returns the least latency that is believed, in microseconds.
+
+        A regressor that has seen the layers of the highest level only knows little about those of a lower one, which
+        the runtime would otherwise have improved: they are taken to be no faster, and their lower bound still says
+        that they might be.
+        """
+        top = self._space.levels_of(setting.runtime)[0]
+        found = self._estimates.get((system.name, top, setting.precision, setting.batch))
+        if setting.level in (top, system.settings.level) or found is None or isinstance(found, CostModelError):
+            return 0.0
+        return found[0].latency_us
 
     def _estimate(self, setting: Setting) -> tuple[Estimate, Decomposition, Nearest] | None:
         """Returns the estimate of a setting from the nearest system that has one; None if there is none."""

@@ -315,9 +315,13 @@ def test_capacity_is_planned(cost_model: CostModel, convolution: ModelProto) -> 
 def test_settings_are_tuned(cost_model: CostModel, convolution: ModelProto) -> None:
     """Settings are ranked by prediction; those of another host are not measured on this one."""
     found = cost_model.tune(convolution, objective="throughput", max_batch=2, measure=False)
-    assert (found.best.setting.runtime, found.best.system) == ("onnxruntime", SYSTEM.name)
+    assert (found.best.setting.runtime, found.best.setting.level) == ("onnxruntime", "all")
     assert {one.setting.batch for one in found.settings} == {1, 2}
-    one = next(one for one in found.settings if one.setting == replace(one.setting, threads=1, batch=2, sessions=1))
+    one = next(
+        one
+        for one in found.settings
+        if one.setting == replace(one.setting, threads=1, batch=2, sessions=1, level="all")
+    )
     assert one.predicted is not None
     assert one.predicted.latency_us == cost_model.predict(convolution, batch=2).latency_us
     with pytest.raises(TuningError, match="add --no-measure"):
