@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from costmodel.jobs.tuning.measuring import measure_in_rounds
+from costmodel.jobs.tuning.measuring import MOST_ROUNDS, measure_in_rounds
 from costmodel.jobs.tuning.model_files import ModelFiles, open_files
 from costmodel.jobs.tuning.session_process import ProcessSession
 from costmodel.jobs.tuning.trial import SessionSource
@@ -51,7 +51,9 @@ def all_settings(space: Space) -> list[Setting]:
     )
 
 
-def true_worths(files: ModelFiles, space: Space, question: TuneQuestion) -> tuple[dict[str, float], dict[str, str]]:
+def true_worths(
+    files: ModelFiles, space: Space, question: TuneQuestion, rounds: int
+) -> tuple[dict[str, float], dict[str, str]]:
     """Measures every setting of a model.
 
     Returns:
@@ -73,7 +75,7 @@ def true_worths(files: ModelFiles, space: Space, question: TuneQuestion) -> tupl
         }  # fmt: skip
         found = measure_in_rounds(
             sources, question, {}, budget_s=LONGEST_GROUP_S, kept=default, open_session=ProcessSession,
-            at_once=space.cpus, leaving=False,
+            at_once=space.cpus, leaving=False, most_rounds=rounds,
         )  # fmt: skip
         failed |= {str(setting): reason for setting, reason in found.failed.items()}
         scores = {setting: question.score(setting, one.latency_us) for setting, one in found.performances.items()}
@@ -83,7 +85,7 @@ def true_worths(files: ModelFiles, space: Space, question: TuneQuestion) -> tupl
     return {str(default): typical_us} | {str(setting): typical_us * worth for setting, worth in worths.items()}, failed
 
 
-def record(tuner: Tuner, path: Path, name: str, question: TuneQuestion, budget_s: float) -> dict[str, Any]:
+def record(tuner: Tuner, path: Path, name: str, question: TuneQuestion, budget_s: float, rounds: int) -> dict[str, Any]:
     """Returns the line of a model: the choices, the truth, and the time that each took in seconds."""
     with open_files(path) as files:
         began = time.monotonic()
@@ -98,7 +100,7 @@ def record(tuner: Tuner, path: Path, name: str, question: TuneQuestion, budget_s
             question.batches if files.has_free_batch else (1,), question.side_by_side,
         )  # fmt: skip
         began = time.monotonic()
-        truth, failed = true_worths(files, space, question)
+        truth, failed = true_worths(files, space, question, rounds)
         return {
             "model": name,
             "objective": question.objective,
@@ -152,6 +154,7 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=30, help="largest number of models")
     parser.add_argument("--max-batch", type=int, default=8)
     parser.add_argument("--budget", type=float, default=20.0, help="seconds for measuring in a choice")
+    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, help="rounds in which each setting is measured")
     arguments = parser.parse_args()
     if arguments.corpus:
         home = find_home()
@@ -161,7 +164,7 @@ def main() -> None:
         for item in corpus_models(arguments.corpus)[: arguments.models]:
             if (item.name, arguments.objective) in done:
                 continue
-            line = record(replace(tuner), item.path, item.name, question, arguments.budget)
+            line = record(replace(tuner), item.path, item.name, question, arguments.budget, arguments.rounds)
             with arguments.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(f"{item.name}: {line['tuned']}, {line['tuned_s']:.1f} s of {line['truth_s']:.0f} s", flush=True)

@@ -43,11 +43,13 @@ def _int8(settings: Sequence[TunedSetting], question: TuneQuestion, host: Host) 
     )
     if pair is None:
         return ""
-    float32, int8, word = pair
+    float32, int8, basis = pair
     if int8.worth(question) <= (1 + _EQUAL) * float32.worth(question):
         return ""
     why = "" if _INT8_INSTRUCTIONS & set(host.isa) else " The processor has no VNNI instructions, which int8 needs."
-    return f"int8 loses: at best it {word} {int8.amount(question)}, float32 {float32.amount(question)}.{why}"
+    verb = "takes" if question.objective == "latency" else "carries"
+    amounts = f"it {verb} {int8.amount(question)} at best, float32 {float32.amount(question)} ({basis})"
+    return f"int8 loses: {amounts}.{why}"
 
 
 def _threads(settings: Sequence[TunedSetting], question: TuneQuestion) -> str:
@@ -59,13 +61,14 @@ def _threads(settings: Sequence[TunedSetting], question: TuneQuestion) -> str:
     )
     if pair is None:
         return ""
-    fewer, more, word = pair
+    fewer, more, basis = pair
     if more.worth(question) <= (1 + _EQUAL) * fewer.worth(question):
         return ""
     beside = f" in {fewer.setting.sessions} sessions" if fewer.setting.sessions > 1 else ""
+    verb = "take" if question.objective == "latency" else "carry"
     return (
-        f"More threads lose: with {more.setting.threads} a session {word} at best {more.amount(question)}, with "
-        f"{fewer.setting.threads}{beside} {fewer.amount(question)}."
+        f"More threads lose: {more.setting.threads} threads a session {verb} {more.amount(question)} at best, "
+        f"{fewer.setting.threads} thread{'s' * (fewer.setting.threads > 1)}{beside} {fewer.amount(question)} ({basis})."
     )
 
 
@@ -118,15 +121,14 @@ def _pair(
     """Returns the best settings of two kinds, compared by measurements if both kinds were measured, else predictions.
 
     Returns:
-        The two sides, and the verb of a sentence about them; None if the kinds cannot be compared.
+        The two sides, and on what they are compared; None if the kinds cannot be compared.
     """
-    verb = "takes" if question.objective == "latency" else "carries"
-    for basis, word in (("measured", verb), ("predicted", f"{verb} by prediction")):
+    for basis in ("measured", "predicted"):
         known = [(found, performance) for found in settings if (performance := getattr(found, basis)) is not None]
         kinds = [
             [_Side(found.setting, performance) for found, performance in known if test(found)] for test in (one, other)
         ]
         if all(kinds):
             first, second = (min(kind, key=lambda side: side.worth(question)) for kind in kinds)
-            return first, second, word
+            return first, second, basis
     return None

@@ -49,22 +49,37 @@ def finalists(prices: Prices, space: Space, question: TuneQuestion, default: Set
     in_order = ranked(prices.priced, question)
     # If no setting could meet the objective, those that come nearest to it are measured.
     promising = [one for one in in_order if _could_meet(one.predicted, question)] or in_order
+    promising = _without_idle_twins(promising)
     unpriced = _representative(prices.unpriced, space, question)
     places = most - min(len(unpriced), max(1, round(_UNPRICED_SHARE * most))) if promising else 0
     if promising:
         first = promising[0]
         assert first.predicted is not None
         bound = question.score(first.setting, first.predicted.interval_us[1])
-        close = [
+        promising = [
             one
             for number, one in enumerate(promising)
             if one.predicted is not None
             and (number < _LEAST or question.score(one.setting, one.predicted.interval_us[0]) <= bound)
         ]
-        promising = close[:places]
-    chosen = [one.setting for one in promising]
+    chosen = [one.setting for one in promising[:places]]
     chosen += unpriced[: most - len(chosen)]
     return list(dict.fromkeys([*chosen, default]))
+
+
+def _without_idle_twins(settings: Sequence[TunedSetting]) -> list[TunedSetting]:
+    """Returns settings without those whose lack of spinning was not priced, except the best one of each runtime.
+
+    What spinning is worth is much the same for all settings of a runtime.
+    """
+    seen: set[str] = set()
+    kept = []
+    for one in settings:
+        if one.setting.spinning or not one.borrowed or one.setting.runtime not in seen:
+            kept.append(one)
+        if not one.setting.spinning:
+            seen.add(one.setting.runtime)
+    return kept
 
 
 def _could_meet(predicted: Performance | None, question: TuneQuestion) -> bool:

@@ -108,9 +108,10 @@ class _Calibration:
 
 def _feeds(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(_SEED)
+    constants = {tensor.name for tensor in model.graph.initializer}  # old files list them among the inputs
     for _ in range(_CALIBRATION_RUNS):
         feeds: dict[str, Any] = {}
-        for value in model.graph.input:
+        for value in (one for one in model.graph.input if one.name not in constants):
             kind = value.type.tensor_type
             shape = shapes.get(value.name) or tuple(dimension.dim_value for dimension in kind.shape.dim)
             if kind.elem_type == onnx.TensorProto.FLOAT:

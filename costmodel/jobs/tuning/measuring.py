@@ -19,14 +19,14 @@ from costmodel.serving.tuning.answer import MeasuredPerformance
 from costmodel.serving.tuning.question import TuneQuestion
 from costmodel.serving.tuning.settings import Setting
 
-__all__ = ["Rounds", "measure_in_rounds"]
+__all__ = ["MOST_ROUNDS", "Rounds", "measure_in_rounds"]
 
 # Duration of a setting's turn in seconds. It has at least two timed runs.
 _TURN_S = 0.15
 # After so many rounds, settings whose worth is more than this factor from the best one leave.
 _LEAVING = ((2, 1.25), (4, 1.10), (7, 1.04))
 # Rounds of the setting that is left at the end, and of settings among which the choice is hard.
-_LEAST_ROUNDS, _MOST_ROUNDS = 5, 15
+_LEAST_ROUNDS, MOST_ROUNDS = 5, 15
 # Share of the time that may go into loading models, and the least number of settings that are loaded nevertheless.
 _LOADING_SHARE, _LEAST_LOADED = 0.4, 3
 # Least number of runs from which a percentile of theirs is taken.
@@ -85,6 +85,7 @@ def measure_in_rounds(
     open_session: OpenSession,
     at_once: int = 1,
     leaving: bool = True,
+    most_rounds: int = MOST_ROUNDS,
     clock_s: Callable[[], float] = time.monotonic,
     progress: Progress | None = None,
 ) -> Rounds:
@@ -100,6 +101,7 @@ def measure_in_rounds(
         open_session: Function that begins to load a session.
         at_once: Number of sessions that are loaded at the same time.
         leaving: Whether settings that are clearly worse leave early.
+        most_rounds: Largest number of rounds.
         clock_s: Reads a monotonic clock, in seconds.
         progress: Called with (seconds passed, seconds in total, setting).
 
@@ -128,7 +130,7 @@ def measure_in_rounds(
             while order and sum(setting.sessions for setting in (*group, order[0])) <= at_once:
                 group.append(order.pop(0))
             _load(group, sources, open_session, trials, failed)
-        for number in range(1, _MOST_ROUNDS + 1):
+        for number in range(1, most_rounds + 1):
             for setting in list(trials):
                 raise_if_interrupted()
                 if number > 2 and passed_s() > budget_s:

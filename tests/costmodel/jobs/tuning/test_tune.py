@@ -55,7 +55,7 @@ def test_the_best_setting_is_found_by_measuring(
     assert found.gain == pytest.approx(0.8 / 0.5)
     assert found.measurement is not None
     assert found.measurement.settings >= 3
-    assert any("More threads lose: with 4" in one for one in found.findings)
+    assert any("More threads lose: 4 threads a session take" in one for one in found.findings)
     assert found.left_out[0].reason == "the same layers are executed as at level all"
     assert "RuntimeSettings(3, 'all', spinning=True)" in found.snippet
 
