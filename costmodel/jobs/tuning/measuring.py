@@ -27,6 +27,8 @@ _TURN_S = 0.15
 _LEAVING = ((2, 1.25), (4, 1.10), (7, 1.04))
 # Rounds of the setting that is left at the end, and of settings among which the choice is hard.
 _LEAST_ROUNDS, MOST_ROUNDS = 5, 15
+# Settings whose worths are within this factor are equally good.
+_EQUAL = 1.015
 # Share of the time that may go into loading models, and the least number of settings that are loaded nevertheless.
 _LOADING_SHARE, _LEAST_LOADED = 0.4, 3
 # Least number of runs from which a percentile of theirs is taken.
@@ -146,7 +148,7 @@ def measure_in_rounds(
             for setting in _leaving(trials, number, question, slo_factors) if leaving else ():
                 done[setting] = trials.pop(setting)
                 done[setting].close()
-            if leaving and len(trials) <= 1 and number >= _LEAST_ROUNDS:
+            if leaving and number >= _LEAST_ROUNDS and _equal(trials, question):
                 break
     finally:
         for trial in trials.values():
@@ -213,6 +215,12 @@ def _leaving(
         for setting in trials
         if worth(setting) > factor * best or (meeting and _fails(found[setting], question, factor))
     ]
+
+
+def _equal(trials: Mapping[Setting, _Trial], question: TuneQuestion) -> bool:
+    """Returns whether all settings that are left are equally good, so that more rounds would not help to choose."""
+    worths = [question.score(setting, trial.latency_us) for setting, trial in trials.items()]
+    return not worths or max(worths) <= _EQUAL * min(worths)
 
 
 def _fails(performance: MeasuredPerformance, question: TuneQuestion, factor: float) -> bool:
