@@ -135,7 +135,7 @@ def _parse(parse: Callable[[str], _Parsed], text: str, option: str) -> _Parsed:
 
 
 def _print(found: "TuneAnswer") -> None:
-    from costmodel.units import format_us
+    from costmodel.units import format_us, format_usd
 
     limit = "" if found.slo_us is None else f", {found.slo} <= {format_us(found.slo_us)}"
     say(f"{found.model} on {found.host}, {found.cpus} CPUs: {found.objective}{limit}", style="bold")
@@ -148,8 +148,9 @@ def _print(found: "TuneAnswer") -> None:
     else:
         say(f"  default    {found.default.description}: {_brief(found.default, found)}")
     if found.default is not None and found.gain is not None and found.best.setting != found.default.setting:
-        saved = "" if found.saved_usd_per_million is None else f", ${found.saved_usd_per_million:.2f} less per million"
-        say(f"  gain       {found.gain:.2f} times the default{saved}")
+        saved = found.saved_usd_per_million
+        amount = "" if not saved else f", {format_usd(abs(saved))} {'less' if saved > 0 else 'more'} per million"
+        say(f"  gain       {found.gain:.2f} times the default{amount}")
     conditions = found.measurement
     if conditions is None:
         say("  measured   nothing: these are predictions")
@@ -170,29 +171,29 @@ def _print(found: "TuneAnswer") -> None:
 
 
 def _print_performance(one: "TunedSetting") -> None:
-    from costmodel.units import format_us
+    from costmodel.units import format_per_s, format_us, format_usd
 
     performance = one.performance
     low, high = map(format_us, performance.interval_us)
     word = "predicted" if one.measured is None else "measured"
     say(f"  latency    {format_us(performance.latency_us)}   {word}, 90% interval {low} to {high}")
-    say(f"  carries    {performance.throughput_per_s:.1f}/s")
+    say(f"  carries    {format_per_s(performance.throughput_per_s)}")
     if performance.usd_per_million is not None:
-        say(f"  cost       ${performance.usd_per_million:.2f} per million")
+        say(f"  cost       {format_usd(performance.usd_per_million)} per million")
     for sentence in one.borrowed if one.measured is None else ():
         say(f"  priced     {sentence}")
 
 
 def _brief(one: "TunedSetting", found: "TuneAnswer") -> str:
-    from costmodel.units import format_us
+    from costmodel.units import format_per_s, format_us
 
     if found.objective == "latency":
         return format_us(one.performance.latency_us)
-    return f"{one.performance.throughput_per_s:.1f}/s"
+    return format_per_s(one.performance.throughput_per_s)
 
 
 def _print_table(found: "TuneAnswer") -> None:
-    from costmodel.units import format_us
+    from costmodel.units import format_per_s, format_us
 
     rows = []
     for one in found.settings[:_ROWS]:
@@ -204,7 +205,7 @@ def _print_table(found: "TuneAnswer") -> None:
                 one.system or "-",
                 "-" if predicted is None else f"{format_us(predicted.latency_us)}{' *' if one.borrowed else ''}",
                 "-" if measured is None else format_us(measured.latency_us),
-                f"{one.performance.throughput_per_s:.1f}/s",
+                format_per_s(one.performance.throughput_per_s),
                 meets,
             )
         )

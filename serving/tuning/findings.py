@@ -7,7 +7,7 @@ from costmodel.serving.tuning.answer import TunedSetting
 from costmodel.serving.tuning.question import Performance, TuneQuestion
 from costmodel.serving.tuning.settings import FLOAT32, INT8, Setting
 from costmodel.systems.host import Host
-from costmodel.units import format_us
+from costmodel.units import format_per_s, format_us
 
 __all__ = ["findings_about"]
 
@@ -109,7 +109,7 @@ class _Side:
         """Returns the latency or the throughput in words."""
         if question.objective == "latency":
             return format_us(self.performance.latency_us)
-        return f"{self.performance.throughput_per_s:.1f}/s"
+        return format_per_s(self.performance.throughput_per_s)
 
 
 _Test = Callable[[TunedSetting], bool]

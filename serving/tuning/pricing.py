@@ -215,11 +215,17 @@ def _relevant(warnings: Sequence[str]) -> tuple[str, ...]:
 
 
 def grouped_reasons(unpriced: Mapping[Setting, str]) -> list[LeftOut]:
-    """Returns settings that have no price in groups, by runtime, precision, batch and reason."""
-    groups: dict[tuple[str, str, int, str], int] = defaultdict(int)
+    """Returns settings that have no price, in groups with the same runtime and the same reason."""
+    groups: dict[tuple[str, str], list[Setting]] = defaultdict(list)
     for setting, reason in unpriced.items():
-        groups[setting.runtime, setting.precision, setting.batch, reason] += 1
-    return [
-        LeftOut(f"{count} setting{'s' * (count > 1)} with {runtime}, {precision}, batch {batch}", reason)
-        for (runtime, precision, batch, reason), count in groups.items()
-    ]
+        groups[setting.runtime, reason].append(setting)
+    found = []
+    for (runtime, reason), settings in groups.items():
+        what = f"{len(settings)} setting{'s' * (len(settings) > 1)} with {runtime}"
+        precisions, batches = {one.precision for one in settings}, sorted({one.batch for one in settings})
+        if len(precisions) == 1:
+            what += f", {settings[0].precision}"
+        if batches != [1]:
+            what += f", batch {', '.join(map(str, batches))}"
+        found.append(LeftOut(what, reason))
+    return found

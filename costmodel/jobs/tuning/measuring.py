@@ -235,7 +235,8 @@ def _performance(setting: Setting, trial: _Trial, question: TuneQuestion, slo_fa
     latency_us = trial.latency_us
     low_us, high_us = median_interval_us([median(times) for times in trial.rounds_us])
     if question.slo is not None and len(times_us) >= _RUNS_FOR_PERCENTILE:
-        seen_us = float(np.quantile(np.asarray(times_us), question.slo.share))
+        # The median over the rounds, because a disturbance of one round says nothing about the setting.
+        seen_us = median(float(np.quantile(np.asarray(times), question.slo.share)) for times in trial.rounds_us)
         slo_factor = max(slo_factor, seen_us / latency_us)
     found = question.performance(setting, latency_us, (low_us, high_us), slo_factor)
     return MeasuredPerformance(
