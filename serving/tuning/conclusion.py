@@ -30,11 +30,13 @@ class Measured:
         performances: What each setting did.
         failed: Reasons why settings could not be run.
         conditions: How they were measured.
+        skipped: Promising settings that were not run for lack of time or memory.
     """
 
     performances: Mapping[Setting, MeasuredPerformance]
     failed: Mapping[Setting, str] = field(default_factory=dict)
     conditions: MeasuringConditions | None = None
+    skipped: Sequence[Setting] = ()
 
 
 def conclude(
@@ -91,6 +93,9 @@ def conclude(
                 saved = theirs.usd_per_million - ours.usd_per_million
     chosen = best.setting
     shown = [chosen] if default is None else [chosen, default.setting]
+    if measured is not None and measured.skipped:
+        named = "; ".join(map(str, measured.skipped))
+        warnings = [*warnings, f"promising settings were not run for lack of time or memory: {named}"]
     notes = [f"{setting}: {note}" for setting in shown for note in prices.notes.get(setting, ())]
     return TuneAnswer(
         model=model,

@@ -169,7 +169,8 @@ class Tuner:
     ) -> Measured:
         default = default_setting(space)
         most = min(_MOST, max(_FEWEST, int(budget_s / _SECONDS_A_SETTING)))
-        chosen = self._fitting(finalists(prices, space, question, default, most), files, prices)
+        promising = finalists(prices, space, question, default, most)
+        chosen = self._fitting(promising, files, prices)
         sources = {
             setting: SessionSource(
                 setting.runtime, setting.runtime_settings, files.paths[setting.precision],
@@ -191,7 +192,8 @@ class Tuner:
             settings=len(rounds.performances),
             rounds=max(one.rounds for one in rounds.performances.values()),
         )
-        return Measured(rounds.performances, rounds.failed, conditions)
+        skipped = [setting for setting in promising if setting not in chosen or setting in rounds.skipped]
+        return Measured(rounds.performances, rounds.failed, conditions, skipped)
 
     def _fitting(self, settings: Sequence[Setting], files: ModelFiles, prices: Prices) -> list[Setting]:
         """Returns as many of the settings, from the first on, as fit into the free memory at the same time.

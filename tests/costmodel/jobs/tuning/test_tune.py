@@ -12,6 +12,7 @@ from onnx import ModelProto, numpy_helper
 from costmodel.errors import LoweringError, TuningError, UnknownSystemError
 from costmodel.estimate.interference import Interference
 from costmodel.jobs.tuning.model_files import open_files
+from costmodel.jobs.tuning.trial import Session, SessionSource
 from costmodel.jobs.tuning.tune import Tuner
 from costmodel.serving.tuning.answer import TuneAnswer
 from costmodel.serving.tuning.question import TuneQuestion
@@ -170,7 +171,7 @@ def test_a_setting_that_does_not_run_is_left_out(
     tuner = tuner_of(store, runtime, tmp_path)
     opened = tuner.open_session
 
-    def refusing(source):  # type: ignore[no-untyped-def]
+    def refusing(source: SessionSource) -> Session:
         if source.settings.threads == 3:
             raise LoweringError("three threads are refused")
         return opened(source)
@@ -182,6 +183,25 @@ def test_a_setting_that_does_not_run_is_left_out(
     runtime.broken.add("small")
     with pytest.raises(TuningError, match="no setting of the model could be run: small failed to run"):
         _tune(tuner_of(store, runtime, tmp_path), path)
+
+
+def test_settings_for_which_there_is_no_time_are_named(
+    store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path
+) -> None:
+    """If loading takes too long, those settings are run that load at the same time, and the others are named."""
+    fill_systems(store, runtime, path, dict.fromkeys((1, 2, 3, 4), 1.0))
+    tuner = tuner_of(store, runtime, tmp_path)
+    opened = tuner.open_session
+
+    def slow(source: SessionSource) -> Session:
+        runtime.clock.pass_us(50e6)
+        return opened(source)
+
+    tuner.open_session = slow
+    found = _tune(tuner, path)
+    assert found.measurement is not None
+    assert found.measurement.settings == 4
+    assert any("not run for lack of time or memory: fake, " in one for one in found.warnings)
 
 
 def test_questions_that_contradict_themselves_are_refused(path: Path, store: Store) -> None:
