@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from costmodel.estimate.estimate import Estimate
     from costmodel.estimate.rules import Rule
     from costmodel.ir.sequence import LayerSequence
+    from costmodel.jobs.tuning.model_files import Within
     from costmodel.serving.benchmark_planner import Planner
     from costmodel.serving.capacity import Capacity
     from costmodel.serving.latency_table import LatencyTable
     from costmodel.serving.networks import Networks
     from costmodel.serving.predictor import Predictor
+    from costmodel.serving.tuning.answer import TuneAnswer
+    from costmodel.serving.tuning.question import Objective
     from costmodel.traffic.scenarios import Scenario
 
 __all__ = ["CostModel"]
@@ -51,14 +54,16 @@ class CostModel:
         41250.0
     """
 
-    def __init__(self, predictor: "Predictor", runtime: Runtime, cache: Path) -> None:
+    def __init__(self, predictor: "Predictor", runtime: Runtime, cache: Path, bundles: Path | None = None) -> None:
         """Builds a cost model from parts that are loaded already; use `load` to get the cost model of a named system.
 
         Args:
             predictor: Predictor that prices layer sequences on the system.
             runtime: Runtime that lowers models as the system would.
             cache: Folder in which lowered graphs are cached.
+            bundles: Folder of trained regressors; by default that of the default results store.
         """
+        self._bundles = bundles
         self._predictor = predictor
         self._runtime = runtime
         self._cache = cache
@@ -91,8 +96,9 @@ class CostModel:
 
         home = home or find_home()
         name = system or this_system(runtime or get_runtime(DEFAULT_RUNTIME), RuntimeSettings()).name
-        predictor = Predictor.load(Store(store or home.store_url, create=store is None), home.bundles_of(store), name)
-        return cls(predictor, runtime or get_runtime(predictor.system.runtime), home.cache)
+        bundles = home.bundles_of(store)
+        predictor = Predictor.load(Store(store or home.store_url, create=store is None), bundles, name)
+        return cls(predictor, runtime or get_runtime(predictor.system.runtime), home.cache, bundles)
 
     @property
     def system(self) -> str:
@@ -297,6 +303,56 @@ class CostModel:
         listed = catalogue().get(self.system)
         price = listed.usd_per_hour if usd_per_hour is None and listed else usd_per_hour
         return plan_capacity(estimates, self._predictor.variation, question, usd_per_hour=price)
+
+    def tune(
+        self,
+        model: "str | Path | ModelProto",
+        *,
+        objective: "Objective" = "latency",
+        slo: str | None = None,
+        within: "Within" = "accuracy-safe",
+        int8: str | Path | None = None,
+        max_batch: int = 32,
+        budget_s: float = 60.0,
+        measure: bool = True,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        usd_per_hour: float | None = None,
+    ) -> "TuneAnswer":
+        """Finds the settings under which a model runs best on the host of this system.
+
+        Every setting (runtime, threads, level, spinning, precision and, for throughput and cost, batch and number of
+        sessions) is priced by prediction, and the best few are then run on this host.
+
+        Args:
+            model: Path of an ONNX file, or a model in memory.
+            objective: What is to be best: "latency", "throughput" or "cost".
+            slo: Latency that a percentile of the runs must not exceed, such as "p99=50ms".
+            within: "accuracy-safe" takes the files as they are; "quantised" also makes an int8 version for timing.
+            int8: Path of the int8 version (QDQ) of the model.
+            max_batch: Largest batch for throughput and cost, if the file leaves the size of the batch open.
+            budget_s: Time for measuring, in seconds.
+            measure: Whether the best settings are run; otherwise the answer is from predictions alone.
+            shapes: Full shape of each input for one sample, by name of the input.
+            usd_per_hour: Price of the machine in US dollars per hour; by default that of the catalogue.
+
+        Raises:
+            ModelError: A model cannot be read.
+            TuningError: The arguments contradict each other, the host of the system is another one and settings are to
+                be measured, or no setting is known or runs.
+            ValueError: The objective cannot be parsed.
+        """
+        from costmodel.jobs.tuning.model_files import open_files
+        from costmodel.jobs.tuning.tune import Tuner
+        from costmodel.serving.tuning.question import TuneQuestion
+        from costmodel.systems.catalogue import listed_price
+        from costmodel.traffic.objective import parse_objective
+
+        bundles = self._bundles or find_home().bundles
+        tuner = Tuner.of(self._predictor.store, bundles, self._cache, self.system)
+        price = listed_price(self.system, tuner.host) if usd_per_hour is None else usd_per_hour
+        question = TuneQuestion(objective, None if slo is None else parse_objective(slo), price, max_batch)
+        with open_files(model, shapes=shapes, int8=int8, within=within) as files:
+            return tuner.tune(files, question, measure=measure, budget_s=budget_s)
 
     def sequences(self, block: Block) -> "tuple[LayerSequence, ...]":
         """Returns the layer sequences that this system executes for a block when other layers surround it in a network.

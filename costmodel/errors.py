@@ -27,6 +27,7 @@ The class hierarchy, and the situation in which each error is raised::
     ├── TrainingError          there is not enough data to train on
     ├── RuleError              a composition rule does not exist, fails, or returns no share for each sequence
     ├── TrafficError           a question about traffic contradicts itself, or has no answer
+    ├── TuningError            a question about settings contradicts itself, or no setting can be tried
     ├── UnpricedLayersError    layers are neither measured nor predictable, so there is no estimate
     └── MissingExtraError      an optional dependency is not installed
 
@@ -62,6 +63,7 @@ __all__ = [
     "SystemNameError",
     "TrafficError",
     "TrainingError",
+    "TuningError",
     "UnknownModelError",
     "UnknownSystemError",
     "UnknownVersionError",
@@ -174,6 +176,10 @@ class RuleError(CostModelError):
 
 class TrafficError(CostModelError):
     """A question about traffic contradicts itself, or the model has no latency to answer it with."""
+
+
+class TuningError(CostModelError):
+    """A question about settings contradicts itself, or no setting of the model can be priced or measured."""
 
 
 class UnpricedLayersError(CostModelError):

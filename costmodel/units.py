@@ -3,7 +3,8 @@
 import re
 
 __all__ = [
-    "format_bytes", "format_us", "parse_bytes", "parse_duration_s", "parse_latency_us", "parse_numbers", "parse_shape",
+    "format_bytes", "format_per_s", "format_us", "format_usd", "parse_bytes", "parse_duration_s", "parse_latency_us",
+    "parse_numbers", "parse_shape",
 ]  # fmt: skip
 
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h|d)?$")
@@ -34,6 +35,16 @@ def format_bytes(nbytes: float) -> str:
         if abs(rounded) >= size:
             return f"{_three_digits(rounded / size)} {unit}"
     return f"{rounded:.0f} bytes"
+
+
+def format_per_s(rate_per_s: float) -> str:
+    """Formats a rate for display, such as "12.5/s" or "1,450/s"."""
+    return f"{rate_per_s:.1f}/s" if rate_per_s < 1000 else f"{rate_per_s:,.0f}/s"
+
+
+def format_usd(usd: float) -> str:
+    """Formats an amount in US dollars for display: with cents or, if it is less than ten of them, with two digits."""
+    return f"${usd:.2f}" if abs(usd) >= 0.1 or not usd else f"${usd:.2g}"
 
 
 def _three_digits(value: float) -> str:

@@ -8,6 +8,7 @@ from .directory import Directory as Directory
 from .directory import Snapshot as Snapshot
 from .directory import SystemEntry as SystemEntry
 from .interference import estimate_beside as estimate_beside
+from .interference import traffic_of as traffic_of
 from .latency_table import LatencyTable as LatencyTable
 from .latency_table import tabulate_latencies as tabulate_latencies
 from .loaded_predictors import LoadedPredictor as LoadedPredictor

@@ -68,6 +68,7 @@ class PredictionOptions:
         partial: Whether to estimate even if some layers have no cost.
         measured: Whether to use measurements; without them every cost is predicted.
         beside: Models that run at the same time, each on CPUs of its own.
+        level: Level at which the model is lowered; None for that of the system.
     """
 
     system: str
@@ -79,6 +80,7 @@ class PredictionOptions:
     partial: bool = False
     measured: bool = True
     beside: tuple[BesideModel, ...] = ()
+    level: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +215,14 @@ class Service:
         path = self.uploads.find(owner, digest)
         if path is None:
             raise UnknownModelError(f"the model {digest} is not known here: send its file")
+        level = question.level or system.settings.level
         key = (
-            owner, path.name, name, system.runtime, system.settings.level, question.granularity, question.batch,
+            owner, path.name, name, system.runtime, level, question.granularity, question.batch,
             question.shapes,
         )  # fmt: skip
         found = self._decompositions.get(key)
         if found is None:
-            found = self.pool.lower(self._task(path, name, question, system.runtime, system.settings.level))
+            found = self.pool.lower(self._task(path, name, question, system.runtime, level))
             for sequence in found[0].unique.values():
                 check_sequence(sequence)
             self._decompositions.put(key, found)

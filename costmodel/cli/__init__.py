@@ -76,11 +76,12 @@ from costmodel.cli import (  # noqa: E402
     tour,
     train,
     transfer,
+    tune,
 )
 
 assert all(
     (
         adapt, bench, capacity, compare, corpus, decompose, drift, extender, fleet, interference, lower, predict,
-        profile, rank, regressors, reproduce, run, serve, survey, systems, tour, train, transfer,
+        profile, rank, regressors, reproduce, run, serve, survey, systems, tour, train, transfer, tune,
     )
 )  # fmt: skip

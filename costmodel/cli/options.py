@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from costmodel.jobs.benchmark_session import BenchmarkSession
+    from costmodel.jobs.tuning.tune import Tuner
     from costmodel.partition.granularity import Granularity
     from costmodel.paths import Home
     from costmodel.runtimes.base import Runtime
@@ -110,12 +111,14 @@ class Tools:
         shipped_data: Folder of the data sets that are shipped with costmodel; None for that of the source checkout.
         measuring_program: Program, with its arguments, that measures a batch on a machine of a fleet; None for
             `costmodel.jobs.fleet.measuring_process`.
+        tuner: Function that makes the tuner of a host, with the arguments of `Tuner.of`; None for `Tuner.of`.
     """
 
     runtime: "Runtime | None" = None
     bench: "Callable[..., BenchmarkSession] | None" = None
     shipped_data: "Path | None" = None
     measuring_program: Sequence[str] | None = None
+    tuner: "Callable[..., Tuner] | None" = None
 
 
 @dataclass

@@ -41,12 +41,14 @@ class FixedInputs:
         reshaped: Whether a dimension without a symbol got another size than the source model declares; then giving
             sizes to `symbols` is not enough to get these shapes from the source model.
         batch_symbols: Names of the batch dimensions that became 1 by default.
+        has_free_batch: Whether the source model leaves the size of its batch open.
     """
 
     types: Mapping[str, TensorType]
     symbols: Mapping[str, int]
     reshaped: bool
     batch_symbols: tuple[str, ...]
+    has_free_batch: bool = False
 
 
 def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, zero: bool) -> None:
@@ -117,6 +119,7 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
         },
         reshaped=any(_differs(declared[name], shape) for name, shape in fixed.items()),
         batch_symbols=tuple(dict.fromkeys(sizes.batch_dimensions)) if batch is None else (),
+        has_free_batch=any(dims and len(dims) > 1 and sizes.is_batch(dims[0]) for dims in declared.values()),
     )
 
 
@@ -197,6 +200,10 @@ class _Sizes:
             self.missing.append(f"{name} (rank unknown)")
             return ()
         return tuple(self._size(name, axis, dim, len(dims)) for axis, dim in enumerate(dims))
+
+    def is_batch(self, first: _Dim) -> bool:
+        """Returns whether the first dimension of an input of rank 2 or more is a batch whose size is open."""
+        return first is None or first in self._batches
 
     def _size(self, name: str, axis: int, dim: _Dim, rank: int) -> int:
         if isinstance(dim, int) and dim >= 0:

@@ -44,6 +44,7 @@ class Model:
         weights_missing: Whether a file of external weights is absent. Such a model can be priced, and is measured with
             synthetic weights.
         warnings: Warnings for the user, one sentence each.
+        has_free_batch: Whether the source leaves the size of the batch open, so that it can run in batches of any size.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Model:
     reshaped: bool = False
     weights_missing: bool = False
     warnings: tuple[str, ...] = ()
+    has_free_batch: bool = False
 
     @cached_property
     def digest(self) -> str:
@@ -125,6 +127,7 @@ def read_model(
         reshaped=inputs.reshaped,
         weights_missing=bool(absent),
         warnings=tuple(warnings),
+        has_free_batch=inputs.has_free_batch,
     )
 
 

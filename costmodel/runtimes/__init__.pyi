@@ -1,3 +1,6 @@
+from .advice import levels_of as levels_of
+from .advice import snippet_of as snippet_of
+from .advice import spins as spins
 from .base import DEFAULT_RUNTIME as DEFAULT_RUNTIME
 from .base import LEVELS as LEVELS
 from .base import PRECISIONS as PRECISIONS

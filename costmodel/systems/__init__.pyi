@@ -1,4 +1,5 @@
 from .catalogue import MachineType as MachineType
+from .catalogue import listed_price as listed_price
 from .host import Host as Host
 from .host import probe_environment as probe_environment
 from .host import probe_host as probe_host
@@ -8,5 +9,7 @@ from .microarchitecture import microarchitecture_facts as microarchitecture_fact
 from .system import System as System
 from .system import SystemDocument as SystemDocument
 from .system import check_same_system as check_same_system
+from .system import default_name as default_name
+from .system import same_hardware as same_hardware
 from .system import this_system as this_system
 from .system import validate_name as validate_name

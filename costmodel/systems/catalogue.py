@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from costmodel.systems.host import Host
 
-__all__ = ["MachineType", "catalogue"]
+__all__ = ["MachineType", "catalogue", "listed_price"]
 
 # Accepted ratios of a host's values to those in the catalogue. Kernel and firmware reserve some memory; the next
 # instance size differs by a factor of two.
@@ -95,6 +95,19 @@ def catalogue() -> dict[str, MachineType]:
     text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text).items()
     return {name: MachineType(name=name, **{**entry, "isa": tuple(sorted(entry["isa"]))}) for name, entry in entries}
+
+
+def listed_price(system: str | None, host: Host) -> float | None:
+    """Returns the price in US dollars per hour of a machine type, or of the one that a host is; None if unknown.
+
+    Args:
+        system: Name of a system, which may be that of a machine type.
+        host: Host that may be of a machine type.
+    """
+    types = catalogue()
+    if system in types:
+        return types[system].usd_per_hour
+    return next((one.usd_per_hour for one in types.values() if not one.differences(host)), None)
 
 
 def _within(value: float, expected: float, ratio: tuple[float, float]) -> bool:

@@ -13,7 +13,9 @@ from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import Host, probe_host
 from costmodel.unknown_fields import known_fields, unknown_fields
 
-__all__ = ["System", "SystemDocument", "check_same_system", "default_name", "this_system", "validate_name"]
+__all__ = [
+    "System", "SystemDocument", "check_same_system", "default_name", "same_hardware", "this_system", "validate_name",
+]  # fmt: skip
 
 MAX_NAME_CHARACTERS = 64
 
@@ -269,8 +271,22 @@ def _settings(settings: RuntimeSettings) -> dict[str, object]:
     }
 
 
+def same_hardware(one: Host, other: Host) -> bool:
+    """Returns whether two hosts are of the same kind, so that what is measured on one holds for the other."""
+    return one.isa == other.isa and _hardware(one) == _hardware(other)
+
+
 def _identity(system: System, host: Host) -> dict[str, object]:
     """Returns the facts that identify a system besides its settings, under the names that error messages use."""
+    return {
+        **_hardware(host),
+        "runtime": system.runtime,
+        "runtime version": _major_minor(system.runtime_version),
+    }
+
+
+def _hardware(host: Host) -> dict[str, object]:
+    """Returns the facts that identify a host, under the names that error messages use."""
     return {
         "vendor": host.vendor or "unknown",
         "processor": host.model_name or "unknown",
@@ -280,8 +296,6 @@ def _identity(system: System, host: Host) -> dict[str, object]:
         "logical CPUs": host.logical_cpus_total,
         "usable CPUs": host.effective_cpus,
         "L3 KiB": host.l3_bytes // 1024,
-        "runtime": system.runtime,
-        "runtime version": _major_minor(system.runtime_version),
     }
 
 

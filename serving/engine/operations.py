@@ -18,6 +18,7 @@ from costmodel.serving.engine.capacity import capacity_document
 from costmodel.serving.engine.ranking import rank_document
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.engine.sources import Deadline, parsed, question_of, source_of
+from costmodel.serving.engine.tuning import tune_document
 from costmodel.serving.isolation.limits import Limits
 from costmodel.serving.loaded_predictors import LoadedPredictor
 from costmodel.serving.service import ObservedRun, PredictionOptions, Service
@@ -30,6 +31,8 @@ from costmodel.serving.wire.requests import (
     PredictRequest,
     RankRequest,
     Traffic,
+    TuneRequest,
+    Tuning,
 )
 
 __all__ = ["Operations"]
@@ -67,6 +70,8 @@ class Operations:
             "rank_file": self._rank_file,
             "capacity": self._capacity,
             "capacity_file": self._capacity_file,
+            "tune": self._tune,
+            "tune_file": self._tune_file,
             "keep": self._keep,
             "observe": self._observe,
         }
@@ -241,6 +246,33 @@ class Operations:
         deadline = Deadline.after(self.settings.request_s)
         document, loaded = capacity_document(self.service, owner, digest, name, question, traffic, deadline)
         return _reply(to_jsonable_python(document), loaded, question)
+
+    def _tune(self, call: Call) -> Reply:
+        request = parsed(TuneRequest, call.body)
+        options = {
+            "system": request.system, "version": call.options.get("version"), "shapes": request.shapes.items(),
+            "measured": request.measured,
+        }  # fmt: skip
+        tuning = Tuning(**{name: getattr(request, name) for name in Tuning.model_fields})
+        digest = source_of(self.service, call.owner, request, self.settings)
+        return self._tune_one(call.owner, digest, request.name, options, tuning, fixed=request.graph is not None)
+
+    def _tune_file(self, call: Call) -> Reply:
+        options = dict(call.options)
+        digest = self._store_file(call)
+        return self._tune_one(call.owner, digest, options["name"], options, Tuning(**options["tuning"]), fixed=False)
+
+    def _tune_one(
+        self, owner: str, digest: str, name: str, options: Mapping[str, Any], tuning: Tuning, *, fixed: bool
+    ) -> Reply:
+        question = _question(options, self._system(options.get("system")))
+        stored = self.service.uploads.find(owner, digest)
+        document = tune_document(
+            self.service, owner, digest, name, question, tuning, Deadline.after(self.settings.request_s),
+            fixed=fixed or (stored is not None and stored.suffix == ".json"),
+        )  # fmt: skip
+        # The answer depends on all systems of the host, and no one identity tells whether they have changed.
+        return Reply(_encoded(to_jsonable_python(document)), system=question.system)
 
     def _keep(self, call: Call) -> Reply:
         document: StoredModelAnswer = {"digest": self._store_file(call)}

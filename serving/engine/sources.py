@@ -10,7 +10,14 @@ from pydantic import BaseModel, ValidationError
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.service import BesideModel, PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem
-from costmodel.serving.wire.requests import BulkItem, CapacityRequest, ObservationRequest, PredictRequest, RankModel
+from costmodel.serving.wire.requests import (
+    BulkItem,
+    CapacityRequest,
+    ObservationRequest,
+    PredictRequest,
+    RankModel,
+    TuneRequest,
+)
 
 __all__ = ["Deadline", "explained", "parsed", "question_of", "source_of"]
 
@@ -90,7 +97,7 @@ def _sorted_shapes(shapes: Mapping[str, Sequence[int]]) -> tuple[tuple[str, tupl
 def source_of(
     service: Service,
     owner: str,
-    request: PredictRequest | RankModel | ObservationRequest | CapacityRequest | BulkItem,
+    request: PredictRequest | RankModel | ObservationRequest | CapacityRequest | TuneRequest | BulkItem,
     settings: EngineSettings,
 ) -> str:
     """Returns the digest of the model of a request; if the request contains a graph of layers, the graph is stored.

@@ -206,6 +206,7 @@ def _examples(system: str) -> dict[str, dict[str, Any]]:
             "slo_us": 50_000,
             "arrivals_per_s": 120,
         },
+        "/v1/tune": {"graph": EXAMPLE_GRAPH, "name": "example", "system": system, "slo_us": 5000},
         "/v1/rank": {"models": [{"graph": EXAMPLE_GRAPH, "name": "example"}], "slo_us": 5000, "quantile": "p90"},
         "/v1/observations": {
             "graph": EXAMPLE_GRAPH,

@@ -1,4 +1,4 @@
-"""Routes for predictions: of one model, of many models (bulk), of capacity, and rankings of systems and models."""
+"""Routes for predictions: of one model, of many models, of capacity and settings, and rankings of systems."""
 
 from typing import Annotated, Any
 
@@ -11,10 +11,19 @@ from costmodel.serving.http.bodies import FILE_TYPES, json_body, media_type, upl
 from costmodel.serving.http.openapi import FILE_BODY, JSON_BODY, TAGGED, describes_json, describes_model, problems
 from costmodel.serving.http.state import AppState, key_of, owner_of, state_of
 from costmodel.serving.ranking import Quantile
-from costmodel.serving.wire.answers import BulkAnswer, CapacityAnswer, PredictAnswer, RankAnswer
-from costmodel.serving.wire.fields import Composition, Name, SystemName, Version
+from costmodel.serving.tuning.question import Objective
+from costmodel.serving.wire.answers import BulkAnswer, CapacityAnswer, PredictAnswer, RankAnswer, TunedAnswer
+from costmodel.serving.wire.fields import Composition, Digest, Name, SystemName, Version
 from costmodel.serving.wire.problems import Problem
-from costmodel.serving.wire.requests import BulkRequest, CapacityRequest, PredictRequest, RankRequest, Traffic
+from costmodel.serving.wire.requests import (
+    BulkRequest,
+    CapacityRequest,
+    PredictRequest,
+    RankRequest,
+    Traffic,
+    TuneRequest,
+    Tuning,
+)
 from costmodel.traffic.capacity import MAX_REPLICAS
 from costmodel.traffic.objective import MAX_BATCH, MAX_RATE_PER_S
 from costmodel.traffic.scenarios import Scenario
@@ -82,6 +91,17 @@ class CapacityOptions(_ModelOptions):
     replicas: Annotated[int | None, Query(ge=1, le=MAX_REPLICAS)] = None
     max_batch: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 1
     max_wait_us: Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
+    usd_per_hour: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None
+
+
+class TuneOptions(_ModelOptions):
+    """Options in the query string of a request about the settings of an ONNX file; `Tuning` validates the rest."""
+
+    objective: Objective = "latency"
+    percentile: Annotated[float, Query(ge=50, le=99.9)] = 99.0
+    slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
+    max_batch: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 1
+    int8: Digest | None = None
     usd_per_hour: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None
 
 
@@ -208,3 +228,29 @@ async def capacity(request: Request, options: Annotated[CapacityOptions, Query()
         return Answer.from_reply(reply).response(request)
     async with json_body(request) as body:
         return await _answer_from_cache(state, request, "capacity", {"version": options.version}, body)
+
+
+@router.post(
+    "/tune", operation_id="tune", response_model=TunedAnswer, openapi_extra=describes_model(TuneRequest),
+    responses=problems(404, *FILE_BODY, 422, 503),
+)  # fmt: skip
+async def tune(request: Request, options: Annotated[TuneOptions, Query()]) -> Response:
+    """Say under which settings a model runs best on the host of a system, by prediction.
+
+    The settings are runtime, threads, optimisation level, spinning, precision and, for throughput and cost, batch and
+    number of sessions. The service runs nothing: `costmodel tune` on that host also measures the best few. For an ONNX
+    file, the options are in the query string. Otherwise they are in the JSON body, except for the version of the
+    regressor.
+    """
+    state = state_of(request)
+    if media_type(request) in FILE_TYPES:
+        options = options.model_copy(update={"system": state.directory.snapshot.check(options.system, options.version)})
+        found = options_of(options)
+        tuning = {name: found.pop(name) for name in Tuning.model_fields if name in found}
+        async with uploaded(request) as (path, digest):
+            engine_options = found | {"tuning": tuning, "path": str(path), "sent_as": digest}
+            reply = await state.perform(request, "tune_file", engine_options)
+    else:
+        async with json_body(request) as body:
+            reply = await state.perform(request, "tune", {"version": options.version}, body)
+    return Response(reply.body, media_type="application/json")

@@ -14,6 +14,7 @@ from .answers import RegressorsAnswer as RegressorsAnswer
 from .answers import StoredModelAnswer as StoredModelAnswer
 from .answers import SystemAnswer as SystemAnswer
 from .answers import SystemsAnswer as SystemsAnswer
+from .answers import TunedAnswer as TunedAnswer
 from .fields import Composition as Composition
 from .fields import Digest as Digest
 from .fields import Name as Name
@@ -34,3 +35,5 @@ from .requests import PredictRequest as PredictRequest
 from .requests import RankModel as RankModel
 from .requests import RankRequest as RankRequest
 from .requests import Traffic as Traffic
+from .requests import TuneRequest as TuneRequest
+from .requests import Tuning as Tuning

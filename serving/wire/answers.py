@@ -14,6 +14,7 @@ from costmodel.estimate.estimate import Coverage, EstimateDocument, PredictorDoc
 from costmodel.serving.capacity import Capacity
 from costmodel.serving.observations.drift import Drift, StoredObservation
 from costmodel.serving.ranking import RankAnswer
+from costmodel.serving.tuning.answer import TuneAnswer
 from costmodel.serving.uploads import UploadedModel
 from costmodel.serving.wire.fields import Digest
 from costmodel.serving.wire.problems import ProblemAnswer
@@ -39,6 +40,7 @@ __all__ = [
     "StoredModelAnswer",
     "SystemAnswer",
     "SystemsAnswer",
+    "TunedAnswer",
 ]  # fmt: skip
 
 Next = Annotated[str | None, Field(description="Parameter `after` for the next page; null on the last page.")]
@@ -89,6 +91,13 @@ class BulkAnswer(TypedDict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityAnswer(Capacity):
     """The traffic that a model carries on a system, with the digest of the model."""
+
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedAnswer(TuneAnswer):
+    """How a model should run on the host of a system, by prediction, with the digest of the model."""
 
     digest: Digest
 

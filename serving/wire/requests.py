@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from costmodel.serving.ranking import Quantile
+from costmodel.serving.tuning.question import Objective
 from costmodel.serving.wire.fields import (
     Batch,
     Composition,
@@ -26,7 +27,7 @@ from costmodel.traffic.scenarios import Scenario
 
 __all__ = [
     "BesideRequest", "BulkItem", "BulkRequest", "CapacityRequest", "ObservationRequest", "PredictRequest", "RankModel",
-    "RankRequest", "Traffic",
+    "RankRequest", "Traffic", "TuneRequest", "Tuning",
 ]  # fmt: skip
 
 
@@ -157,6 +158,39 @@ class CapacityRequest(_Source, Traffic):
         Field(description="Input shapes of one request; in batches the first axis of rank 2 or more is multiplied."),
     ] = Field(default_factory=dict)
     granularity: Granularity = 1
+    measured: Annotated[
+        bool, Field(strict=True, description="Use measurements; if false, all costs are predicted.")
+    ] = True
+
+
+class Tuning(Strict):
+    """What the settings of a model are chosen for."""
+
+    objective: Annotated[Objective, Field(description="What is to be best.")] = "latency"
+    percentile: Annotated[
+        float, Field(ge=50, le=99.9, description="Percentile of the latency that the objective limits.")
+    ] = 99.0
+    slo_us: Annotated[
+        Microseconds | None, Field(description="Latency in microseconds that a run must not exceed at the percentile.")
+    ] = None
+    max_batch: Annotated[
+        int, Field(ge=1, le=MAX_BATCH, description="Largest batch size for throughput and cost, where it is open.")
+    ] = 1
+    int8: Annotated[Digest | None, Field(description="The int8 version of the model, which was uploaded.")] = None
+    usd_per_hour: Annotated[
+        float | None,
+        Field(ge=0, le=1e9, allow_inf_nan=False, description="Price of the machine; by default the catalogue's."),
+    ] = None
+
+
+class TuneRequest(_Source, Tuning):
+    """A request for the settings under which a model runs best on the host of a system."""
+
+    system: SystemName | None = None
+    shapes: Annotated[
+        dict[Name, Annotated[list[Dimension], Field(max_length=32)]],
+        Field(description="Input shapes of one sample; in batches the first axis of rank 2 or more is multiplied."),
+    ] = Field(default_factory=dict)
     measured: Annotated[
         bool, Field(strict=True, description="Use measurements; if false, all costs are predicted.")
     ] = True

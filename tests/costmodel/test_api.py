@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from costmodel.errors import (
     RuleError,
     ShapeError,
     TrafficError,
+    TuningError,
     UnknownSystemError,
     UnpricedLayersError,
 )
@@ -308,3 +310,21 @@ def test_capacity_is_planned(cost_model: CostModel, convolution: ModelProto) -> 
         cost_model.capacity(convolution)
     with pytest.raises(ValueError, match="write it like p99=50ms"):
         cost_model.capacity(convolution, slo="fast")
+
+
+def test_settings_are_tuned(cost_model: CostModel, convolution: ModelProto) -> None:
+    """Settings are ranked by prediction; those of another host are not measured on this one."""
+    found = cost_model.tune(convolution, objective="throughput", max_batch=2, measure=False)
+    assert (found.best.setting.runtime, found.best.setting.level) == ("onnxruntime", "all")
+    assert {one.setting.batch for one in found.settings} == {1, 2}
+    one = next(
+        one
+        for one in found.settings
+        if one.setting == replace(one.setting, threads=1, batch=2, sessions=1, level="all")
+    )
+    assert one.predicted is not None
+    assert one.predicted.latency_us == cost_model.predict(convolution, batch=2).latency_us
+    with pytest.raises(TuningError, match="add --no-measure"):
+        cost_model.tune(convolution)
+    with pytest.raises(ValueError, match="write it like p99=50ms"):
+        cost_model.tune(convolution, slo="fast", measure=False)

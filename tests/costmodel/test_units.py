@@ -7,7 +7,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from costmodel.units import format_bytes, format_us, parse_bytes, parse_duration_s, parse_numbers, parse_shape
+from costmodel.units import (
+    format_bytes,
+    format_per_s,
+    format_us,
+    format_usd,
+    parse_bytes,
+    parse_duration_s,
+    parse_numbers,
+    parse_shape,
+)
 
 MICROSECONDS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
 
@@ -132,3 +141,9 @@ def test_what_is_no_size_is_named_with_one_that_is(text: str) -> None:
     """An invalid size is quoted with an example of a valid one."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a size") + ".*512MB"):
         parse_bytes(text)
+
+
+def test_rates_and_amounts_are_short() -> None:
+    """A rate of thousands has no fraction; an amount of less than a dollar has two digits."""
+    assert [format_per_s(rate) for rate in (0.25, 999.9, 140_450.7)] == ["0.2/s", "999.9/s", "140,451/s"]
+    assert [format_usd(usd) for usd in (12.0, 0.104, 0.00035, 0.0)] == ["$12.00", "$0.10", "$0.00035", "$0.00"]

@@ -14,7 +14,7 @@ README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
     "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour",
     "export", "import", "reproduce", "rank", "lower", "drift", "serve", "token", "tokens", "survey", "profile",
-    "run", "capacity", "worker", "extender", "interference",
+    "run", "capacity", "worker", "extender", "interference", "tune",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # groups of commands
 
@@ -84,6 +84,9 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
         ["compare", "nearest", "flops", "--splits", "1"],
         ["compare", "nearest", "flops", "--metric", "speed"],
         ["compare", "nearest", "flops", "--worth", "-1"],
+        ["tune", "light_vgg19", "--objective", "speed"],
+        ["tune", "light_vgg19", "--within", "reason"],
+        ["tune", "light_vgg19", "--budget", "soon"],
         ["export"],
         ["reproduce"],
         ["reproduce", "resnets"],

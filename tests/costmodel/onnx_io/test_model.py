@@ -441,3 +441,18 @@ def test_reading_leaves_the_source_alone(layered: ModelProto, tmp_path: Path) ->
     shutil.copy(tmp_path / "m.onnx", tmp_path / "copy.onnx")
     read_model(tmp_path / "m.onnx", batch=3)
     assert (tmp_path / "m.onnx").read_bytes() == (tmp_path / "copy.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(("first", "is_free"), [("N", True), ("", True), ("1", False), ("seconds", True)])
+def test_a_batch_whose_size_is_open_is_known(parse: Callable[..., ModelProto], first: str, is_free: bool) -> None:
+    """A first dimension with a symbol or without a size is a batch that may have any size; a number is not."""
+    proto = parse("(float[N, 8] x) => (float[N, 8] y) { y = Relu(x) }")
+    dimension = proto.graph.input[0].type.tensor_type.shape.dim[0]
+    dimension.Clear()
+    if first.isdigit():
+        dimension.dim_value = int(first)
+    elif first:
+        dimension.dim_param = first
+    assert read_model(proto).has_free_batch is is_free
+    assert read_model(proto, batch=4).has_free_batch is is_free
+    assert read_model(proto, shapes={"x": (2, 8)}).has_free_batch is is_free

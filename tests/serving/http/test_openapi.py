@@ -57,7 +57,7 @@ def test_every_example_is_answered(client: TestClient, document: Mapping[str, An
                 assert response.is_success, (path, response.text)
                 _check(document, operation, response)
                 asked += 1
-    assert asked == 5
+    assert asked == 6
 
 
 def test_every_list_is_as_documented(client: TestClient, document: Mapping[str, Any]) -> None:
@@ -112,7 +112,7 @@ def test_it_is_valid(document: dict[str, Any]) -> None:
 def test_operations_have_names_that_stay(document: Mapping[str, Any]) -> None:
     """Operation ids are fixed, because generated clients use them as function names."""
     assert {operation["operationId"] for method, _, operation in _operations(document) if method != "head"} == {
-        "predict", "predictBulk", "rank", "capacity", "sendModel", "listModels", "getModel", "getPrediction",
+        "predict", "predictBulk", "rank", "capacity", "tune", "sendModel", "listModels", "getModel", "getPrediction",
         "deleteModel", "createObservation", "listObservations", "deleteObservation", "deleteObservations",
         "listSystems", "getSystem", "listRegressors", "getHealth", "getReadiness", "getMetrics",
     }  # fmt: skip
