@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from costmodel.jobs.benchmark_session import BenchmarkSession
+    from costmodel.jobs.runtime_comparison.release import Release
     from costmodel.partition.granularity import Granularity
     from costmodel.paths import Home
     from costmodel.runtimes.base import Runtime
@@ -103,12 +104,15 @@ class Tools:
         shipped_data: Folder of the data sets that are shipped with costmodel; None for that of the source checkout.
         measuring_program: Program, with its arguments, that measures a batch on a machine of a fleet; None for
             `costmodel.jobs.fleet.measuring_process`.
+        release: Function that takes the name of a release of a runtime, such as "onnxruntime==1.31", and returns a
+            function that starts that release; None for releases in environments of their own.
     """
 
     runtime: "Runtime | None" = None
     bench: "Callable[..., BenchmarkSession] | None" = None
     shipped_data: "Path | None" = None
     measuring_program: Sequence[str] | None = None
+    release: "Callable[[str], Callable[[], Release]] | None" = None
 
 
 @dataclass
