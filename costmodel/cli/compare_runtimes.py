@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["compare_runtimes"]
 
-_ROUNDS = 6
+# With eight rounds, the interval of a ratio reaches about twice as far as the noise of one pair of turns.
+_ROUNDS = 8
 # Number of layers that are listed for each release as executed by it only.
 _MOST_LISTED = 20
 _HEADINGS = {"model": "model, end to end", "sum": "model, sum of layers", "operator": "operator", "layer": "layer"}
@@ -47,6 +48,7 @@ def compare_runtimes(
     stopped, the same command goes on where it stopped; with more --rounds, it measures more.
     """
     from costmodel.jobs.runtime_comparison.comparison import compare_runtimes as compare
+    from costmodel.measure.lock import measuring_lock
     from costmodel.runtimes.base import RuntimeSettings
 
     budget_s = parse_budget_s(budget)
@@ -62,6 +64,7 @@ def compare_runtimes(
             rounds=rounds,
             budget_s=budget_s,
             progress=stage,
+            lock=context.tools.lock or measuring_lock,
         )
     for what, reason in report.failed.items():
         note(f"{what} was not measured: {reason}")

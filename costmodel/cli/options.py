@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
+    from typing import Any
 
     from costmodel.jobs.benchmark_session import BenchmarkSession
     from costmodel.jobs.runtime_comparison.release import Release
@@ -106,6 +108,8 @@ class Tools:
             `costmodel.jobs.fleet.measuring_process`.
         release: Function that takes the name of a release of a runtime, such as "onnxruntime==1.31", and returns a
             function that starts that release; None for releases in environments of their own.
+        lock: Function that returns a context manager, inside which no other process compares releases; None for the
+            measuring lock of this host.
     """
 
     runtime: "Runtime | None" = None
@@ -113,6 +117,7 @@ class Tools:
     shipped_data: "Path | None" = None
     measuring_program: Sequence[str] | None = None
     release: "Callable[[str], Callable[[], Release]] | None" = None
+    lock: "Callable[[], AbstractContextManager[Any]] | None" = None
 
 
 @dataclass

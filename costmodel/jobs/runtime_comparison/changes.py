@@ -23,6 +23,9 @@ LEVEL = 0.95
 # Smallest ratio, in either direction, that can be marked: two processes with the same release may differ by less.
 LEAST_CHANGE = 1.02
 
+# Three quarters of what is compared vary more than this quantile: what varies less does so by chance.
+_LEAST_NOISE_QUANTILE = 0.25
+
 Kind = Literal["model", "sum", "operator", "layer"]
 
 
@@ -135,8 +138,8 @@ def find_changes(models: Sequence[ComparedModel]) -> list[Change]:
         # Each kind gets an equal part of the permitted error, or else the many layers would hide a change of a model.
         outside = (1 - LEVEL) / len(kinds) / len(of_kind)
         noises = [one.own_noise for one in of_kind if one.log_ratios.size > 1]
-        typical = float(np.median(noises)) if noises else 0.0
-        changes += [_change(one, typical, outside) for one in of_kind]
+        least = float(np.quantile(noises, _LEAST_NOISE_QUANTILE)) if noises else 0.0
+        changes += [_change(one, least, outside) for one in of_kind]
     return changes
 
 
@@ -149,12 +152,12 @@ def unmatched_layers(models: Sequence[ComparedModel]) -> tuple[list[LayerOccurre
     )
 
 
-def _change(compared: _Compared, typical: float, outside: float) -> Change:
+def _change(compared: _Compared, least_noise: float, outside: float) -> Change:
     """Returns the ratio of what is compared, with its interval.
 
     Args:
         compared: What is compared.
-        typical: Standard deviation of the logarithms of ratios that is typical for its kind; the median.
+        least_noise: Standard deviation of the logarithms of ratios below which none is believed.
         outside: Probability with which the true ratio may be outside the interval.
     """
     logs = compared.log_ratios
@@ -162,7 +165,7 @@ def _change(compared: _Compared, typical: float, outside: float) -> Change:
     interval, changed = None, False
     if logs.size > 1:
         # Few pairs may agree by chance, so the largest of three estimates of their noise counts.
-        noise = max(compared.own_noise, compared.noise_within_releases, typical)
+        noise = max(compared.own_noise, compared.noise_within_releases, least_noise)
         reach = two_sided_quantile(outside, logs.size - 1) * noise / math.sqrt(logs.size)
         interval = _bounded_exp(centre - reach), _bounded_exp(centre + reach)
         changed = interval[0] > LEAST_CHANGE or interval[1] < 1 / LEAST_CHANGE

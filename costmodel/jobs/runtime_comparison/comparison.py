@@ -29,10 +29,7 @@ from costmodel.store.store import Store
 from costmodel.systems.host import probe_host
 from costmodel.systems.system import System, default_name, this_system
 
-__all__ = ["DEFAULT_ROUNDS", "RuntimeComparison", "compare_runtimes", "installed_release"]
-
-# Number of rounds by default: with six, a ratio of 1.1 is beyond the noise of most operators.
-DEFAULT_ROUNDS = 6
+__all__ = ["RuntimeComparison", "compare_runtimes", "installed_release"]
 
 StartRelease = Callable[[], Release]
 """Function that starts a release in a new process."""
@@ -104,8 +101,8 @@ def compare_runtimes(
     target: str,
     cache: Path,
     *,
+    rounds: int,
     settings: RuntimeSettings | None = None,
-    rounds: int = DEFAULT_ROUNDS,
     budget_s: float | None = None,
     progress: Stages | None = None,
     lock: Callable[[], AbstractContextManager[Any]] = measuring_lock,
@@ -118,8 +115,8 @@ def compare_runtimes(
         starts: Functions that start the release from which the comparison starts, and the other one.
         target: Name of a corpus, or path of a model or of a folder of models.
         cache: Folder in which lowered graphs are cached.
-        settings: Settings of the runtime; by default one thread.
         rounds: Number of rounds in all, earlier ones included; each measures every model with both releases.
+        settings: Settings of the runtime; by default one thread.
         budget_s: Seconds after which no further measurement starts; None for no limit.
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.

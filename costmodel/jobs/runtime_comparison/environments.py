@@ -110,7 +110,11 @@ def environment_of(release: ReleaseName, folder: Path, note: Callable[[str], Non
             if not made.exists():
                 note(f"an environment with {release} is made in {place}")
                 venv.EnvBuilder(clear=True, symlinks=os.name != "nt", with_pip=True).create(place)
-                _install(release, python)
+                try:
+                    _install(release, python)
+                except CostModelError:
+                    shutil.rmtree(place)
+                    raise
                 made.write_text(json.dumps({"release": str(release), "python": sys.version}))
     except (OSError, subprocess.SubprocessError) as error:
         reason = error.strerror if isinstance(error, OSError) else "the module ensurepip of this Python does not work"
@@ -158,8 +162,9 @@ def _install(release: ReleaseName, python: Path) -> None:
     if done.returncode == 0:
         return
     offered = _OFFERED.search(done.stderr)
-    versions = [] if offered is None or offered[1] == "none" else offered[1].split(", ")
-    if versions:
+    if offered is not None and offered[1] != "none":
+        least = _least_version(release.runtime) or "0"
+        versions = [version for version in offered[1].split(", ") if _numbers(version) >= _numbers(least)]
         raise CostModelError(
             f"there is no release {release} for this Python: choose one of those that pip finds, such as "
             f"{', '.join(versions[-_MOST_LISTED:])}"
