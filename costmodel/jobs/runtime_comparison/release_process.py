@@ -9,7 +9,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -162,7 +161,8 @@ def serve(runtime: Runtime | None = None, bench: Callable[..., BenchmarkSession]
         runtime: Runtime to serve; by default the one that the first request names.
         bench: Function that makes a benchmark session from a store, a system and a runtime.
     """
-    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # Copies of both streams: Python closes its own at exit, and waits for the thread that reads one of them.
+    source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get into the answers
     requests: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue()
     threading.Thread(target=_read, args=(source, requests), daemon=True).start()
