@@ -112,7 +112,7 @@ def measure_pairs(
                 _measure_pair(store, releases, sides, marks, name, found, new_first=len(found.pairs[name]) % 2 == 1)
                 tried[name] += 1
                 done += 1
-            for release in releases:
+            for release in reversed(releases):  # nested, as far as they are in one process
                 system = release.close()
                 if system is not None:
                     store.put_system(system)
