@@ -8,5 +8,6 @@ from .microarchitecture import microarchitecture_facts as microarchitecture_fact
 from .system import System as System
 from .system import SystemDocument as SystemDocument
 from .system import check_same_system as check_same_system
+from .system import default_name as default_name
 from .system import this_system as this_system
 from .system import validate_name as validate_name

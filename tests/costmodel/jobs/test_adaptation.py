@@ -157,7 +157,7 @@ def test_a_new_release_starts_from_the_old_one(store: Store, home: Home) -> None
     assert bases == [SYSTEM.name]
     item = corpus(home.cache)[MEASURED[0]]
     with fake_sessions(runtime)(store, system, runtime) as session:
-        session.run(measurement_groups(item, (1,)))
+        session.run(replace(group, whole=None) for group in measurement_groups(item, (1,)))
     report = _adapt(store, home, runtime, 0.05)
     assert report.bases == (SYSTEM.name,)
     assert report.curve[0].measured >= len(item.decomposition.unique)
