@@ -48,7 +48,10 @@ def lowered_graph(folded: ModelProto, graph: LayerGraph, primitives: Sequence[Pr
                 if name:
                     types[name] = replace(types[name], blocked=layouts.produced(name))
         outside = {
-            n for layer in group.layers for n in layer.outputs if n in graph.outputs or readers.get(n, set()) - {number}
+            n
+            for layer in group.layers
+            for n in layer.outputs
+            if n in graph.outputs or readers.get(n, set()) - {number}
         }
         layers.append(_layer(group, renamed, types, graph.constants, constants, outside))
     used = {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n}
