@@ -70,6 +70,11 @@ class Home:
         return self.data / "cache"
 
     @property
+    def environments(self) -> Path:
+        """Folder of environments that contain a release of a runtime each; a deleted one is made again."""
+        return self.data / "environments"
+
+    @property
     def corpora(self) -> Path:
         """Folder of built corpora, with a subfolder for each; a deleted corpus is built again when it is needed."""
         return self.data / "corpora"

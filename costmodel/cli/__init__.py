@@ -57,6 +57,7 @@ from costmodel.cli import (  # noqa: E402
     bench,
     capacity,
     compare,
+    compare_runtimes,
     corpus,
     decompose,
     drift,
@@ -81,7 +82,7 @@ from costmodel.cli import (  # noqa: E402
 
 assert all(
     (
-        adapt, bench, capacity, compare, corpus, decompose, drift, extender, fleet, interference, lower, predict,
-        profile, rank, regressors, reproduce, run, serve, survey, systems, tour, train, transfer, tune,
+        adapt, bench, capacity, compare, compare_runtimes, corpus, decompose, drift, extender, fleet, interference,
+        lower, predict, profile, rank, regressors, reproduce, run, serve, survey, systems, tour, train, transfer, tune,
     )
 )  # fmt: skip

@@ -34,7 +34,7 @@ def lower(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Print the layers of a model as the runtime executes them.
+    """Print a model's layers as the runtime executes them.
 
     With --json, prints them as a graph without weights, which a service accepts in place of the model.
     """

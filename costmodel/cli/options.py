@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
+    from typing import Any
 
     from costmodel.jobs.benchmark_session import BenchmarkSession
     from costmodel.jobs.tuning.tune import Tuner
+    from costmodel.jobs.runtime_comparison.release import Release
     from costmodel.partition.granularity import Granularity
     from costmodel.paths import Home
     from costmodel.runtimes.base import Runtime
@@ -112,6 +115,10 @@ class Tools:
         measuring_program: Program, with its arguments, that measures a batch on a machine of a fleet; None for
             `costmodel.jobs.fleet.measuring_process`.
         tuner: Function that makes the tuner of a host, with the arguments of `Tuner.of`; None for `Tuner.of`.
+        release: Function that takes the name of a release of a runtime, such as "onnxruntime==1.31", and returns a
+            function that starts that release; None for releases in environments of their own.
+        lock: Function that returns a context manager, inside which no other process compares releases; None for the
+            measuring lock of this host.
     """
 
     runtime: "Runtime | None" = None
@@ -119,6 +126,8 @@ class Tools:
     shipped_data: "Path | None" = None
     measuring_program: Sequence[str] | None = None
     tuner: "Callable[..., Tuner] | None" = None
+    release: "Callable[[str], Callable[[], Release]] | None" = None
+    lock: "Callable[[], AbstractContextManager[Any]] | None" = None
 
 
 @dataclass

@@ -131,7 +131,7 @@ def predict(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Predict the latency of models, in total and layer by layer."""
+    """Predict the latency of models, in total and by layer."""
     from costmodel.api import CostModel
     from costmodel.jobs.bench import measure_models
     from costmodel.onnx_io.model import read_model

@@ -61,7 +61,7 @@ def train(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Train the regressor of a system and make it the champion.
+    """Train a system's regressor and make it the champion.
 
     The regressor is evaluated on held-out lineages, and the run is recorded in MLflow: in `mlruns/`, or at
     MLFLOW_TRACKING_URI. With --search, hyperparameters are searched first, and each trial is recorded as a child run;

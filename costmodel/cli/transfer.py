@@ -93,7 +93,7 @@ def import_results(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Add measurements from a Parquet file or a .csv to the store.
+    """Add measurements from a Parquet or .csv file.
 
     Models in a Parquet file are added, too. Either everything is added or nothing; records that the store has already
     are not added again. A .csv has observed latencies of whole models, for example from production; `train` uses them

@@ -147,15 +147,22 @@ def validate_name(name: str) -> str:
     )
 
 
-def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettings) -> str:
+def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettings, *, patch: bool = False) -> str:
     """Returns the default name of a system, such as "amd-epyc-zen5-2c-ort1.31-1t".
 
     The name consists of processor, microarchitecture, number of usable CPUs, runtime and threads, and of those other
     settings that are not at their defaults. The same arguments always give the same name.
+
+    Args:
+        host: Hardware of the system.
+        runtime: Name of the runtime.
+        version: Full version of the runtime.
+        settings: Settings of the runtime.
+        patch: Whether the name has the full version, which distinguishes two patches of a release.
     """
     vendor = _slug(_VENDORS.get(host.vendor, host.vendor)) or _slug(host.architecture) or "host"
     design = host.microarchitecture or (f"f{host.family}m{host.model}" if host.family else "")
-    engine = _slug(_RUNTIMES.get(runtime, runtime))[:12] + _major_minor(version)
+    engine = _slug(_RUNTIMES.get(runtime, runtime))[:12] + (_slug(version) if patch else _major_minor(version))
     parts = [_slug(design), f"{host.effective_cpus}c", engine, f"{settings.threads}t"]
     if settings.inter_threads > 1:
         parts.append(f"{settings.inter_threads}inter")

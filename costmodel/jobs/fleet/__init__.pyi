@@ -1,6 +1,9 @@
+from .batches import Batch as Batch
+from .batches import BatchResult as BatchResult
 from .bench import FleetReport as FleetReport
 from .bench import bench_on_cluster as bench_on_cluster
 from .measuring_process import PROGRAM as PROGRAM
 from .measuring_process import MeasuringProcess as MeasuringProcess
+from .measuring_process import clean_environment as clean_environment
 from .worker import Machine as Machine
 from .worker import serve_machine as serve_machine

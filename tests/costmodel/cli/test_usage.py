@@ -14,7 +14,7 @@ README = Path(__file__).parents[3] / "README.md"
 COMMANDS = (
     "adapt", "bench", "decompose", "predict", "systems", "train", "evaluate", "compare", "regressors", "tour",
     "export", "import", "reproduce", "rank", "lower", "drift", "serve", "token", "tokens", "survey", "profile",
-    "run", "capacity", "worker", "extender", "interference", "tune",
+    "run", "capacity", "worker", "extender", "interference", "tune", "compare-runtimes",
 )  # fmt: skip
 GROUPS = {"corpus": ("build", "list")}  # groups of commands
 
@@ -23,14 +23,14 @@ def test_help_lists_every_command(run: Run, tmp_path: Path) -> None:
     """`--help` lists each command with a description that fits its line."""
     done = run(tmp_path, "--help")
     assert done.code == 0
-    listed = re.findall(r"^  (\w+) {2,}(.+)$", done.out.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+) {2,}(.+)$", done.out.partition("Commands:")[2], re.MULTILINE)
     assert {name for name, _ in listed} == {*COMMANDS, *GROUPS}
     assert [text for _, text in listed if not text.endswith(".") or text.endswith("...")] == []
 
 
 def test_every_command_is_in_the_readme(run: Run, tmp_path: Path) -> None:
     """The README names every command."""
-    listed = re.findall(r"^  (\w+) {2,}", run(tmp_path, "--help").out.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+) {2,}", run(tmp_path, "--help").out.partition("Commands:")[2], re.MULTILINE)
     text = README.read_text()
     assert [name for name in listed if f"costmodel {name}" not in text] == []
 
@@ -87,6 +87,9 @@ def test_no_command_is_a_question(run: Run, tmp_path: Path) -> None:
         ["tune", "light_vgg19", "--objective", "speed"],
         ["tune", "light_vgg19", "--within", "reason"],
         ["tune", "light_vgg19", "--budget", "soon"],
+        ["compare-runtimes", "light", "--from", "1.30"],
+        ["compare-runtimes", "light", "--from", "1.30", "--to", "1.31", "--rounds", "1"],
+        ["compare-runtimes", "light", "--from", "1.30", "--to", "1.31", "--budget", "soon"],
         ["export"],
         ["reproduce"],
         ["reproduce", "resnets"],

@@ -10,6 +10,8 @@ from costmodel.errors import UnknownSystemError
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.adaptation import AdaptReport, Point, adapt
+from costmodel.jobs.base_systems import load_bases
+from costmodel.jobs.decomposed_models import measurement_groups
 from costmodel.jobs.suggestion import suggest
 from costmodel.onnx_io.model import Model
 from costmodel.paths import Home
@@ -144,6 +146,22 @@ def test_a_target_says_which_models_count(store: Store, home: Home, runtime: _Ru
     report = _adapt(store, home, runtime, 3600, target=HELD_BACK[0], cache=home.cache)
     assert report.reason == "complete"
     assert set(store.latencies_us(NEW)) == set(item.decomposition.unique)
+
+
+def test_a_new_release_starts_from_the_old_one(store: Store, home: Home) -> None:
+    """A system of an older release of the same runtime is a base, and what a comparison measured counts as measured."""
+    runtime = _Runtime(version="1.32.0", name=SYSTEM.runtime)
+    system = fake_system(NEW, runtime=runtime, capabilities=SYSTEM.capabilities, host=SYSTEM.host)
+    assert (system.runtime_version, SYSTEM.runtime_version) == ("1.32.0", "1.31.1")
+    bases, _ = load_bases(store, system, home.root)
+    assert bases == [SYSTEM.name]
+    item = corpus(home.cache)[MEASURED[0]]
+    with fake_sessions(runtime)(store, system, runtime) as session:
+        session.run(replace(group, whole=None) for group in measurement_groups(item, (1,)))
+    report = _adapt(store, home, runtime, 0.05)
+    assert report.bases == (SYSTEM.name,)
+    assert report.curve[0].measured >= len(item.decomposition.unique)
+    assert champion_of(home.bundles, NEW) == report.path
 
 
 class TestSuggesting:
