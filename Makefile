@@ -23,7 +23,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # What only tests and type checks need besides: torch, for the corpora and the graph neural network, and transformers.
 $(COMPLETE): $(INSTALLED)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,gnn,corpus,plots,serve,client,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,gnn,corpus,plots,serve,client,openvino,dev]'
 	@touch $@
 
 run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (3 minutes of measuring)

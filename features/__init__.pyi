@@ -1,5 +1,4 @@
 from .analytical_bound import bound_us as bound_us
-from .fused import as_main_operator as as_main_operator
 from .memory_traffic import model_traffic as model_traffic
 from .row import footprint_features as footprint_features
 from .schema import FEATURE_GROUPS as FEATURE_GROUPS

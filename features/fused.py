@@ -12,7 +12,8 @@ __all__ = ["as_main_operator"]
 
 # Operators that runtimes apply to the result of a product before it is written.
 _ACTIVATIONS = (
-    "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh", "Gelu", "Erf", "Elu", "Selu", "Softplus",
+    "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh", "Gelu", "Erf", "Elu", "Selu",
+    "Softplus",
 )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from costmodel.jobs.benchmark_session import BenchmarkSession
-    from costmodel.jobs.tuning.tune import Tuner
     from costmodel.jobs.runtime_comparison.release import Release
+    from costmodel.jobs.tuning.tune import Tuner
     from costmodel.partition.granularity import Granularity
     from costmodel.paths import Home
     from costmodel.runtimes.base import Runtime

@@ -48,9 +48,7 @@ from .protobuf import messages as messages
 from .sequence import LayerSequence as LayerSequence
 from .sequence import SequenceLayer as SequenceLayer
 from .sequence import Value as Value
-from .sequence import build_named_sequence as build_named_sequence
 from .sequence import build_sequence as build_sequence
 from .sequence import input_indices as input_indices
 from .sequence import weight_indices as weight_indices
 from .source_weights import SourceWeights as SourceWeights
-from .strong_components import strong_components as strong_components

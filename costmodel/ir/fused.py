@@ -24,11 +24,11 @@ _MAX_CACHED_BODIES = 4096
 # Operators that dominate a fused layer, the most dominant first; among others, the last one in the body does.
 _DOMINANT = (
     "Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention", "QLinearConv",
-    "ConvInteger", "MatMulInteger", "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization", "Softmax",
-    "LogSoftmax", "LpNormalization", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "Resize",
-    "GridSample", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "Gather", "GatherND",
-    "GatherElements", "ScatterND", "ScatterElements", "TopK", "Transpose", "Concat", "Pad", "Split", "Slice", "Gelu",
-    "Erf", "Tanh", "Sigmoid", "Exp", "Pow",
+    "ConvInteger", "MatMulInteger", "LayerNormalization", "RMSNormalization", "InstanceNormalization",
+    "GroupNormalization", "Softmax", "LogSoftmax", "LpNormalization", "MaxPool", "AveragePool", "LpPool",
+    "GlobalAveragePool", "GlobalMaxPool", "Resize", "GridSample", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
+    "ReduceL2", "Gather", "GatherND", "GatherElements", "ScatterND", "ScatterElements", "TopK", "Transpose", "Concat",
+    "Pad", "Split", "Slice", "Gelu", "Erf", "Tanh", "Sigmoid", "Exp", "Pow",
 )  # fmt: skip
 _RANK = {op_type: rank for rank, op_type in enumerate(_DOMINANT)}
 

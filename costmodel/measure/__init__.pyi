@@ -47,6 +47,7 @@ from .round_robin import TimedNetwork as TimedNetwork
 from .round_robin import take_turns as take_turns
 from .round_robin import try_out as try_out
 from .statistics import MODEL_QUANTILE as MODEL_QUANTILE
+from .statistics import mean_us as mean_us
 from .statistics import median_interval_us as median_interval_us
 from .stopwatch import timed_us as timed_us
 from .tenancy import jitter as jitter

@@ -3,7 +3,6 @@ from .advice import snippet_of as snippet_of
 from .advice import spins as spins
 from .base import DEFAULT_RUNTIME as DEFAULT_RUNTIME
 from .base import LEVELS as LEVELS
-from .base import PRECISIONS as PRECISIONS
 from .base import EmptyNetworks as EmptyNetworks
 from .base import KernelTime as KernelTime
 from .base import LayerProfiler as LayerProfiler

@@ -17,7 +17,6 @@ from costmodel.onnx_io.model import Model
 __all__ = [
     "DEFAULT_RUNTIME",
     "LEVELS",
-    "PRECISIONS",
     "EmptyNetworks",
     "KernelTime",
     "LayerProfiler",
@@ -33,7 +32,6 @@ __all__ = [
 
 DEFAULT_RUNTIME = "onnxruntime"
 LEVELS = ("none", "basic", "extended", "all")
-PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +43,12 @@ class RuntimeSettings:
         level: Level to which the runtime optimises the graph, one of `LEVELS`.
         spinning: Whether idle threads of the runtime spin (wait actively) between layers.
         inter_threads: Number of layers of a model that may run at the same time; has no effect on a layer in isolation.
-        precision: Element type in which the runtime computes what the model declares as float32, one of `PRECISIONS`.
     """
 
     threads: int = 1
     level: str = "all"
     spinning: bool = True
     inter_threads: int = 1
-    precision: str = "float32"
 
     @property
     def cpus(self) -> int:

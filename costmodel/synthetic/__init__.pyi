@@ -1,3 +1,4 @@
+from .aligned_memory import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .aligned_memory import aligned_arrays as aligned_arrays
 from .aligned_memory import aligned_copies as aligned_copies
 from .aligned_memory import is_aligned as is_aligned

@@ -170,8 +170,6 @@ def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettin
         parts.append(_slug(settings.level))
     if not settings.spinning:
         parts.append("nospin")
-    if settings.precision != "float32":
-        parts.append(_slug(settings.precision))
     # A name that is too long loses the end of the brand, because the other parts distinguish the systems of one host.
     end = "-".join(["", *filter(None, parts)])[8 - MAX_NAME_CHARACTERS :].lstrip(".")
     brand = _slug(f"{vendor}-{_slug(_NOISE.sub(' ', host.model_name))}")
@@ -274,7 +272,6 @@ def _settings(settings: RuntimeSettings) -> dict[str, object]:
         "threads between layers": settings.inter_threads,
         "optimisation level": settings.level,
         "spinning": "on" if settings.spinning else "off",
-        "precision": settings.precision,
     }
 
 

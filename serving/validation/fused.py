@@ -10,9 +10,7 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer
 __all__ = ["fault_of_body"]
 
 
-def fault_of_body(
-    sequence: LayerSequence, layer: SequenceLayer, check: Callable[[LayerSequence], None]
-) -> str | None:
+def fault_of_body(sequence: LayerSequence, layer: SequenceLayer, check: Callable[[LayerSequence], None]) -> str | None:
     """Returns what is wrong with the body of a fused layer; None if nothing is.
 
     The text is a predicate, such as "has a body that is no sequence", before which the caller puts a name for the

@@ -5,8 +5,20 @@ from collections import Counter
 from onnx import ModelProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from costmodel.ir import Layer, LayerGraph, LayerSequence, dtype_name, encode_attribute, expand, fuse, input_indices
-from costmodel.ir import TensorType, signature_data, since_version, weight_indices
+from costmodel.ir import (
+    Layer,
+    LayerGraph,
+    LayerSequence,
+    TensorType,
+    dtype_name,
+    encode_attribute,
+    expand,
+    fuse,
+    input_indices,
+    signature_data,
+    since_version,
+    weight_indices,
+)
 from costmodel.onnx_io import Model, infer_model
 from costmodel.runtimes import RuntimeSettings
 from costmodel.synthetic import build_network, model_inputs, synthetic_value, value_name

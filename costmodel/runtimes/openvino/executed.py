@@ -1,4 +1,4 @@
-"""Reads the executed graph of a compiled OpenVINO model: primitives, their layouts, and the operators they come from."""
+"""Reads the executed graph of a compiled OpenVINO model: its primitives, their layouts and their operators."""
 
 import re
 from collections.abc import Mapping

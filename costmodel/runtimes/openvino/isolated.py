@@ -10,8 +10,8 @@ converts. These additions avoid that:
   the layer. OpenVINO recognises that as the same memory if the layer demands that layout, as a convolution does.
 - Other layers take the layout of what they read. For them, the Transpose of an input is followed by a depthwise
   convolution with one weight for each channel, and the time of the same network without the layers is subtracted.
-- A layer without weights to speak of runs once just before each run that is timed: everything else that it touches is in
-  the caches inside a model, among it the memory between its primitives, which each network has of its own.
+- A layer without weights to speak of runs once just before each run that is timed: everything else that it touches is
+  in the caches inside a model, among it the memory between its primitives, which each network has of its own.
 - The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
   inside a model, where the runtime uses it again and again. A convolution that adds its result to an input, in the
   memory of that input, cannot write to other memory: of its outputs, a network returns the first element only.
@@ -222,7 +222,7 @@ class _Network:
 
 
 def _zero_points(sequence: LayerSequence) -> set[int]:
-    """Returns the indices of zero points without known values: those of each channel of weights, which usually are 0."""
+    """Returns the indices of zero points, which are zeros if their values are not known, as those of channels are."""
     return {
         layer.inputs[2]
         for layer in sequence.layers
@@ -317,7 +317,7 @@ def _depthwise(source: Any, kind: TensorType, strides: Any) -> Any:
 
 
 def _internal_form(kind: TensorType, values: np.ndarray) -> np.ndarray:
-    """Returns the values of an input in the element type and shape in which it is fed; the same array if it is as is."""
+    """Returns the values of an input in the element type and shape in which it is fed; `values` if it has both."""
     if kind.dtype in _INTERNAL:
         values = values.astype(_INTERNAL[kind.dtype][0])
     if _is_channels_last(kind):

@@ -37,9 +37,7 @@ def perceptron(depth: int, width: int) -> ModelProto:
 
 
 @pytest.fixture
-def toy_run(
-    run_with: Callable[[Tools], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def toy_run(run_with: Callable[[Tools], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Function that runs a command while the toy runtime is installed."""
     monkeypatch.syspath_prepend(str(TOY))
     lock = partial(measuring_lock, tmp_path / "measuring.lock")

@@ -74,14 +74,12 @@ def test_a_body_contains_no_fused_layers() -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null"])
 def test_a_body_that_is_no_sequence_is_refused(text: str) -> None:
     """Text that is not the canonical text of a sequence is no body."""
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError):  # noqa: PT011 - JSON has messages of its own
         body_of(replace(fused(), attributes={"body": {"s": text}}))
 
 
 @given(st.data())
-def test_a_graph_fused_into_one_layer_expands_to_its_own_sequence(
-    graphs: Graphs, data: st.DataObject
-) -> None:
+def test_a_graph_fused_into_one_layer_expands_to_its_own_sequence(graphs: Graphs, data: st.DataObject) -> None:
     """For any graph, the layer into which all of it is fused expands to the operators, types and constants it had."""
     graph = data.draw(graphs())
     whole = build_sequence(graph.layers, graph.types, graph.constants, graph.outputs)

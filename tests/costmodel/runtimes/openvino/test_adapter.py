@@ -60,8 +60,9 @@ def residual_block(channels: int = 16, size: int = 12) -> ModelProto:
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
         [
-            weight(rng, "w0", channels, 3, 3, 3), weight(rng, "b0", channels), weight(rng, "w1", channels, channels, 3, 3),
-            weight(rng, "b1", channels), weight(rng, "w2", 10, channels * size * size // 4), weight(rng, "b2", 10),
+            weight(rng, "w0", channels, 3, 3, 3), weight(rng, "b0", channels),
+            weight(rng, "w1", channels, channels, 3, 3), weight(rng, "b1", channels),
+            weight(rng, "w2", 10, channels * size * size // 4), weight(rng, "b2", 10),
         ],
     )  # fmt: skip
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
@@ -161,7 +162,9 @@ def test_scales_do_not_make_other_layers(openvino: OpenVino) -> None:
     scale.CopyFrom(numpy_helper.from_array(np.array(0.07, np.float32), "s"))
     zero = next(t for t in other.graph.initializer if t.name == "z")
     zero.CopyFrom(numpy_helper.from_array(np.array(9, np.uint8), "z"))
-    found = [set(decompose("m", openvino.lower(read_model(m), "all")).unique) for m in (quantised_convolution(7), other)]
+    found = [
+        set(decompose("m", openvino.lower(read_model(m), "all")).unique) for m in (quantised_convolution(7), other)
+    ]
     assert found[0] == found[1]
 
 
@@ -181,14 +184,21 @@ def test_isolated_layers_execute_what_the_model_executes(openvino: OpenVino) -> 
 def test_an_isolated_layer_computes_what_its_operators_compute(openvino: OpenVino) -> None:
     """The network of a fused layer in OpenVINO's layout gives the numbers that ONNX Runtime gives for its operators."""
     graph = openvino.lower(read_model(residual_block()), "all")
-    sequence = next(s.sequence for s, ops in zip(decompose("m", graph).segments, operators(graph), strict=True) if ops == "Conv+Relu")
+    sequence = next(
+        s.sequence
+        for s, ops in zip(decompose("m", graph).segments, operators(graph), strict=True)
+        if ops == "Conv+Relu"
+    )
     runner = openvino.open_sequence(sequence, SETTINGS)
     runner.run()
     plain = expand(sequence)
     weights = [numpy_helper.from_array(synthetic_value(plain, i), value_name(i)) for i in weight_indices(plain)]
     session = open_session(build_network(plain, weights=weights).SerializeToString(), SETTINGS)
     feeds = {value_name(i): synthetic_value(plain, i) for i, v in enumerate(plain.values) if v.role == "input"}
-    channels_last = {n: np.ascontiguousarray(a.reshape(a.shape[0], *a.shape[2:], a.shape[1]).transpose(0, 3, 1, 2)) for n, a in feeds.items()}
+    channels_last = {
+        n: np.ascontiguousarray(a.reshape(a.shape[0], *a.shape[2:], a.shape[1]).transpose(0, 3, 1, 2))
+        for n, a in feeds.items()
+    }
     (expected,) = session.run(None, channels_last)
     np.testing.assert_allclose(runner.results()[0].transpose(0, 3, 1, 2), expected, rtol=1e-3, atol=1e-4)
 
@@ -213,7 +223,12 @@ def test_inputs_inside_a_model_are_not_converted(openvino: OpenVino) -> None:
     kind = TensorType("float32", (4, 32))
     sequence = LayerSequence(
         (SequenceLayer("Where", "", 16, {}, (0, 1, 2), (3,)),),
-        (Value(TensorType("bool", (4, 32)), "input"), Value(kind, "input"), Value(kind, "input"), Value(kind, "internal")),
+        (
+            Value(TensorType("bool", (4, 32)), "input"),
+            Value(kind, "input"),
+            Value(kind, "input"),
+            Value(kind, "internal"),
+        ),
         (3,),
     )
     runner = openvino.open_sequence(sequence, SETTINGS)
@@ -225,7 +240,14 @@ def test_an_empty_network_executes_nothing(openvino: OpenVino) -> None:
     """The network from which the call overhead follows has no layer that takes time."""
     runner = openvino.open_empty(2, 3, SETTINGS)
     runner.run()
-    assert {p.kind for p in executed_graph(runner.compiled)} <= {"Input", "Const", "Subgraph", "Eltwise", "Reshape", "Output"}
+    assert {p.kind for p in executed_graph(runner.compiled)} <= {
+        "Input",
+        "Const",
+        "Subgraph",
+        "Eltwise",
+        "Reshape",
+        "Output",
+    }
 
 
 def test_settings_are_those_that_were_asked_for(openvino: OpenVino) -> None:
@@ -253,7 +275,7 @@ def test_a_model_that_openvino_lacks_an_operator_for_is_refused(openvino: OpenVi
     """The refusal names the model, the runtime and what to do."""
     text = "(float[4] x, int64[1] h) => (float[4] y) { y = com.microsoft.DynamicTimeWarping(x) }"
     model = read_model(parse(text, domains=("com.microsoft",)), name="warped")
-    with pytest.raises(LoweringError, match="warped is refused by openvino .*: export it with operators"):
+    with pytest.raises(LoweringError, match=r"warped is refused by openvino .*: export it with operators"):
         openvino.open_model(model, SETTINGS)
 
 

@@ -33,9 +33,7 @@ def groups(layers: LayerGraph, *primitives: Primitive) -> list[tuple[str, ...]]:
 def test_operators_of_one_primitive_are_one_group() -> None:
     """Operators that a primitive names are executed together."""
     model = graph(layer("a", "Conv", "x"), layer("b", "Relu", "a"), layer("c", "MaxPool", "b"))
-    found = groups(
-        model, primitive("Input", ""), primitive("Convolution", "a b", 0), primitive("Pooling", "c", 1)
-    )
+    found = groups(model, primitive("Input", ""), primitive("Convolution", "a b", 0), primitive("Pooling", "c", 1))
     assert found == [("a", "b"), ("c",)]
 
 
@@ -48,9 +46,7 @@ def test_an_operator_whose_name_is_lost_belongs_to_its_reader() -> None:
 def test_a_quantisation_without_a_primitive_belongs_to_what_it_quantises() -> None:
     """A quantisation is fused with the layer before it, not with the one behind it."""
     model = graph(layer("a", "Conv", "x"), layer("q", "QuantizeLinear", "a"), layer("b", "Conv", "q"))
-    found = groups(
-        model, primitive("Input", ""), primitive("Convolution", "a", 0), primitive("Convolution", "b", 1)
-    )
+    found = groups(model, primitive("Input", ""), primitive("Convolution", "a", 0), primitive("Convolution", "b", 1))
     assert found == [("a", "q"), ("b",)]
 
 
@@ -82,6 +78,11 @@ def test_what_only_reads_constants_is_not_executed() -> None:
     model = graph(layer("a", "Add", "x"))
     found = grouped(
         model,
-        [primitive("Const", ""), primitive("Transpose", "w", 0), primitive("Input", ""), primitive("Eltwise", "a", 1, 2)],
+        [
+            primitive("Const", ""),
+            primitive("Transpose", "w", 0),
+            primitive("Input", ""),
+            primitive("Eltwise", "a", 1, 2),
+        ],
     )
     assert [group.primitives for group in found] == [(3,)]
