@@ -4,9 +4,9 @@ Runtimes are found through the entry point group "costmodel.runtimes": adding on
 `Runtime` and one line in the metadata of its package. The rest of costmodel uses only the protocols of this module.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
 from costmodel.errors import CostModelError
@@ -219,7 +219,11 @@ def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
 
 def installed_runtimes() -> list[str]:
     """Returns the names of the runtimes that can be used on this host, the default one first."""
-    names = [point.name for point in entry_points(group="costmodel.runtimes") if find_spec(point.name) is not None]
+    names = []
+    for point in entry_points(group="costmodel.runtimes"):
+        with suppress(ModuleNotFoundError):
+            point.load()
+            names.append(point.name)
     return sorted(names, key=lambda name: (name != DEFAULT_RUNTIME, name))
 
 
