@@ -21,7 +21,8 @@ def as_main_operator(sequence: LayerSequence, layer: SequenceLayer) -> tuple[Lay
     """Returns the operator that characterises a layer, and the sequence to which its values belong.
 
     For a fused layer, that is its main operator: with the last activation among the operators after it as an attribute,
-    with the other inputs of the layer after its own, and with the first output of the layer as its output.
+    and with the other inputs of the layer after its own. What is quantised where it enters and leaves the layer is
+    described as quantised, because the runtime computes with that.
     """
     body = body_of(layer)
     if body is None:
@@ -32,5 +33,9 @@ def as_main_operator(sequence: LayerSequence, layer: SequenceLayer) -> tuple[Lay
     attributes = dict(main.attributes)
     if activation is not None and "activation" not in attributes:
         attributes["activation"] = {"s": activation}
-    others = tuple(i for i, value in enumerate(body.values) if value.role == "input" and i not in main.inputs)
-    return body, replace(main, attributes=attributes, inputs=main.inputs + others)
+    quantised = {one.outputs[0]: one.inputs[0] for one in body.layers if one.op_type == "DequantizeLinear"}
+    requantised = {one.inputs[0]: one.outputs[0] for one in body.layers if one.op_type == "QuantizeLinear"}
+    inputs = tuple(quantised.get(i, i) for i in main.inputs)
+    outputs = tuple(requantised.get(i, i) for i in main.outputs)
+    others = tuple(i for i, value in enumerate(body.values) if value.role == "input" and i not in inputs)
+    return body, replace(main, attributes=attributes, inputs=inputs + others, outputs=outputs)
