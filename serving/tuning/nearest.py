@@ -42,7 +42,7 @@ def systems_of_host(systems: Iterable[System], host: Host) -> list[System]:
         if system.capabilities
         and system.host is not None
         and same_hardware(system.host, host)
-        and (system.settings.inter_threads, system.settings.precision) == (1, "float32")
+        and system.settings.inter_threads == 1
     ]
 
 

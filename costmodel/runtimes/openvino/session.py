@@ -14,8 +14,8 @@ from costmodel.runtimes.base import RuntimeSettings
 
 __all__ = ["OpenVinoRunner", "SurroundedOpenVinoRunner", "compile_model", "core", "first_line"]
 
-# Settings that OpenVINO takes and does not report, or reports as what the processor has.
-_WRITE_ONLY = ("ENABLE_HYPER_THREADING", "CPU_DENORMALS_OPTIMIZATION")
+# Settings that OpenVINO takes, and reports as what the processor has.
+_WRITE_ONLY = ("ENABLE_HYPER_THREADING",)
 _LARGE_BYTES = 1 << 16
 # The part of OpenVINO's messages before the sentence: positions in its source code.
 _POSITION = re.compile(r"^(?:Exception from |Check '.*' failed at |\S+\.[ch]pp:\d+)")
@@ -47,7 +47,6 @@ def compile_model(model: Any, settings: RuntimeSettings, *, counters: bool = Fal
         "INFERENCE_NUM_THREADS": settings.threads,
         "ENABLE_CPU_PINNING": False,
         "ENABLE_HYPER_THREADING": False,
-        "CPU_DENORMALS_OPTIMIZATION": True,
         "PERF_COUNT": "YES" if counters else "NO",
     }
     compiled = core().compile_model(model, "CPU", wanted)

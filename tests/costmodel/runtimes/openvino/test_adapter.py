@@ -37,7 +37,8 @@ def openvino() -> OpenVino:
 
 def weight(rng: np.random.Generator, name: str, *shape: int) -> TensorProto:
     """Returns a weight with random values."""
-    return numpy_helper.from_array(rng.uniform(0.1, 1, shape).astype(np.float32) / np.prod(shape[1:]), name)
+    values = rng.uniform(0.1, 1, shape) / np.prod(shape[1:])
+    return numpy_helper.from_array(values.astype(np.float32), name)
 
 
 def residual_block(channels: int = 16, size: int = 12) -> ModelProto:
