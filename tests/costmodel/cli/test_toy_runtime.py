@@ -48,8 +48,11 @@ def test_a_strange_runtime_goes_the_whole_way(toy_run: Run, tmp_path: Path) -> N
     """Decomposing, measuring, training and predicting need nothing but the class of the runtime."""
     models, home = tmp_path / "models", tmp_path / "home"
     models.mkdir()
-    for depth, width in ((2, 16), (3, 24), (4, 32), (2, 48), (3, 64), (4, 96), (5, 128), (3, 160)):
-        onnx.save(perceptron(depth, width), models / f"perceptron_{depth}_{width}.onnx")
+    for family, depth, width in (
+        ("small", 2, 16), ("small", 3, 24), ("medium", 4, 32), ("medium", 2, 48), ("wide", 3, 64), ("wide", 4, 96),
+        ("large", 5, 128), ("large", 3, 160),
+    ):  # fmt: skip
+        onnx.save(perceptron(depth, width), models / f"{family}{width}.onnx")
     onnx.save(perceptron(6, 80), tmp_path / "unseen.onnx")
 
     cut = json.loads(toy_run(home, "decompose", models, "--runtime", "toy", "--json").out)
@@ -59,7 +62,7 @@ def test_a_strange_runtime_goes_the_whole_way(toy_run: Run, tmp_path: Path) -> N
     assert json.loads(bench.out)["failed"] == {}
     train = toy_run(home, "train", "--system", NAME, "--json")
     assert train.code == 0, train.err
-    for file, source in ((models / "perceptron_3_64.onnx", "measured"), (tmp_path / "unseen.onnx", "predicted")):
+    for file, source in ((models / "wide64.onnx", "measured"), (tmp_path / "unseen.onnx", "predicted")):
         estimate = json.loads(toy_run(home, "predict", file, "--system", NAME, "--json").out)
         assert estimate["latency_us"] > 0
         assert estimate["coverage"][source] + estimate["coverage"]["extrapolated"] > 0.9

@@ -42,14 +42,16 @@ def weight(rng: np.random.Generator, name: str, *shape: int) -> TensorProto:
 
 
 def residual_block(channels: int = 16, size: int = 12) -> ModelProto:
-    """Returns a model of two convolutions with an activation each, the second of which adds the input of the first."""
+    """Returns a model of three convolutions, to the last of which the result of the first is added."""
     rng = np.random.default_rng(0)
     window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     nodes = [
         helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], "conv0", **window),
         helper.make_node("Relu", ["c0"], ["r0"], "relu0"),
         helper.make_node("Conv", ["r0", "w1", "b1"], ["c1"], "conv1", **window),
-        helper.make_node("Add", ["c1", "r0"], ["s"], "add"),
+        helper.make_node("Relu", ["c1"], ["m"], "relu_between"),
+        helper.make_node("Conv", ["m", "w3", "b3"], ["c3"], "conv3", **window),
+        helper.make_node("Add", ["c3", "r0"], ["s"], "add"),
         helper.make_node("Relu", ["s"], ["r1"], "relu1"),
         helper.make_node("MaxPool", ["r1"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("Flatten", ["p"], ["f"], "flatten"),
@@ -63,6 +65,7 @@ def residual_block(channels: int = 16, size: int = 12) -> ModelProto:
         [
             weight(rng, "w0", channels, 3, 3, 3), weight(rng, "b0", channels),
             weight(rng, "w1", channels, channels, 3, 3), weight(rng, "b1", channels),
+            weight(rng, "w3", channels, channels, 3, 3), weight(rng, "b3", channels),
             weight(rng, "w2", 10, channels * size * size // 4), weight(rng, "b2", 10),
         ],
     )  # fmt: skip
@@ -117,7 +120,7 @@ def test_what_openvino_fuses_is_one_layer(openvino: OpenVino) -> None:
     graph = openvino.lower(read_model(residual_block()), "all")
     check_graph(graph)
     found = [one for one in operators(graph) if one != "Reorder"]
-    assert found[:3] == ["Conv+Relu", "Conv+Add+Relu", "MaxPool"]
+    assert found[:4] == ["Conv+Relu", "Conv+Relu", "Conv+Add+Relu", "MaxPool"]
     assert {layer.domain for layer in graph.layers} <= {"", FUSED_DOMAIN, REORDER_DOMAIN}
 
 
