@@ -83,8 +83,19 @@ def _model_of(name: str, task: Mapping[str, Any], most: int) -> Model:
 
 
 def _runtime(name: str, runtimes: Runtimes) -> Runtime:
+    """Returns a runtime, which a confined reader can only have if it was loaded before the reader was confined.
+
+    Raises:
+        LoweringError: The runtime cannot be loaded now.
+    """
     if name not in runtimes:
-        runtimes[name] = get_runtime(name)
+        try:
+            runtimes[name] = get_runtime(name)
+        except OSError as error:
+            raise LoweringError(
+                f"this service reads no model files for {name}, which cannot be loaded in a confined process: send the "
+                f"layers that `costmodel lower MODEL --runtime {name} --json` prints"
+            ) from error
     return runtimes[name]
 
 
