@@ -21,6 +21,7 @@ from .fused import MOST_FUSED as MOST_FUSED
 from .fused import body_of as body_of
 from .fused import expand as expand
 from .fused import fuse as fuse
+from .fused import fused_sequence as fused_sequence
 from .fused import main_layer as main_layer
 from .fused import outer_values as outer_values
 from .graph import ITEM_BYTES as ITEM_BYTES

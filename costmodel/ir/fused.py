@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from costmodel.ir.graph import Layer, TensorType
-from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, build_named_sequence
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, build_named_sequence, build_sequence
 
-__all__ = ["FUSED_DOMAIN", "MOST_FUSED", "body_of", "expand", "fuse", "main_layer", "outer_values"]
+__all__ = ["FUSED_DOMAIN", "MOST_FUSED", "body_of", "expand", "fuse", "fused_sequence", "main_layer", "outer_values"]
 
 FUSED_DOMAIN = "costmodel.fused"
 MOST_FUSED = 256  # operators in a fused layer that a service accepts
@@ -113,6 +113,31 @@ def expand(sequence: LayerSequence) -> LayerSequence:
             for inner in body.layers
         )
     return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
+
+
+def fused_sequence(sequence: LayerSequence) -> LayerSequence:
+    """Returns the sequence of the single fused layer that consists of all layers of a sequence."""
+    layers = [
+        Layer(
+            f"layer{position}",
+            layer.op_type,
+            layer.domain,
+            layer.since,
+            layer.attributes,
+            tuple(_name(i) for i in layer.inputs),
+            tuple(_name(i) for i in layer.outputs),
+            layer.num_captured,
+        )
+        for position, layer in enumerate(sequence.layers)
+    ]
+    types = {_name(i): value.type for i, value in enumerate(sequence.values)}
+    constants = {_name(i): value.data for i, value in enumerate(sequence.values) if value.role == "constant"}
+    outputs = {_name(i) for i in sequence.outputs}
+    return build_sequence([fuse("fused", layers, types, constants, outputs)], types, constants, outputs)
+
+
+def _name(index: int) -> str:
+    return f"v{index}" if index >= 0 else ""
 
 
 @lru_cache(_MAX_CACHED_BODIES)

@@ -14,6 +14,7 @@ from typing import Any
 from onnx import TensorProto, helper
 
 from costmodel.ir.constants import data_type_of
+from costmodel.ir.fused import expand, fused_sequence
 from costmodel.ir.graph import Attributes, TensorType
 from costmodel.ir.nchwc import BLOCKED_DOMAIN, is_blocked, reorder_axes
 from costmodel.ir.operators import COMMON_OPSET, opset_for
@@ -63,11 +64,22 @@ def sample_around(
         if len(samples) == count:
             break
         (vary,) = rng.choices(list(_VARIATIONS), list(_VARIATIONS.values()))
-        candidate = vary(origin, rng)
+        candidate = _varied(origin, vary, rng)
         if candidate is not None and candidate.signature not in known and runs(candidate):
             known.add(candidate.signature)
             samples[candidate.signature] = (candidate, origin)
     return samples
+
+
+def _varied(origin: LayerSequence, vary: "_Variation", rng: random.Random) -> LayerSequence | None:
+    """Returns a variation of a sequence; that of a fused layer varies its operators, and is a fused layer again."""
+    plain = expand(origin)
+    if plain is origin:
+        return vary(origin, rng)
+    if len(origin.layers) > 1:
+        return None
+    candidate = vary(plain, rng)
+    return None if candidate is None else fused_sequence(candidate)
 
 
 def _resized(sequence: LayerSequence, rng: random.Random) -> LayerSequence | None:
@@ -167,7 +179,8 @@ def _rebatched(sequence: LayerSequence, rng: random.Random) -> LayerSequence | N
 
 
 # Functions that vary a sequence, with the probability of each.
-_VARIATIONS: dict[Callable[[LayerSequence, random.Random], LayerSequence | None], float] = {
+_Variation = Callable[[LayerSequence, random.Random], LayerSequence | None]
+_VARIATIONS: dict[_Variation, float] = {
     _resized: 0.7, _rewindowed: 0.12, _restrided: 0.06, _rebatched: 0.12,
 }  # fmt: skip
 

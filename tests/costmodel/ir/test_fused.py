@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 
 from costmodel.ir.footprint import read_bytes
-from costmodel.ir.fused import FUSED_DOMAIN, body_of, expand, fuse
+from costmodel.ir.fused import FUSED_DOMAIN, body_of, expand, fuse, fused_sequence, outer_values
 from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.ir.sequence import LayerSequence, build_sequence
+from costmodel.synthetic.sampling import sample_around
 
 Graphs = Callable[..., st.SearchStrategy[LayerGraph]]
 
@@ -88,3 +89,20 @@ def test_a_graph_fused_into_one_layer_expands_to_its_own_sequence(graphs: Graphs
     plain = expand(one)
     assert [(x.op_type, x.attributes) for x in plain.layers] == [(x.op_type, x.attributes) for x in whole.layers]
     assert sorted(map(str, plain.values)) == sorted(map(str, whole.values))
+
+
+def test_fusing_what_was_expanded_gives_the_layer_back() -> None:
+    """The operators of a fused layer make the same layer again."""
+    sequence = sequence_of(fused())
+    assert fused_sequence(expand(sequence)).signature == sequence.signature
+
+
+def test_samples_of_a_fused_layer_are_fused_layers_of_other_sizes() -> None:
+    """The body of a sample has the sizes of the sample, so that both say the same."""
+    samples = sample_around([sequence_of(fused())], 8)
+    assert samples
+    for sample, _ in samples.values():
+        (layer,) = sample.layers
+        body = body_of(layer)
+        assert body is not None
+        assert [body.values[i].type for i in outer_values(body)] == [sample.values[i].type for i in layer.inputs]
