@@ -12,11 +12,10 @@ from typing import Any
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.interruption import raise_if_interrupted
 from costmodel.ir.footprint import read_bytes
-from costmodel.ir.sequence import LayerSequence, input_indices
+from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.idle import measured_idle
 from costmodel.jobs.session_store import SessionStore
 from costmodel.measure.affinity import cpus_beside, pinned
-from costmodel.measure.call_overhead import LONG_CHAIN_LAYERS, SHORT_CHAIN_LAYERS, call_overhead_us, tiny_chain
 from costmodel.measure.capability import measure_capabilities, reference_sequence
 from costmodel.measure.contenders import Contender, open_contenders
 from costmodel.measure.denormals import denormals_flushed
@@ -26,13 +25,13 @@ from costmodel.measure.lock import measuring_lock
 from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, state_probes
 from costmodel.measure.measurement import Measurement, is_data_dependent, kind_of, now
 from costmodel.measure.neighbour import Neighbour, NeighbourProcess
+from costmodel.measure.overhead_probes import OverheadProbes
 from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
-from costmodel.measure.statistics import mean_us
 from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
-from costmodel.runtimes.base import EmptyNetworks, LayerProfiler, ProfiledRun, Runner, Runtime, SurroundedRunner
+from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime, SurroundedRunner
 from costmodel.systems.host import Host, probe_environment
 from costmodel.systems.system import System, check_same_system
 
@@ -41,7 +40,6 @@ __all__ = ["BenchReport", "BenchmarkSession"]
 # Number of pairs of tiny networks, spread over a group, from which the call overhead is measured.
 _PROBES = 8
 _PROBES_FOR_SUMS = 4
-_ANY_PORTS = (0, 0)
 # Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
 _WAITED_SHARE = 0.2
 # Prefix of the capabilities that are quiet times of the probes of the machine's state.
@@ -374,7 +372,12 @@ class BenchmarkSession:
         if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
             return
         # Opened after the networks whose call overhead they measure: it depends on where in memory a network lies.
-        overhead = self._overhead_probes([sequence for sequence, entry in entries if not entry.whole])
+        overhead = OverheadProbes.of(
+            self._runtime,
+            self.system.settings,
+            [sequence for sequence, entry in entries if not entry.whole],
+            _PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES,
+        )
         surroundings = {
             entry: entry.runner.surroundings
             for entry in layers
@@ -407,28 +410,11 @@ class BenchmarkSession:
                     reference_us=tuple(entry.reference_us),
                     # So that latencies that are precise by themselves take precedence over those for sums.
                     stable=quiet and not self._protocol.for_sums and is_precise(entry.pass_times_us, self._protocol),
-                    overhead_us=0.0 if entry.whole else _overhead_us(around.get(entry), overhead.overhead_us(sequence)),
+                    overhead_us=0.0 if entry.whole else overhead.overhead_us(sequence, around.get(entry)),
                     data_dependent=is_data_dependent(sequence),
                     environment={**environment, **_disturbed(entry)},
                     measured_at=now(),
                 )
-
-    def _overhead_probes(self, sequences: Sequence[LayerSequence]) -> "_OverheadProbes":
-        """Returns networks from whose times the call overhead of the networks of `sequences` follows."""
-        number = _PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES
-        runtime, settings = self._runtime, self.system.settings
-        if isinstance(runtime, EmptyNetworks):
-            return _OverheadProbes(
-                {
-                    ports: [[TimedNetwork(runtime.open_empty(*ports, settings))] for _ in range(number)]
-                    for ports in sorted({_ports(sequence) for sequence in sequences})
-                }
-            )
-        chains = [
-            [TimedNetwork(self._opened(tiny_chain(n))) for n in (SHORT_CHAIN_LAYERS, LONG_CHAIN_LAYERS)]
-            for _ in range(number)
-        ]
-        return _OverheadProbes({_ANY_PORTS: chains})
 
     def _environment(self, before: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -446,46 +432,6 @@ class BenchmarkSession:
             "before": before,
             "after": probe_environment(),
         }
-
-
-@dataclass(frozen=True)
-class _OverheadProbes:
-    """Networks from whose times the call overhead follows.
-
-    Attributes:
-        sets: Sets of networks, by the numbers of inputs and outputs of the networks that they stand for: an empty
-            network each, or a short and a long chain of tiny layers each, which stand for all networks.
-    """
-
-    sets: Mapping[tuple[int, int], list[list[TimedNetwork]]]
-
-    @property
-    def networks(self) -> list[TimedNetwork]:
-        """All networks, set by set."""
-        return [network for sets in self.sets.values() for one in sets for network in one]
-
-    def overhead_us(self, sequence: LayerSequence) -> float:
-        """Returns the call overhead of the network of a sequence in microseconds, once the networks are timed."""
-        sets = self.sets.get(_ANY_PORTS) or self.sets[_ports(sequence)]
-        kinds = [[time_us for network in kind for time_us in network.times_us] for kind in zip(*sets, strict=True)]
-        return median(kinds[0]) if len(kinds) == 1 else call_overhead_us(*kinds)
-
-
-def _ports(sequence: LayerSequence) -> tuple[int, int]:
-    """Returns the number of inputs and of outputs of the network of a sequence, at least one each."""
-    return max(1, len(input_indices(sequence))), max(1, len(sequence.outputs))
-
-
-def _overhead_us(surroundings: TimedNetwork | None, call_us: float) -> float:
-    """Returns what each time of a network contains besides its layers, in microseconds.
-
-    Args:
-        surroundings: The network without the layers, if it contains more than these.
-        call_us: Call overhead of a network without layers.
-    """
-    if surroundings is None or not surroundings.times_us:
-        return call_us
-    return mean_us(surroundings.times_us)
 
 
 def _denormals(system: System, *, flushed: bool) -> str:

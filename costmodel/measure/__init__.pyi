@@ -1,9 +1,5 @@
 from .affinity import cpus_beside as cpus_beside
 from .affinity import pinned as pinned
-from .call_overhead import LONG_CHAIN_LAYERS as LONG_CHAIN_LAYERS
-from .call_overhead import SHORT_CHAIN_LAYERS as SHORT_CHAIN_LAYERS
-from .call_overhead import call_overhead_us as call_overhead_us
-from .call_overhead import tiny_chain as tiny_chain
 from .capability import measure_capabilities as measure_capabilities
 from .capability import reference_sequence as reference_sequence
 from .contenders import Contender as Contender
@@ -39,6 +35,7 @@ from .measurement import kind_of as kind_of
 from .measurement import now as now
 from .neighbour import Neighbour as Neighbour
 from .neighbour import NeighbourProcess as NeighbourProcess
+from .overhead_probes import OverheadProbes as OverheadProbes
 from .precision import is_precise as is_precise
 from .protocol import QUICK as QUICK
 from .protocol import Protocol as Protocol
@@ -47,7 +44,6 @@ from .round_robin import TimedNetwork as TimedNetwork
 from .round_robin import take_turns as take_turns
 from .round_robin import try_out as try_out
 from .statistics import MODEL_QUANTILE as MODEL_QUANTILE
-from .statistics import mean_us as mean_us
 from .statistics import median_interval_us as median_interval_us
 from .stopwatch import timed_us as timed_us
 from .tenancy import jitter as jitter

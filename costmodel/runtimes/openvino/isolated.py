@@ -35,6 +35,19 @@ from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import Runner, RuntimeSettings
 from costmodel.runtimes.openvino.executed import Primitive, executed_graph
+from costmodel.runtimes.openvino.forms import (
+    PERMUTED,
+    depthwise,
+    dequantised,
+    first_element,
+    from_channels_last,
+    from_internal,
+    internal_form,
+    is_channels_last,
+    parameter_of,
+    produced,
+    put_out,
+)
 from costmodel.runtimes.openvino.lowering import REORDER_DOMAIN
 from costmodel.runtimes.openvino.session import OpenVinoRunner, SurroundedOpenVinoRunner, compile_model, core
 from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_arrays, aligned_copies
@@ -51,11 +64,6 @@ _WARM_BYTES = 512 << 10
 # Operators that pass on the memory of their input.
 _VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 
-# The types that OpenVINO's CPU plugin uses inside a model in the place of others: numpy's, and OpenVINO's own name of
-# the type that they replace.
-_INTERNAL = {"int64": (np.int32, "i64"), "bool": (np.uint8, "boolean")}
-# End of the names of the Transposes that stand for a layout.
-_PERMUTED = "_permuted"
 # Outputs of more bytes are no longer in the caches when their memory is used again inside a model.
 _SOON_REUSED_BYTES = 2 << 20
 
@@ -109,7 +117,7 @@ def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["_Net
 def _is_recognised(compiled: Any) -> bool:
     """Returns whether OpenVINO took every Transpose that stands for a layout as the same memory."""
     return not any(
-        primitive.kind == "Transpose" and any(name.endswith(_PERMUTED) for name in primitive.operators)
+        primitive.kind == "Transpose" and any(name.endswith(PERMUTED) for name in primitive.operators)
         for primitive in executed_graph(compiled)
     )
 
@@ -137,7 +145,7 @@ def _warm_empty(inputs: int, outputs: int, settings: RuntimeSettings) -> OpenVin
 
 def open_empty(inputs: int, outputs: int, settings: RuntimeSettings, *, warm: bool = False) -> OpenVinoRunner:
     """Returns the runner of a network that does next to nothing, with the given numbers of inputs and outputs."""
-    fed = [_parameter(f"input{number}", np.ones(_EMPTY_SIZE, np.float32)) for number in range(inputs)]
+    fed = [parameter_of(f"input{number}", np.ones(_EMPTY_SIZE, np.float32)) for number in range(inputs)]
     total = reduce(ops.add, fed) if inputs > 1 else ops.negative(fed[0])
     views = [ops.reshape(total, ops.constant([_EMPTY_SIZE, *[1] * (number + 1)]), False) for number in range(outputs)]
     compiled = compile_model(Model(views, fed, "empty"), settings)
@@ -184,9 +192,9 @@ class _Network:
             kinds = [replace(kind, blocked=False) for kind in kinds]
         for number, (result, kind) in enumerate(zip(self.model.get_results(), kinds, strict=True)):
             if whole_outputs:
-                _put_out(result, kind, f"output{number}")
+                put_out(result, kind, f"output{number}")
             else:
-                result.input(0).replace_source_output(_first_element(result.input(0).get_source_output()))
+                result.input(0).replace_source_output(first_element(result.input(0).get_source_output()))
 
     def feed(self, *, producing: bool) -> None:
         """Feeds the inputs in the form that they have inside a model.
@@ -197,18 +205,18 @@ class _Network:
         for parameter in self.model.get_parameters():
             (name,) = parameter.output(0).get_names() & self.feeds.keys()
             kind = self.types[name]
-            values = _internal_form(kind, self.feeds[name])
+            values = internal_form(kind, self.feeds[name])
             if values is self.feeds[name]:
                 continue
             # OpenVINO computes in integers only if nothing comes before the dequantisation.
-            last = _dequantised(parameter)
+            last = dequantised(parameter)
             readers, begins = last.output(0).get_target_inputs(), parameter.output(0).get_target_inputs()
-            fed = _parameter(name, values)
-            inner = _from_channels_last(last, kind, name) if last is not parameter else _from_internal(fed, kind, name)
-            if producing and _is_channels_last(kind):
-                inner = _produced(inner, kind)
+            fed = parameter_of(name, values)
+            inner = from_channels_last(last, kind, name) if last is not parameter else from_internal(fed, kind, name)
+            if producing and is_channels_last(kind):
+                inner = produced(inner, kind)
                 # With a second reader, the convolution is not fused with the layer.
-                self.model.add_results([ops.result(_first_element(inner.output(0)))])
+                self.model.add_results([ops.result(first_element(inner.output(0)))])
             for target in readers:
                 target.replace_source_output(inner.output(0))
             if last is not parameter:
@@ -232,7 +240,7 @@ def _zero_points(sequence: LayerSequence) -> set[int]:
 
 def _blocked_inputs(sequence: LayerSequence) -> dict[str, int]:
     """Returns the indices of the inputs in a channels-last layout, by name."""
-    return {value_name(i): i for i in input_indices(sequence) if _is_channels_last(sequence.values[i].type)}
+    return {value_name(i): i for i in input_indices(sequence) if is_channels_last(sequence.values[i].type)}
 
 
 def _is_float(kind: TensorType) -> bool:
@@ -262,10 +270,6 @@ def _in_plain_layout(sequence: LayerSequence) -> LayerSequence:
     return LayerSequence(plain.layers, values, plain.outputs)
 
 
-def _is_channels_last(kind: TensorType) -> bool:
-    return kind.blocked and len(kind.shape) > 2
-
-
 def _is_reorder(sequence: LayerSequence) -> bool:
     return len(sequence.layers) == 1 and sequence.layers[0].domain == REORDER_DOMAIN
 
@@ -293,87 +297,17 @@ def _demand_layout(model: Any, kind: TensorType) -> None:
         shape = [kind.shape[0] * kind.shape[1], prod(kind.shape[2:])]
         target.replace_source_output(ops.reshape(source, ops.constant(shape), False).output(0))
     else:
-        target.replace_source_output(_depthwise(source, kind, strides=kind.shape[2:]).output(0))
+        target.replace_source_output(depthwise(source, kind, strides=kind.shape[2:]).output(0))
 
 
 def _surroundings(types: Mapping[str, TensorType]) -> Any:
     """Returns the network that only feeds and produces the given inputs."""
     parameters, results = [], []
     for name, kind in types.items():
-        fed = _parameter(name, _internal_form(kind, np.zeros(kind.shape, kind.dtype)))
+        fed = parameter_of(name, internal_form(kind, np.zeros(kind.shape, kind.dtype)))
         parameters.append(fed)
-        results.append(ops.result(_first_element(_produced(_from_internal(fed, kind, name), kind).output(0))))
+        results.append(ops.result(first_element(produced(from_internal(fed, kind, name), kind).output(0))))
     return Model(results, parameters)
-
-
-def _produced(source: Any, kind: TensorType) -> Any:
-    return _depthwise(source.output(0), kind, strides=[1] * (len(kind.shape) - 2))
-
-
-def _depthwise(source: Any, kind: TensorType, strides: Any) -> Any:
-    rank = len(kind.shape) - 2
-    weight = ops.constant(np.full((kind.shape[1], *[1] * (rank + 2)), 0.9, np.float32))
-    return ops.group_convolution(source, weight, list(strides), [0] * rank, [0] * rank, [1] * rank)
-
-
-def _internal_form(kind: TensorType, values: np.ndarray) -> np.ndarray:
-    """Returns the values of an input in the element type and shape in which it is fed; `values` if it has both."""
-    if kind.dtype in _INTERNAL:
-        values = values.astype(_INTERNAL[kind.dtype][0])
-    if _is_channels_last(kind):
-        values = values.reshape([kind.shape[axis] for axis in (0, *range(2, len(kind.shape)), 1)])
-    return values
-
-
-def _parameter(name: str, values: np.ndarray) -> Any:
-    fed = ops.parameter(values.shape, values.dtype)
-    fed.output(0).set_names({name})
-    return fed
-
-
-def _from_internal(fed: Any, kind: TensorType, name: str) -> Any:
-    """Returns the node that turns an input in internal form into what the layer declares."""
-    inner = ops.convert(fed, _INTERNAL[kind.dtype][1]) if kind.dtype in _INTERNAL else fed
-    return _from_channels_last(inner, kind, name)
-
-
-def _from_channels_last(source: Any, kind: TensorType, name: str) -> Any:
-    rank = len(kind.shape)
-    if not _is_channels_last(kind):
-        return source
-    transposed = ops.transpose(source, ops.constant([0, rank - 1, *range(1, rank - 1)]))
-    transposed.set_friendly_name(name + _PERMUTED)
-    return transposed
-
-
-def _dequantised(parameter: Any) -> Any:
-    """Returns the last node of the dequantisation that reads an input of the network; the input if nothing else does.
-
-    Only a dequantisation by single numbers counts, because it does not depend on the order of the axes.
-    """
-    last = parameter
-    while parameter.get_element_type().to_string() in ("u8", "i8"):
-        targets = list(last.output(0).get_target_inputs())
-        following = targets[0].get_node() if len(targets) == 1 else None
-        if following is None or following.get_type_name() not in ("Convert", "Subtract", "Multiply"):
-            break
-        if any(prod(port.get_source_output().get_shape()) != 1 for port in following.inputs()[1:]):
-            break
-        last = following
-    return last
-
-
-def _put_out(result: Any, kind: TensorType, name: str) -> None:
-    """Makes a result of the network leave it in the layout and element type that it has inside a model."""
-    source = result.input(0).get_source_output()
-    if kind.dtype in _INTERNAL:
-        source = ops.convert(source, _INTERNAL[kind.dtype][0]).output(0)
-    rank = len(source.get_shape())
-    if _is_channels_last(kind) and rank == len(kind.shape):
-        permuted = ops.transpose(source, ops.constant([0, *range(2, rank), 1]))
-        permuted.set_friendly_name(name + _PERMUTED)
-        source = permuted.output(0)
-    result.input(0).replace_source_output(source)
 
 
 @cache
@@ -389,10 +323,3 @@ def _output_memory(sizes: Sequence[int]) -> list[np.ndarray]:
     if starts[-1] <= _SOON_REUSED_BYTES:
         return [_output_arena()[start : start + size] for start, size in zip(starts, sizes, strict=False)]
     return aligned_arrays([(np.dtype(np.uint8), (size,)) for size in sizes])
-
-
-def _first_element(source: Any) -> Any:
-    rank = len(source.get_shape())
-    if not rank or prod(source.get_shape()) <= 1:
-        return source
-    return ops.slice(source, ops.constant([0] * rank), ops.constant([1] * rank), ops.constant([1] * rank)).output(0)

@@ -52,7 +52,7 @@ def lowered_graph(folded: ModelProto, graph: LayerGraph, primitives: Sequence[Pr
         outside = {
             n for layer in group.layers for n in layer.outputs if n in graph.outputs or readers.get(n, set()) - {number}
         }
-        layers.append(_layer(group, renamed, types, graph.constants, constants, outside))
+        layers.append(_layer(group, renamed, types, constants, outside))
     used = {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n}
     return LayerGraph(
         layers=tuple(layers),
@@ -69,7 +69,6 @@ def _layer(
     group: Group,
     renamed: Mapping[str, str],
     types: Mapping[str, TensorType],
-    plain_constants: Mapping[str, tuple[Any, ...] | None],
     constants: Mapping[str, tuple[Any, ...] | None],
     outside: set[str],
 ) -> Layer:

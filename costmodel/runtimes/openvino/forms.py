@@ -1,0 +1,119 @@
+"""Nodes around the layers of a network that bring its inputs and outputs into the form that they have inside a model.
+
+`costmodel.runtimes.openvino.isolated` says which forms these are, and why.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import openvino.opset13 as ops
+
+from costmodel.ir.graph import TensorType
+
+__all__ = [
+    "PERMUTED",
+    "depthwise",
+    "dequantised",
+    "first_element",
+    "from_channels_last",
+    "from_internal",
+    "internal_form",
+    "is_channels_last",
+    "parameter_of",
+    "produced",
+    "put_out",
+]
+
+# The types that OpenVINO's CPU plugin uses inside a model in the place of others: numpy's, and OpenVINO's own name of
+# the type that they replace.
+_INTERNAL = {"int64": (np.int32, "i64"), "bool": (np.uint8, "boolean")}
+# End of the names of the Transposes that stand for a layout.
+PERMUTED = "_permuted"
+
+
+def is_channels_last(kind: TensorType) -> bool:
+    """Returns whether a tensor lies in memory with its channels last, so that its form differs from the plain one."""
+    return kind.blocked and len(kind.shape) > 2
+
+
+def produced(source: Any, kind: TensorType) -> Any:
+    """Returns a depthwise convolution that passes a tensor on in a channels-last layout."""
+    return depthwise(source.output(0), kind, strides=[1] * (len(kind.shape) - 2))
+
+
+def depthwise(source: Any, kind: TensorType, strides: Any) -> Any:
+    """Returns a convolution with one weight for each channel, with the given strides."""
+    rank = len(kind.shape) - 2
+    weight = ops.constant(np.full((kind.shape[1], *[1] * (rank + 2)), 0.9, np.float32))
+    return ops.group_convolution(source, weight, list(strides), [0] * rank, [0] * rank, [1] * rank)
+
+
+def internal_form(kind: TensorType, values: np.ndarray) -> np.ndarray:
+    """Returns the values of an input in the element type and shape in which it is fed; `values` if it has both."""
+    if kind.dtype in _INTERNAL:
+        values = values.astype(_INTERNAL[kind.dtype][0])
+    if is_channels_last(kind):
+        values = values.reshape([kind.shape[axis] for axis in (0, *range(2, len(kind.shape)), 1)])
+    return values
+
+
+def parameter_of(name: str, values: np.ndarray) -> Any:
+    """Returns an input of a network, called `name`, for the given values."""
+    fed = ops.parameter(values.shape, values.dtype)
+    fed.output(0).set_names({name})
+    return fed
+
+
+def from_internal(fed: Any, kind: TensorType, name: str) -> Any:
+    """Returns the node that turns an input in internal form into what the layer declares."""
+    inner = ops.convert(fed, _INTERNAL[kind.dtype][1]) if kind.dtype in _INTERNAL else fed
+    return from_channels_last(inner, kind, name)
+
+
+def from_channels_last(source: Any, kind: TensorType, name: str) -> Any:
+    """Returns the node that a tensor of permuted shape passes through; `source` if its layout is the plain one."""
+    rank = len(kind.shape)
+    if not is_channels_last(kind):
+        return source
+    transposed = ops.transpose(source, ops.constant([0, rank - 1, *range(1, rank - 1)]))
+    transposed.set_friendly_name(name + PERMUTED)
+    return transposed
+
+
+def dequantised(parameter: Any) -> Any:
+    """Returns the last node of the dequantisation that reads an input of the network; the input if nothing else does.
+
+    Only a dequantisation by single numbers counts, because it does not depend on the order of the axes.
+    """
+    last = parameter
+    while parameter.get_element_type().to_string() in ("u8", "i8"):
+        targets = list(last.output(0).get_target_inputs())
+        following = targets[0].get_node() if len(targets) == 1 else None
+        if following is None or following.get_type_name() not in ("Convert", "Subtract", "Multiply"):
+            break
+        if any(prod(port.get_source_output().get_shape()) != 1 for port in following.inputs()[1:]):
+            break
+        last = following
+    return last
+
+
+def put_out(result: Any, kind: TensorType, name: str) -> None:
+    """Makes a result of the network leave it in the layout and element type that it has inside a model."""
+    source = result.input(0).get_source_output()
+    if kind.dtype in _INTERNAL:
+        source = ops.convert(source, _INTERNAL[kind.dtype][0]).output(0)
+    rank = len(source.get_shape())
+    if is_channels_last(kind) and rank == len(kind.shape):
+        permuted = ops.transpose(source, ops.constant([0, *range(2, rank), 1]))
+        permuted.set_friendly_name(name + PERMUTED)
+        source = permuted.output(0)
+    result.input(0).replace_source_output(source)
+
+
+def first_element(source: Any) -> Any:
+    """Returns the first element of an output of a node, as an output; the output itself if it has no other."""
+    rank = len(source.get_shape())
+    if not rank or prod(source.get_shape()) <= 1:
+        return source
+    return ops.slice(source, ops.constant([0] * rank), ops.constant([1] * rank), ops.constant([1] * rank)).output(0)
