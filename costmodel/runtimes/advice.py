@@ -1,4 +1,4 @@
-"""What a tuner has to know about a runtime that may not be installed here: which settings matter, and how to set them.
+"""Tells a tuner which settings matter for a runtime, which may not be installed here, and how to set them.
 
 A runtime that this module does not know has every setting, and is set up through costmodel's own interface.
 """

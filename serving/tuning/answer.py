@@ -11,7 +11,7 @@ __all__ = ["LeftOut", "MeasuredPerformance", "MeasuringConditions", "TuneAnswer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPerformance(Performance):
-    """What a model did under a setting when it was run.
+    """The performance of a model under a setting when it was run.
 
     Attributes:
         runs: Number of timed runs, over all sessions.
@@ -48,7 +48,7 @@ class TunedSetting:
 
     @property
     def performance(self) -> Performance:
-        """What was measured, or else what is predicted."""
+        """The measured performance, or else the predicted one."""
         found = self.measured or self.predicted
         assert found is not None
         return found

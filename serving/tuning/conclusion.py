@@ -24,7 +24,7 @@ __all__ = ["Measured", "conclude"]
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of measuring settings.
+    """The result of measuring settings.
 
     Attributes:
         performances: What each setting did.

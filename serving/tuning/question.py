@@ -1,4 +1,4 @@
-"""What a tuner is asked for, and what a setting is worth by it."""
+"""The question that a tuner answers, and the worth of a setting by it."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -17,7 +17,7 @@ _SECONDS_AN_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Performance:
-    """What a model does under a setting, predicted or measured.
+    """The performance of a model under a setting, predicted or measured.
 
     Attributes:
         latency_us: Latency of a run on the quiet machine, in microseconds, beside the other sessions of the setting.
@@ -38,7 +38,7 @@ class Performance:
 
 @dataclass(frozen=True, slots=True)
 class TuneQuestion:
-    """What the settings are chosen for.
+    """The aim for which the settings are chosen.
 
     Attributes:
         objective: What is to be best: "latency" of a run with one sample, "throughput", or "cost" of a million samples.

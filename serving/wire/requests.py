@@ -164,7 +164,7 @@ class CapacityRequest(_Source, Traffic):
 
 
 class Tuning(Strict):
-    """What the settings of a model are chosen for."""
+    """The aim for which the settings of a model are chosen."""
 
     objective: Annotated[Objective, Field(description="What is to be best.")] = "latency"
     percentile: Annotated[

@@ -82,7 +82,7 @@ class LayerOccurrence:
 
 @dataclass(frozen=True)
 class _Series:
-    """What is compared, in each pair of turns.
+    """The latencies that are compared, in each pair of turns.
 
     Attributes:
         us: Latencies in microseconds of the old and the new release, shape [2, num_pairs].

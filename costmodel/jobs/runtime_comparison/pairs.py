@@ -55,7 +55,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one release measured of one model in one turn.
+    """The latencies that one release measured of one model in one turn.
 
     Attributes:
         layers_us: Latency of each layer in microseconds, by signature.

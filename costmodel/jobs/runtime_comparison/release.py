@@ -20,7 +20,7 @@ __all__ = ["LocalRelease", "Release", "TurnResult"]
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What one release measured in one turn.
+    """The measurements that one release made in one turn.
 
     Attributes:
         measurements: Measurements of the layers of a model and of the whole model.

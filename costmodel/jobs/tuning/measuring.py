@@ -37,7 +37,7 @@ _RUNS_FOR_PERCENTILE = 20
 
 @dataclass(frozen=True)
 class Rounds:
-    """What came of measuring settings in rounds.
+    """The result of measuring settings in rounds.
 
     Attributes:
         performances: What each setting did.

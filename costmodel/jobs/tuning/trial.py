@@ -16,7 +16,7 @@ _LEAST_RUNS = 2
 
 @dataclass(frozen=True, slots=True)
 class SessionSource:
-    """What a session is opened from.
+    """The file and the settings that a session is opened from.
 
     Attributes:
         runtime: Name of the runtime.
