@@ -66,6 +66,12 @@ def bench(
             "--quick", help="Measure layers only, each as briefly as sums over models allow, and no whole models."
         ),
     ] = False,
+    models_only: Annotated[
+        bool, typer.Option("--models-only", help="Measure whole models only, and no layers.")
+    ] = False,
+    passes: Annotated[
+        int, typer.Option(min=1, help="How often each whole model is to be measured; a second pass is best on another day.")
+    ] = 1,
     threads: ThreadsOption = 1,
     runtime: RuntimeOption = "onnxruntime",
     inter_threads: InterThreadsOption = 1,
@@ -106,6 +112,7 @@ def bench(
             "--system": system, "--granularity": most == AUTO, "--samples": samples, "--suggest": suggest,
             "--recheck": recheck, "--threads": threads > 1, "--inter-threads": inter_threads > 1,
             "--assert-system": assert_system, "--quick": quick,
+            "--models-only": models_only, "--passes": passes > 1,
         }  # fmt: skip
         refused = [name for name, value in given.items() if value]
         bench_on(context, on, systems, targets or [corpus], most, level, budget_s, refused=refused, json=json)
@@ -113,6 +120,17 @@ def bench(
     if quick and (samples or suggest is not None or recheck or most == AUTO):
         raise typer.BadParameter(
             "sums over models need neither --samples, --suggest, --recheck nor --granularity auto", param_hint="--quick"
+        )
+    if models_only and (samples or suggest is not None or recheck or quick or most == AUTO):
+        raise typer.BadParameter(
+            "whole models have neither --samples, --suggest, --recheck, --quick nor --granularity auto",
+            param_hint="--models-only",
+        )
+    if passes > 1 and (suggest is not None or recheck or quick or most == AUTO):
+        raise typer.BadParameter(
+            "whole models are measured in passes, and neither --suggest, --recheck, --quick nor --granularity auto "
+            "measures each",
+            param_hint="--passes",
         )
     if targets and len(targets) > 1:
         raise typer.BadParameter("several need --on: give a folder of models instead", param_hint="MODELS")
@@ -144,7 +162,9 @@ def bench(
                 samples=samples,
                 budget_s=budget_s,
                 repeated_sequences=0 if quick else REPEATED_SEQUENCES,
+                layers=not models_only,
                 wholes=not quick,
+                passes=passes,
                 progress=stage,
                 bench=partial(context.bench, protocol=QUICK) if quick else context.bench,
             )

@@ -11,6 +11,7 @@ from costmodel.cli.options import (
     Context,
     InterThreadsOption,
     JsonOption,
+    RuntimeOption,
     ShapeOption,
     StoreOption,
     SystemOption,
@@ -44,6 +45,7 @@ def profile(
         typer.Option(help="Write a trace that Perfetto and Chrome's tracing page show.", show_default=False),
     ] = None,
     threads: ThreadsOption = 1,
+    runtime: RuntimeOption = "onnxruntime",
     inter_threads: InterThreadsOption = 1,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -63,11 +65,11 @@ def profile(
     matches = list(corpus_models(model))
     if len(matches) != 1:
         raise typer.BadParameter(f"{model} is {len(matches)} models: name one file", param_hint="MODEL")
-    context = Context(store, tools=command.obj)
+    context = Context(store, tools=command.obj, runtime_name=runtime)
     read = read_model(matches[0].path, batch=batch, shapes=parse_shapes(shape), name=matches[0].name)
-    runtime, found, elsewhere = _system(context, system, threads, inter_threads)
+    running, found, elsewhere = _system(context, system, threads, inter_threads)
     result = profile_model(
-        context.store, found, runtime, read, cache=context.home.cache, bundles=context.bundles, here=not elsewhere,
+        context.store, found, running, read, cache=context.home.cache, bundles=context.bundles, here=not elsewhere,
         runs=runs, bench=context.bench,
     )  # fmt: skip
     for remark in (*([elsewhere] if elsewhere else []), *result.notes):

@@ -87,6 +87,12 @@ def import_results(
         str | None,
         typer.Option("--runtime-version", metavar="VERSION", help="Version of the runtime behind a .csv, if known."),
     ] = None,
+    models_only: Annotated[
+        bool,
+        typer.Option(
+            "--models-only", help="Of a Parquet file, add the latencies of whole models only: a later session's truth."
+        ),
+    ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Remove what earlier .csv files brought to the system.")
     ] = False,
@@ -104,6 +110,8 @@ def import_results(
     context = Context(store, tools=command.obj)
     warnings: tuple[str, ...] | None = None
     if path.suffix.lower() == ".csv":
+        if models_only:
+            raise typer.BadParameter("a .csv has whole models anyway: leave it out", param_hint="--models-only")
         done = _import_csv(
             context, path, system, models, like, level, runtime_version, asserted=assert_system, replaces=replace
         )
@@ -115,7 +123,7 @@ def import_results(
         ):  # fmt: skip
             if value:
                 raise typer.BadParameter("a Parquet file contains that itself; this is for a .csv", param_hint=option)
-        results, added = parquet.import_results(context.store, path, system)
+        results, added = parquet.import_results(context.store, path, system, models_only=models_only)
     name = results.system.name
     document: dict[str, Any] = {"system": name, "added": added.measurements, "known": added.known}
     line = f"{name}: {added.measurements} measurements added, {added.known} were here already"

@@ -9,6 +9,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups, put_models
 from costmodel.jobs.sample_choice import chosen_samples
+from costmodel.jobs.passes import run_passes
 from costmodel.measure.groups import Group, grouped, groups_of_samples
 from costmodel.measure.measurement import Measurement
 from costmodel.onnx_io.model import Model
@@ -35,7 +36,9 @@ def bench_target(
     samples: int = 0,
     budget_s: float | None = None,
     repeated_sequences: int = REPEATED_SEQUENCES,
+    layers: bool = True,
     wholes: bool = True,
+    passes: int = 1,
     progress: Stages | None = None,
     bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
 ) -> BenchReport:
@@ -52,7 +55,9 @@ def bench_target(
         budget_s: Seconds from the start after which no further measurement starts; None for no limit.
         repeated_sequences: Number of sequences that are to have two measurements, whose differences give the noise
             floor.
+        layers: Whether the sequences of the models are measured; if not, only the models end to end.
         wholes: Whether each model is measured end to end as well.
+        passes: Number of measurements that each model is to have end to end; those in the store count.
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.
         bench: Function that makes a benchmark session from a store, a system and a runtime.
@@ -74,8 +79,10 @@ def bench_target(
     groups = [group for item in models for group in measurement_groups(item, granularities)] or grouped(sequences)
     if not wholes:
         groups = [replace(group, whole=None) for group in groups]
+    if not layers:
+        groups = [replace(group, sequences=()) for group in groups if group.whole is not None]
     with bench(store, system, runtime) as session:
-        report = session.run(groups, budget_s=budget_s, progress=stage("measuring"))
+        report = run_passes(session, groups, passes, budget_s=budget_s, stage=stage)
         if samples and not report.left:
             around = chosen_samples(store, session.system, sequences, samples)
             store.put_samples(around)
@@ -90,7 +97,7 @@ def bench_target(
             sample_report.dropped = len(sample_report.failed)
             sample_report.failed.clear()
             report += sample_report
-        if not report.left:
+        if layers and not report.left:
             second = session.run(
                 _to_repeat(groups, repeated_sequences, store.repeated_signatures(system.name), report.failed),
                 budget_s=_rest(budget_s, report),

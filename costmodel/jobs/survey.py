@@ -1,6 +1,5 @@
 """The job of `costmodel survey`: measures the standard set on this host, and exports the results of a system."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from costmodel.errors import DataFileError
 from costmodel.ir.footprint import read_bytes
 from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.passes import run_passes
 from costmodel.jobs.shipped_data import shipped_systems
 from costmodel.measure.groups import Group
 from costmodel.paths import shipped_data_folder
@@ -78,22 +78,7 @@ def survey(
     models = _put_standard_models(store, system, standard, folder)
     groups = list(_groups(store, standard, models))
     with bench(store, system, runtime) as session:
-        report = session.run(groups, budget_s=budget_s, progress=stage("measuring"))
-        for number in range(2, passes + 1):
-            of_whole = Counter(m.signature for m in store.measurements(system.name, models))
-            lacking = [g for g in groups if g.whole is not None and 0 < of_whole[g.whole.signature] < number]
-            later = session.run(
-                lacking,
-                budget_s=None if budget_s is None else max(0.0, budget_s - report.seconds),
-                progress=stage(f"measuring, pass {number}"),
-                again=True,
-            )
-            report.repeated += later.measured + later.repeated
-            report.left += later.left
-            report.unstable += later.unstable
-            report.failed |= later.failed
-            report.seconds += later.seconds
-            report.waiting_seconds += later.waiting_seconds
+        report = run_passes(session, groups, passes, budget_s=budget_s, stage=stage)
     names = {model.whole: model.name for model in standard.models}
     report.failed = {names.get(signature, signature): reason for signature, reason in report.failed.items()}
     return report

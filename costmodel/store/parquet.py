@@ -134,13 +134,17 @@ def export_results(store: Store, system_name: str, path: Path, *, with_models: b
     return results
 
 
-def import_results(store: Store, path: Path, system_name: str | None = None) -> tuple[Results, ImportSummary]:
+def import_results(
+    store: Store, path: Path, system_name: str | None = None, *, models_only: bool = False
+) -> tuple[Results, ImportSummary]:
     """Adds the results in a Parquet file to a store: all of them, or none if a record is invalid.
 
     Args:
         store: Store to which the results are added.
         path: File that `export_results` wrote, on any machine.
         system_name: Name of the system in the store; by default the name in the file.
+        models_only: Whether to add the latencies of whole models only. They make better known what predictions are
+            judged by; regressors are most accurate if their layers are from one session (docs/adr/0018).
 
     Returns:
         The results in the file, with their system under the name that it has in the store, and a summary of what was
@@ -158,7 +162,8 @@ def import_results(store: Store, path: Path, system_name: str | None = None) -> 
     known = store.systems().get(system.name)
     if known is not None and not system.asserted:
         check_same_system(known, system)
-    results = replace(results, system=system)
+    measurements = tuple(m for m in results.measurements if m.kind == "model" or not models_only)
+    results = replace(results, system=system, measurements=measurements)
     return results, store.put_results(results)
 
 

@@ -1,7 +1,10 @@
 """The OpenVINO adapter: lowers models, and opens layer sequences and whole models on the CPU."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -13,10 +16,11 @@ from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
 from costmodel.onnx_io.model import Model
-from costmodel.runtimes.base import Runner, RuntimeSettings
+from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
 from costmodel.runtimes.openvino.executed import executed_graph
 from costmodel.runtimes.openvino.isolated import open_empty, open_isolated
-from costmodel.runtimes.openvino.lowering import lowered_graph
+from costmodel.runtimes.openvino.lowering import layers_of_primitives, lowered_graph
+from costmodel.runtimes.openvino.profiling import profiled_runs
 from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, core, first_line
 from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.synthetic.index_inputs import index_limits
@@ -41,12 +45,7 @@ class OpenVino:
         The model is compiled with synthetic weights.
         """
         folded, graph = OnnxRuntime().fold(model)
-        with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
-            path = _written_with_weights(folded, Path(folder))
-            try:
-                compiled = compile_model(core().read_model(path), RuntimeSettings())
-            except Exception as error:
-                raise _refusal(model.name, error) from error
+        with _compiled(model.name, folded, RuntimeSettings()) as compiled:
             return lowered_graph(folded, graph, executed_graph(compiled))
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
@@ -71,9 +70,45 @@ class OpenVino:
         except Exception as error:
             raise _refusal(model.name, error) from error
 
+    def profile_model(
+        self, model: Model, settings: RuntimeSettings, *, runs: int, warm_up_runs: int
+    ) -> tuple[ProfiledRun, ...]:
+        """Runs a model with synthetic weights and OpenVINO's counters, as `costmodel.runtimes.openvino.profiling` does.
+
+        Layers have the names that `lower` gives them.
+        """
+        folded, graph = OnnxRuntime().fold(model)
+        with _compiled(model.name, folded, settings, counters=True) as compiled:
+            primitives = executed_graph(compiled)
+            layers = layers_of_primitives(lowered_graph(folded, graph, primitives), graph, primitives)
+            runner = OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
+            return profiled_runs(runner, layers, runs=runs, warm_up_runs=warm_up_runs)
+
     def fingerprint(self) -> str:
         """Returns the instruction sets on which OpenVINO's choice of primitives depends."""
         return "-".join(sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")))
+
+
+@contextmanager
+def _compiled(name: str, folded: ModelProto, settings: RuntimeSettings, *, counters: bool = False) -> Iterator[Any]:
+    """Gives a folded model that is compiled with synthetic weights, whose files exist as long as the context.
+
+    Args:
+        name: Name of the model, for the error message.
+        folded: The model as ONNX's own operators.
+        settings: Threads of the runtime.
+        counters: Whether OpenVINO counts the time of each primitive.
+
+    Raises:
+        LoweringError: OpenVINO does not compile the model.
+    """
+    with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
+        path = _written_with_weights(folded, Path(folder))
+        try:
+            compiled = compile_model(core().read_model(path), settings, counters=counters)
+        except Exception as error:
+            raise _refusal(name, error) from error
+        yield compiled
 
 
 def _written_with_weights(folded: ModelProto, folder: Path) -> Path:

@@ -15,6 +15,7 @@ class Primitive:
     """One node of the executed graph.
 
     Attributes:
+        name: Name of the node, which OpenVINO's profiler uses as well.
         kind: OpenVINO's type of the node, such as "Convolution", "Subgraph" or "Reorder".
         implementation: Name of the kernel, such as "brgconv_avx512_f32".
         operators: Names of the operators of the source model that OpenVINO says the node was made from. The list is not
@@ -25,6 +26,7 @@ class Primitive:
         time_us: Mean time in whole microseconds if the model ran with performance counters; 0 if it is less than one.
     """
 
+    name: str
     kind: str
     implementation: str
     operators: tuple[str, ...]
@@ -47,6 +49,7 @@ def _primitive(node: Any, position: Mapping[str, int]) -> Primitive:
     layouts = facts.get("outputLayouts", "").split(",")
     sources = [port.get_source_output() for port in node.inputs()]
     return Primitive(
+        name=node.get_friendly_name(),
         kind=facts.get("layerType", ""),
         implementation=facts.get("primitiveType", ""),
         operators=tuple(filter(None, facts.get("originalLayersNames", "").split(","))),

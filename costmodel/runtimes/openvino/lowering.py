@@ -11,7 +11,7 @@ from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.runtimes.openvino.executed import Primitive, is_plain
 from costmodel.runtimes.openvino.grouping import Group, grouped
 
-__all__ = ["REORDER_DOMAIN", "lowered_graph"]
+__all__ = ["REORDER_DOMAIN", "layers_of_primitives", "lowered_graph"]
 
 REORDER_DOMAIN = "openvino"
 
@@ -44,7 +44,7 @@ def lowered_graph(folded: ModelProto, graph: LayerGraph, primitives: Sequence[Pr
             renamed[name] = reordered
             if reordered not in types:
                 types[reordered] = replace(types[name], blocked=layouts.read(name, number))
-                layers.append(Layer(f"Reorder_{name}", "Reorder", REORDER_DOMAIN, 1, {}, (name,), (reordered,)))
+                layers.append(Layer(_reorder_of(name), "Reorder", REORDER_DOMAIN, 1, {}, (name,), (reordered,)))
         for layer in group.layers:
             for name in layer.outputs:
                 if name:
@@ -63,6 +63,30 @@ def lowered_graph(folded: ModelProto, graph: LayerGraph, primitives: Sequence[Pr
         opset=graph.opset,
         data_dependent=frozenset(n for n in graph.data_dependent if n in used),
     )
+
+
+def layers_of_primitives(
+    lowered: LayerGraph, graph: LayerGraph, primitives: Sequence[Primitive]
+) -> dict[str, str]:
+    """Returns the name of the layer that each primitive executes, by the name of the primitive.
+
+    Args:
+        lowered: The layers that OpenVINO executes, as `lowered_graph` returns them for the other two.
+        graph: The model that was compiled as a graph of layers in plain layout.
+        primitives: The executed graph.
+    """
+    groups = grouped(graph, primitives)
+    names = {primitives[p].name: group.layers[-1].name for group in groups for p in group.primitives}
+    layers = {layer.name for layer in lowered.layers}
+    for p, (values, reader) in _Layouts(graph, groups, primitives).reorders.items():
+        own = (name for name in map(_reorder_of, values) if name in layers)
+        names[primitives[p].name] = next(own, groups[reader].layers[-1].name)
+    return names
+
+
+def _reorder_of(value: str) -> str:
+    """Returns the name of the layer that brings a value into another layout."""
+    return f"Reorder_{value}"
 
 
 def _layer(
@@ -99,7 +123,12 @@ def _scalars(folded: ModelProto) -> dict[str, tuple[Any, ...]]:
 
 
 class _Layouts:
-    """In which layout each value is produced, and in which each group reads it: whether the layout is not plain."""
+    """In which layout each value is produced, and in which each group reads it: whether the layout is not plain.
+
+    Attributes:
+        reorders: For each reorder that belongs to no group, by its position in the executed graph, the values that it
+            may bring into another layout, and the number of a group that reads the result.
+    """
 
     def __init__(self, graph: LayerGraph, groups: Sequence[Group], primitives: Sequence[Primitive]) -> None:
         owner = {p: number for number, group in enumerate(groups) for p in group.primitives}
@@ -107,6 +136,7 @@ class _Layouts:
         inputs = set(graph.inputs)
         self._read: dict[tuple[str, int], bool] = {}
         self._produced: dict[str, bool] = {}
+        self.reorders: dict[int, tuple[tuple[str, ...], int]] = {}
         names: dict[tuple[int, int], list[str]] = {}
         for number, group in enumerate(groups):
             for layer in group.layers:
@@ -132,9 +162,13 @@ class _Layouts:
     ) -> None:
         """Records the layouts of the value that a primitive of the group `number` reads from an output of another."""
         origin, origin_port = source, port
+        passed = []
         while primitives[origin].kind == "Reorder" and origin not in owner and primitives[origin].inputs:
+            passed.append(origin)
             origin, origin_port = primitives[origin].inputs[0]
         made_by = owner.get(origin, -1)
+        for reorder in passed:
+            self.reorders.setdefault(reorder, (tuple(names.get((made_by, number), ())), number))
         if made_by == number:
             return
         shape = primitives[origin].shapes[origin_port]

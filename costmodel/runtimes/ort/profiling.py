@@ -10,7 +10,6 @@ layers there are.
 
 import json
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from costmodel.runtimes.ort.graph import layer_names
 from costmodel.runtimes.ort.provenance import name_nodes
 from costmodel.runtimes.ort.session import SessionRunner, new_session, ort_value, session_options
 from costmodel.runtimes.ort.synthetic_weights import with_synthetic_weights
+from costmodel.runtimes.timed_run import timed_run
 
 __all__ = ["profiled_runs"]
 
@@ -71,7 +71,7 @@ def profiled_runs(
         session = new_session(network.SerializeToString(), options)
         try:
             runner = SessionRunner(session, inputs, (weights, values))
-            lost_us = [_lost_us(runner) for _ in range(warm_up_runs + runs)]
+            lost_us = [timed_run(runner)[1] for _ in range(warm_up_runs + runs)]
         finally:
             profile = Path(session.end_profiling())
         names = layer_names(source, onnx.load(str(optimised), load_external_data=False))
@@ -97,14 +97,6 @@ class _Event:
     @property
     def end_us(self) -> float:
         return self.begin_us + self.duration_us
-
-
-def _lost_us(runner: SessionRunner) -> float:
-    """Runs a network; returns the time during which this thread was not on a CPU, in microseconds."""
-    begin_ns, on_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-    runner.run()
-    on_cpu_ns = time.thread_time_ns() - on_cpu_ns
-    return max(0.0, (time.perf_counter_ns() - begin_ns - on_cpu_ns) / 1000)
 
 
 def _runs(document: list[dict[str, Any]], names: Mapping[str, str], lost_us: Sequence[float]) -> Iterator[ProfiledRun]:

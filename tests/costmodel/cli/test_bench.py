@@ -87,6 +87,24 @@ def test_what_looks_wrong_can_be_measured_again(run: Run, benched: Home, tmp_pat
     assert len(list(store.measurements("this.one"))) == before + document["measured"]
 
 
+def test_models_are_measured_on_another_day_without_their_layers(
+    run: Run, benched: Home, tmp_path: Path
+) -> None:
+    """`--models-only --passes 2` measures the model once more, and nothing when it is said again."""
+    own = copied(benched, tmp_path / "home")
+    store = Store(own.store_url)
+    before = len(list(store.measurements("this.one")))
+    options = ("bench", MODEL, *NAMED, "--models-only", "--passes", 2, "--json")
+    document = run(own, *options).document
+    assert (document["measured"], document["repeated"], document["left"]) == (0, 1, 0)
+    added = list(store.measurements("this.one"))[before:]
+    assert [one.kind for one in added] == ["model"]
+    assert run(own, *options).document["repeated"] == 0
+    refused = run(own, "bench", MODEL, "--models-only", "--samples", "3")
+    assert refused.code == 2
+    assert "--models-only" in refused.err
+
+
 def test_what_was_benched_is_priced_from_measurements(run: Run, benched: Home) -> None:
     """A benchmarked model needs no regressor; `--measure` adds its measured latency."""
     document = run(benched, "predict", MODEL, *NAMED, "--measure", "--json").document

@@ -195,3 +195,23 @@ class TestCsv:
     def test_like_needs_a_name(self, run: Run, tmp_path: Path) -> None:
         """`--like` requires the name of the new system."""
         assert run(tmp_path, "import", "latencies.csv", "--like", SYSTEM.name).code == 2
+
+
+def test_a_later_session_brings_the_latencies_of_models_alone(run: Run, ready: Home, tmp_path: Path) -> None:
+    """`--models-only` adds measurements of whole models and none of layers."""
+    path, home = tmp_path / "results.parquet", Home(tmp_path / "home")
+    run(ready, "export", path, *NAMED, "--with-models")
+    document = run(home, "import", path, "--models-only", "--json").document
+    assert document["models"]["added"] == len(MEASURED)
+    stored = list(Store(home.store_url).measurements(SYSTEM.name))
+    assert len(stored) == document["added"] > 0
+    assert {one.kind for one in stored} == {"model"}
+
+
+def test_a_csv_has_nothing_but_models(run: Run, ready: Home, tmp_path: Path) -> None:
+    """`--models-only` says nothing about a .csv."""
+    path = tmp_path / "latencies.csv"
+    path.write_text("model,latency_us\nlight_squeezenet,3000\n")
+    done = run(ready, "import", path, "--models-only")
+    assert done.code == 2
+    assert "whole models anyway" in " ".join(done.err.split())

@@ -16,7 +16,7 @@ from costmodel.ir.graph import LayerGraph, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, weight_indices
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose
-from costmodel.runtimes.base import RuntimeSettings, SurroundedRunner
+from costmodel.runtimes.base import LayerProfiler, RuntimeSettings, SurroundedRunner
 from costmodel.runtimes.openvino.adapter import OpenVino
 from costmodel.runtimes.openvino.executed import executed_graph
 from costmodel.runtimes.openvino.lowering import REORDER_DOMAIN
@@ -301,3 +301,20 @@ def test_both_runtimes_share_the_layers_that_are_the_same_work(openvino: OpenVin
     model = read_model(proto)
     ours, theirs = (decompose("m", runtime.lower(model, "all")).unique for runtime in (openvino, OnnxRuntime()))
     assert set(ours) == set(theirs)
+
+
+def test_the_profiler_names_the_layers_of_the_lowered_graph(tmp_path: Path, openvino: OpenVino) -> None:
+    """Every layer runs in each run, reorders included, and nothing runs that is no layer."""
+    assert isinstance(openvino, LayerProfiler)
+    path = tmp_path / "block.onnx"
+    path.write_bytes(residual_block().SerializeToString())
+    model = read_model(path)
+    layers = [layer.name for layer in openvino.lower(model, "all").layers]
+    runs = openvino.profile_model(model, SETTINGS, runs=2, warm_up_runs=1)
+    assert len(runs) == 2
+    for run in runs:
+        assert {kernel.layer for kernel in run.kernels} == set(layers)
+        assert all(kernel.kernel for kernel in run.kernels)
+        begins = [kernel.begin_us for kernel in run.kernels]
+        assert begins == sorted(begins)
+        assert sum(kernel.duration_us for kernel in run.kernels) <= run.latency_us
