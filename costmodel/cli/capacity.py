@@ -1,12 +1,22 @@
 """Implements `costmodel capacity`, which says how much traffic a model carries on a system."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption, ShapeOption, StoreOption, SystemOption, one_of, parse_shapes
+from costmodel.cli.options import (
+    Context,
+    JsonOption,
+    ObjectiveOption,
+    PriceOption,
+    ShapeOption,
+    StoreOption,
+    SystemOption,
+    one_of,
+    parse_shapes,
+    parsed,
+)
 from costmodel.cli.output import note, print_json, say
 
 if TYPE_CHECKING:
@@ -14,8 +24,6 @@ if TYPE_CHECKING:
     from costmodel.traffic.scenarios import Scenario
 
 __all__ = ["capacity"]
-
-_Parsed = TypeVar("_Parsed")
 
 
 def _scenarios() -> tuple[str, ...]:
@@ -29,9 +37,7 @@ def capacity(
     command: typer.Context,
     model: Annotated[str, typer.Argument(help="ONNX file, or the name of a model of a corpus.")],
     system: SystemOption = None,
-    slo: Annotated[
-        str | None, typer.Option(metavar="pNN=LATENCY", help="Latency objective: p99=50ms.", show_default=False)
-    ] = None,
+    slo: ObjectiveOption = None,
     arrivals: Annotated[
         str | None,
         typer.Option(metavar="RATE", help="Rate of requests to carry: 120/s, 7200/min, 400000/h.", show_default=False),
@@ -47,15 +53,7 @@ def capacity(
         str,
         typer.Option(callback=one_of(_scenarios), help="server, offline, single-stream or multi-stream, as in MLPerf."),
     ] = "server",
-    price: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD",
-            min=0,
-            help="Price of one machine in dollars an hour; by default the catalogue's.",
-            show_default=False,
-        ),
-    ] = None,
+    price: PriceOption = None,
     measure_idle: Annotated[
         bool,
         typer.Option("--measure-idle", help="First measure on this host, for 3 seconds, what an idle time costs."),
@@ -77,9 +75,9 @@ def capacity(
     from costmodel.traffic.objective import parse_batch_policy, parse_objective, parse_rate_per_s
 
     if slo is not None:
-        _parse(parse_objective, slo, "--slo")
-    _parse(parse_batch_policy, batch_policy, "--batch-policy")
-    arrivals_per_s = None if arrivals is None else _parse(parse_rate_per_s, arrivals, "--arrivals")
+        parsed(parse_objective, slo, "--slo")
+    parsed(parse_batch_policy, batch_policy, "--batch-policy")
+    arrivals_per_s = None if arrivals is None else parsed(parse_rate_per_s, arrivals, "--arrivals")
     if scenario == "server" and slo is None:
         raise typer.BadParameter("the scenario server needs a latency objective, such as p99=50ms", param_hint="--slo")
     files = list(labelled([model]).values())
@@ -117,13 +115,6 @@ def _measure_idle(context: Context, name: str) -> None:
         f"after a long idle time, a run takes {format_us(found.extra_us)} longer and its thread wakes up after "
         f"{format_us(found.wake_up_us)}"
     )
-
-
-def _parse(parse: Callable[[str], _Parsed], text: str, option: str) -> _Parsed:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def _print(found: "Capacity") -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -29,6 +29,9 @@ __all__ = [
     "InterThreadsOption",
     "JsonOption",
     "LevelOption",
+    "ObjectiveOption",
+    "PriceOption",
+    "RuntimeOption",
     "ShapeOption",
     "StoreOption",
     "SystemOption",
@@ -40,7 +43,10 @@ __all__ = [
     "parse_granularity",
     "parse_prices",
     "parse_shapes",
+    "parsed",
 ]
+
+_Parsed = TypeVar("_Parsed")
 
 
 def one_of(choices: Callable[[], tuple[str, ...]]) -> Callable[[str], str]:
@@ -101,6 +107,18 @@ ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Shape of an input; may be given several times."),
 ]
+
+ObjectiveOption = Annotated[
+    str | None,
+    typer.Option("--slo", metavar="pNN=LATENCY", help="Latency that must not be exceeded: p99=50ms.", show_default=False),
+]
+PriceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--price", metavar="USD", min=0, show_default=False,
+        help="Price of one machine in dollars an hour; by default the catalogue's.",
+    ),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -231,10 +249,19 @@ def parse_shapes(texts: list[str] | None) -> Mapping[str, tuple[int, ...]]:
     """
     from costmodel.units import parse_shape
 
+    return dict(parsed(parse_shape, text, "--shape") for text in texts or ())
+
+
+def parsed(parse: Callable[[str], _Parsed], text: str, option: str) -> _Parsed:
+    """Returns what `parse` makes of the value of an option.
+
+    Raises:
+        typer.BadParameter: `parse` raises a ValueError, whose text becomes the message.
+    """
     try:
-        return dict(parse_shape(text) for text in texts or ())
+        return parse(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--shape") from error
+        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def parse_budget_s(text: str | None) -> float | None:
@@ -245,10 +272,7 @@ def parse_budget_s(text: str | None) -> float | None:
     """
     from costmodel.units import parse_duration_s
 
-    try:
-        return None if text is None else parse_duration_s(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--budget") from error
+    return None if text is None else parsed(parse_duration_s, text, "--budget")
 
 
 def parse_expiry(text: str | None) -> "datetime | None":

@@ -1,7 +1,6 @@
 """Implements `costmodel tune`, which says how a model should run: runtime, threads, level, batch, precision."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -9,12 +8,15 @@ from costmodel.cli import app
 from costmodel.cli.options import (
     Context,
     JsonOption,
+    ObjectiveOption,
+    PriceOption,
     ShapeOption,
     StoreOption,
     SystemOption,
     one_of,
     parse_budget_s,
     parse_shapes,
+    parsed,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["tune"]
 
-_Parsed = TypeVar("_Parsed")
 _ROWS = 8
 
 
@@ -50,10 +51,7 @@ def tune(
         str,
         typer.Option(callback=one_of(_objectives), help="What is to be best: latency, throughput or cost."),
     ] = "latency",
-    slo: Annotated[
-        str | None,
-        typer.Option(metavar="pNN=LATENCY", help="Latency that a run must not exceed: p99=50ms.", show_default=False),
-    ] = None,
+    slo: ObjectiveOption = None,
     within: Annotated[
         str,
         typer.Option(
@@ -71,17 +69,11 @@ def tune(
     measure: Annotated[
         bool, typer.Option("--measure/--no-measure", help="Run the best settings here, or answer by prediction alone.")
     ] = True,
-    price: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD", min=0, show_default=False,
-            help="Price of the machine in dollars an hour; by default the catalogue's.",
-        ),
-    ] = None,
+    price: PriceOption = None,
     shape: ShapeOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Find the settings under which a model runs best.
 
     Prices every setting by prediction: runtime, threads, optimisation level, spinning, precision and, for throughput
@@ -97,7 +89,7 @@ def tune(
     from costmodel.systems.system import validate_name
     from costmodel.traffic.objective import MAX_BATCH, parse_objective
 
-    limit = None if slo is None else _parse(parse_objective, slo, "--slo")
+    limit = None if slo is None else parsed(parse_objective, slo, "--slo")
     budget_s = parse_budget_s(budget)
     assert budget_s is not None
     if max_batch > MAX_BATCH:
@@ -125,13 +117,6 @@ def tune(
     _print(found)
     for warning in found.warnings:
         note(warning)
-
-
-def _parse(parse: Callable[[str], _Parsed], text: str, option: str) -> _Parsed:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def _print(found: "TuneAnswer") -> None:

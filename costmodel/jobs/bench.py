@@ -61,11 +61,16 @@ def bench_target(
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.
         bench: Function that makes a benchmark session from a store, a system and a runtime.
+
+    Raises:
+        MeasurementError: Only whole models are to be measured, and the target is a benchmark suite.
     """
     stage = progress or no_progress
     models: list[DecomposedModel] = []
     refused: dict[str, str] = {}
     if is_suite(Path(target)):
+        if not layers:
+            raise MeasurementError(f"{target} is a benchmark suite, which has no whole models: name the models instead")
         sequences = read_suite(Path(target))
     else:
         from costmodel.training.corpus import corpus_models

@@ -13,6 +13,7 @@ __all__ = ["MANIFEST", "MANIFEST_FORMAT", "RECIPE_MODULES", "Entry", "read_manif
 # Module of each corpus, which defines its RECIPES and imports nothing heavy.
 RECIPE_MODULES = {
     "dlbricks": "costmodel.training.corpora.dlbricks",
+    "int8": "costmodel.training.corpora.int8",
     "kernels": "costmodel.training.corpora.kernels",
     "modern": "costmodel.training.corpora.modern",
     "nas": "costmodel.training.corpora.nas",

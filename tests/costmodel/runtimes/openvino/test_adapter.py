@@ -24,6 +24,7 @@ from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.runtimes.ort.session import open_session
 from costmodel.synthetic.network import build_network, value_name
 from costmodel.synthetic.values import synthetic_value
+from tests.lowered import check_graph
 
 Parse = Callable[..., ModelProto]
 SETTINGS = RuntimeSettings()
@@ -96,17 +97,6 @@ def quantised_convolution(zero_point: int = 0) -> ModelProto:
         ],
     )
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
-
-
-def check_graph(graph: LayerGraph) -> None:
-    """Asserts the properties of every lowered graph."""
-    made = set(graph.inputs) | set(graph.constants) | {""}
-    for layer in graph.layers:
-        assert made.issuperset(layer.inputs)
-        made |= set(layer.outputs)
-    assert made.issuperset(graph.outputs)
-    assert len({layer.name for layer in graph.layers}) == len(graph.layers)
-    assert {name for layer in graph.layers for name in (*layer.inputs, *layer.outputs) if name} == set(graph.types)
 
 
 def operators(graph: LayerGraph) -> list[str]:

@@ -21,6 +21,7 @@ from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.runtimes.base import LEVELS, RuntimeSettings
 from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.runtimes.ort.session import open_session
+from tests.lowered import check_graph
 
 Parse = Callable[..., ModelProto]
 Lower = Callable[..., LayerGraph]
@@ -29,20 +30,6 @@ Lower = Callable[..., LayerGraph]
 def kinds(graph: LayerGraph) -> Counter[tuple[str, str]]:
     """Returns the number of layers of each kind in a graph."""
     return Counter((layer.domain, layer.op_type) for layer in graph.layers)
-
-
-def check_graph(graph: LayerGraph) -> None:
-    """Asserts the properties of every lowered graph."""
-    made = set(graph.inputs) | set(graph.constants) | {""}
-    for layer in graph.layers:
-        assert made.issuperset(layer.inputs)
-        made |= set(layer.outputs)
-    assert made.issuperset(graph.outputs)
-    assert len({layer.name for layer in graph.layers}) == len(graph.layers)
-    used = {name for layer in graph.layers for name in (*layer.inputs, *layer.outputs) if name}
-    assert used == set(graph.types)
-    assert all(size >= 0 for kind in graph.types.values() for size in kind.shape)
-    assert graph.data_dependent <= used
 
 
 def executed(path: Path, folder: Path, level: str) -> Counter[tuple[str, str]]:
