@@ -35,6 +35,8 @@ _COUNTS = {
     "com.microsoft.MultiHeadAttention": 30, "com.microsoft.Attention": 30, "com.microsoft.RotaryEmbedding": 20,
 }  # fmt: skip
 _MOST_BYTES = {"Gather": 128 << 20}
+# Number of models of lookups. Among many large tables a lookup reads memory; in a model of few it reads caches.
+_LOOKUP_MODELS = 16
 
 
 def _sweep(name: str, count: int) -> Sweep:
@@ -47,9 +49,9 @@ def _sweep(name: str, count: int) -> Sweep:
     )
 
 
-def _write(name: str, part: int, count: int, path: Path) -> None:
+def _write(sweep: Sweep, name: str, part: int, path: Path) -> None:
     # The seed differs from that of the corpus of operators, which would draw the same instances first.
-    model = model_of(_sweep(name, count), f"kernels/{name}/{part}")
+    model = model_of(sweep, f"kernels/{name}/{part}")
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -58,9 +60,19 @@ def _recipes(name: str, count: int) -> list[Recipe]:
     each = -(-count // parts)
     short = name.rpartition(".")[2].lower() + ("_blocked" if "nchwc" in name else "")
     return [
-        Recipe(f"kernels_{short}_{part:02}", "", f"{name}, {each} sizes", partial(_write, name, part, each))
+        Recipe(f"kernels_{short}_{part:02}", "", f"{name}, {each} sizes", partial(_write, _sweep(name, each), name, part))
         for part in range(parts)
     ]
 
 
-RECIPES = tuple(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count))
+_LOOKUPS = tuple(
+    Recipe(
+        f"kernels_lookups_{part:02}",
+        "",
+        f"Gather from weights, {indexing.LOOKUPS.count} sizes",
+        partial(_write, indexing.LOOKUPS, "lookups", part),
+    )
+    for part in range(_LOOKUP_MODELS)
+)
+
+RECIPES = (*(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count)), *_LOOKUPS)

@@ -3,7 +3,7 @@
 from costmodel.training.corpora.operator_instances.draw import Draw
 from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
-__all__ = ["MORE", "SWEEPS"]
+__all__ = ["LOOKUPS", "MORE", "SWEEPS"]
 
 _SLOW = 4 << 20
 
@@ -145,6 +145,15 @@ def _large_table(d: Draw) -> str:
     rows = d.size(1000, 24_000_000 // width)
     return f"(float[{rows},{width}] x, int64[{ids}] i) => (float y) {{ y = Gather(x, i) }}"
 
+
+def _ids_of_batch(d: Draw) -> str:
+    """Returns, as ONNX text, a random lookup of the ids of a batch in an embedding table, as recommenders make it."""
+    width, ids = d.pick(1, 4, 8, 16, 32, 64, 128), d.size(64, 16384)
+    return f"(int64[{ids}] i | float[{d.size(500, 400_000)},{width}] x) => (float y) {{ y = Gather(x, i) }}"
+
+
+# Lookups of few tables in one model, whose rows stay in the caches between two runs.
+LOOKUPS = Sweep((_ids_of_batch,), 5, most_bytes=64 << 20, most_weight_bytes=48 << 20)
 
 # Further ways to draw instances of operators on which models spend much time.
 MORE: dict[str, tuple[Drawer, ...]] = {"Gather": (*[_large_table] * 4, _embedding, _picked_fed, _picked_fed)}

@@ -21,7 +21,6 @@ Drawer = Callable[[Draw], str]
 
 _IR_VERSION = 10
 _OTHER_DOMAINS = {"com.microsoft": 1, "com.microsoft.nchwc": 1}
-_MOST_WEIGHT_BYTES = 12 << 20
 _ATTEMPTS = 500
 _VALUE = re.compile(r"[\w()]+(?:\[[^\]]*\])?\s+\w+")
 
@@ -39,6 +38,7 @@ class Sweep:
         opset: Opset version of ONNX's own operators.
         ml: Opset version of the ai.onnx.ml operators.
         most_bytes: Maximum number of bytes that an instance reads and writes.
+        most_weight_bytes: Maximum number of bytes of the weights of an instance, which are in its file.
     """
 
     drawers: Sequence[Drawer]
@@ -46,6 +46,7 @@ class Sweep:
     opset: int = 21
     ml: int = 3
     most_bytes: int = 64 << 20
+    most_weight_bytes: int = 12 << 20
 
     def texts(self, seed: str) -> list[str]:
         """Returns `count` different random instances of the operator as text, the same ones for the same seed."""
@@ -65,7 +66,7 @@ class Sweep:
             model, weights = self.parsed(text)
             known = onnx.shape_inference.infer_shapes(model).graph
             moved = sum(map(_bytes_of, (*known.input, *known.value_info, *known.output)))
-            if moved <= self.most_bytes and sum(map(_bytes_of, weights)) <= _MOST_WEIGHT_BYTES:
+            if moved <= self.most_bytes and sum(map(_bytes_of, weights)) <= self.most_weight_bytes:
                 yield text
 
     def parsed(self, text: str) -> tuple[ModelProto, list[ValueInfoProto]]:
