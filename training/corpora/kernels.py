@@ -36,7 +36,7 @@ _COUNTS = {
 }  # fmt: skip
 _MOST_BYTES = {"Gather": 128 << 20}
 # Number of models of lookups. Among many large tables a lookup reads memory; in a model of few it reads caches.
-_LOOKUP_MODELS = 16
+_LOOKUP_MODELS = 32
 
 
 def _sweep(name: str, count: int) -> Sweep:
@@ -69,7 +69,7 @@ _LOOKUPS = tuple(
     Recipe(
         f"kernels_lookups_{part:02}",
         "",
-        f"Gather from weights, {indexing.LOOKUPS.count} sizes",
+        "Lookups of a recommender and a product",
         partial(_write, indexing.LOOKUPS, "lookups", part),
     )
     for part in range(_LOOKUP_MODELS)

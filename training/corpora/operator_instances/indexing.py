@@ -152,8 +152,15 @@ def _ids_of_batch(d: Draw) -> str:
     return f"(int64[{ids}] i | float[{d.size(500, 400_000)},{width}] x) => (float y) {{ y = Gather(x, i) }}"
 
 
-# Lookups of few tables in one model, whose rows stay in the caches between two runs.
-LOOKUPS = Sweep((_ids_of_batch,), 5, most_bytes=64 << 20, most_weight_bytes=48 << 20)
+def _dense(d: Draw) -> str:
+    """Returns, as ONNX text, a random layer of the perceptron behind the tables of a recommender."""
+    inputs, outputs = d.size(400, 2048), d.size(400, 2048)
+    return f"(float[{d.size(64, 512)},{inputs}] x | float[{inputs},{outputs}] w) => (float y) {{ y = MatMul(x, w) }}"
+
+
+# Lookups as in a recommender: few tables beside a perceptron, so that the rows come from a cache. Without the perceptron
+# most of these models would be so small that they are timed warm.
+LOOKUPS = Sweep((*[_ids_of_batch] * 5, _dense), 6, most_bytes=64 << 20, most_weight_bytes=48 << 20)
 
 # Further ways to draw instances of operators on which models spend much time.
 MORE: dict[str, tuple[Drawer, ...]] = {"Gather": (*[_large_table] * 4, _embedding, _picked_fed, _picked_fed)}
