@@ -1,6 +1,6 @@
 """Times the primitives of a compiled model while it runs, with OpenVINO's own counters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from costmodel.runtimes.base import KernelTime, ProfiledRun
 from costmodel.runtimes.openvino.session import OpenVinoRunner
@@ -16,11 +16,12 @@ def profiled_runs(
 ) -> tuple[ProfiledRun, ...]:
     """Runs a network that was compiled with counters and returns the runs after the warm-up.
 
-    OpenVINO reports how long each primitive took, and not when it began: primitives are placed one after another, as it
-    executes them.
+    OpenVINO's counters are means over all runs, in whole microseconds, and do not say when a primitive began. The
+    primitives of each run therefore have their mean time over the returned runs, to one or two microseconds, and are
+    placed one after another, as OpenVINO executes them. The latency of each run is its own.
 
     Args:
-        runner: The network with its inputs.
+        runner: The network with its inputs, which has not run yet.
         layers: Name of the layer that each primitive executes, by the name of the primitive.
         runs: Number of runs to return.
         warm_up_runs: Number of runs before these.
@@ -30,13 +31,23 @@ def profiled_runs(
     """
     for _ in range(warm_up_runs):
         runner.run()
-    return tuple(_profiled_run(runner, layers) for _ in range(runs))
+    before_us = {name: mean_us for name, _, mean_us in runner.mean_times()} if warm_up_runs else {}
+    timed = [timed_run(runner) for _ in range(runs)]
+    kernels = _kernels(
+        [
+            (name, kernel, ((warm_up_runs + runs) * mean_us - warm_up_runs * before_us.get(name, 0.0)) / runs)
+            for name, kernel, mean_us in runner.mean_times()
+        ],
+        layers,
+    )
+    return tuple(ProfiledRun(latency_us, kernels, lost_us) for latency_us, lost_us in timed)
 
 
-def _profiled_run(runner: OpenVinoRunner, layers: Mapping[str, str]) -> ProfiledRun:
-    latency_us, lost_us = timed_run(runner)
+def _kernels(times: Sequence[tuple[str, str, float]], layers: Mapping[str, str]) -> tuple[KernelTime, ...]:
+    """Returns the kernels of primitives, given with the names of their kernels and their times in microseconds."""
     kernels, begin_us = [], 0.0
-    for primitive, kernel, duration_us in runner.times():
+    for primitive, kernel, mean_us in times:
+        duration_us = max(0.0, mean_us)  # the means are rounded, so that their difference may be negative
         kernels.append(KernelTime(layers.get(primitive, ""), kernel, _PROVIDER, begin_us, duration_us))
         begin_us += duration_us
-    return ProfiledRun(latency_us, tuple(kernels), lost_us)
+    return tuple(kernels)

@@ -114,10 +114,10 @@ class OpenVinoRunner:
         for words in self._words:
             np.bitwise_or(words, 0, out=words)
 
-    def times(self) -> list[tuple[str, str, float]]:
-        """Returns the primitives of the last run of a network that was compiled with counters, in execution order.
+    def mean_times(self) -> list[tuple[str, str, float]]:
+        """Returns the primitives of a network that was compiled with counters, in execution order.
 
-        Each has its name, the name of its kernel and its time in microseconds, which OpenVINO cuts to whole ones.
+        Each has its name, the name of its kernel and its mean time over all runs in microseconds, cut to whole ones.
         """
         return [
             (info.node_name, info.exec_type, info.real_time.total_seconds() * 1e6)
