@@ -1,0 +1,26 @@
+"""The corpus of kernels."""
+
+from pathlib import Path
+
+import onnx
+
+from costmodel.training.corpora.kernels import RECIPES
+
+
+def test_lookups_are_in_weights_beside_a_product(tmp_path: Path) -> None:
+    """As in a recommender, ids of a batch are looked up in tables that are weights, and a perceptron follows."""
+    recipe = next(recipe for recipe in RECIPES if recipe.name == "kernels_lookups_00")
+    recipe.write(tmp_path / "one.onnx")
+    recipe.write(tmp_path / "again.onnx")
+    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
+    graph = onnx.load(tmp_path / "one.onnx").graph
+    weights = {tensor.name for tensor in graph.initializer}
+    assert [node.op_type for node in graph.node].count("Gather") == 5
+    assert [node.op_type for node in graph.node].count("MatMul") == 1
+    assert all(node.input[0] in weights for node in graph.node if node.op_type == "Gather")
+
+
+def test_names_are_unique_and_have_no_family() -> None:
+    """No evaluation uses the models: their layers are training data."""
+    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+    assert {recipe.family for recipe in RECIPES} == {""}
