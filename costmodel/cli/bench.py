@@ -70,7 +70,8 @@ def bench(
         bool, typer.Option("--models-only", help="Measure whole models only, and no layers.")
     ] = False,
     passes: Annotated[
-        int, typer.Option(min=1, help="How often each whole model is to be measured; a second pass is best on another day.")
+        int,
+        typer.Option(min=1, help="How often each whole model is to be measured; a second pass is best on another day."),
     ] = 1,
     threads: ThreadsOption = 1,
     runtime: RuntimeOption = "onnxruntime",

@@ -110,7 +110,9 @@ ShapeOption = Annotated[
 
 ObjectiveOption = Annotated[
     str | None,
-    typer.Option("--slo", metavar="pNN=LATENCY", help="Latency that must not be exceeded: p99=50ms.", show_default=False),
+    typer.Option(
+        "--slo", metavar="pNN=LATENCY", help="Latency that must not be exceeded: p99=50ms.", show_default=False
+    ),
 ]
 PriceOption = Annotated[
     float | None,

@@ -8,8 +8,8 @@ from costmodel.errors import MeasurementError
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups, put_models
-from costmodel.jobs.sample_choice import chosen_samples
 from costmodel.jobs.passes import run_passes
+from costmodel.jobs.sample_choice import chosen_samples
 from costmodel.measure.groups import Group, grouped, groups_of_samples
 from costmodel.measure.measurement import Measurement
 from costmodel.onnx_io.model import Model

@@ -1,4 +1,4 @@
-"""Measures groups in several passes, so that the latency of each whole model is known from more than one measurement."""
+"""Measures groups in several passes, so that the latency of a whole model is known from more than one measurement."""
 
 from collections import Counter
 from collections.abc import Sequence

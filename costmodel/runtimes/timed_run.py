@@ -1,4 +1,4 @@
-"""Runs a network once under a runtime's profiler, and tells how long the run took and for how long it was off the CPU."""
+"""Runs a network once, and tells how long the run took and for how long its thread was off the CPU."""
 
 import time
 

@@ -1,8 +1,8 @@
 """The corpus of int8 models: quantised versions of models of many lineages, each beside the model it was made from.
 
 The corpora `modern` and `wide` contain the float32 models too, under the same names, so that their layers are measured
-once. Convolutional networks are quantised whole, transformers in their products only. DenseNet is not among them, because
-OpenVINO 2026.4 crashes on its int8 version.
+once. Convolutional networks are quantised whole, transformers in their products only. DenseNet is not among them,
+because OpenVINO 2026.4 crashes on its int8 version.
 """
 
 from costmodel.training.corpora import modern, wide

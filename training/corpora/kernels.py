@@ -60,7 +60,9 @@ def _recipes(name: str, count: int) -> list[Recipe]:
     each = -(-count // parts)
     short = name.rpartition(".")[2].lower() + ("_blocked" if "nchwc" in name else "")
     return [
-        Recipe(f"kernels_{short}_{part:02}", "", f"{name}, {each} sizes", partial(_write, _sweep(name, each), name, part))
+        Recipe(
+            f"kernels_{short}_{part:02}", "", f"{name}, {each} sizes", partial(_write, _sweep(name, each), name, part)
+        )
         for part in range(parts)
     ]
 

@@ -65,9 +65,7 @@ def lowered_graph(folded: ModelProto, graph: LayerGraph, primitives: Sequence[Pr
     )
 
 
-def layers_of_primitives(
-    lowered: LayerGraph, graph: LayerGraph, primitives: Sequence[Primitive]
-) -> dict[str, str]:
+def layers_of_primitives(lowered: LayerGraph, graph: LayerGraph, primitives: Sequence[Primitive]) -> dict[str, str]:
     """Returns the name of the layer that each primitive executes, by the name of the primitive.
 
     Args:

@@ -158,8 +158,8 @@ def _dense(d: Draw) -> str:
     return f"(float[{d.size(64, 512)},{inputs}] x | float[{inputs},{outputs}] w) => (float y) {{ y = MatMul(x, w) }}"
 
 
-# Lookups as in a recommender: few tables beside a perceptron, so that the rows come from a cache. Without the perceptron
-# most of these models would be so small that they are timed warm.
+# Lookups as in a recommender: few tables beside a perceptron, so that the rows come from a cache. Without the
+# perceptron most of these models would be so small that they are timed warm.
 LOOKUPS = Sweep((*[_ids_of_batch] * 5, _dense), 6, most_bytes=64 << 20, most_weight_bytes=48 << 20)
 
 # Further ways to draw instances of operators on which models spend much time.
