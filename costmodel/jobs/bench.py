@@ -87,7 +87,7 @@ def bench_target(
     if not layers:
         groups = [replace(group, sequences=()) for group in groups if group.whole is not None]
     with bench(store, system, runtime) as session:
-        report = run_passes(session, groups, passes, budget_s=budget_s, stage=stage)
+        report = run_passes(store, session, groups, passes, budget_s=budget_s, stage=stage)
         if samples and not report.left:
             around = chosen_samples(store, session.system, sequences, samples)
             store.put_samples(around)

@@ -78,7 +78,7 @@ def survey(
     models = _put_standard_models(store, system, standard, folder)
     groups = list(_groups(store, standard, models))
     with bench(store, system, runtime) as session:
-        report = run_passes(session, groups, passes, budget_s=budget_s, stage=stage)
+        report = run_passes(store, session, groups, passes, budget_s=budget_s, stage=stage)
     names = {model.whole: model.name for model in standard.models}
     report.failed = {names.get(signature, signature): reason for signature, reason in report.failed.items()}
     return report
