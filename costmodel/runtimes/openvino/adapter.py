@@ -80,9 +80,11 @@ class OpenVino:
         folded, graph = OnnxRuntime().fold(model)
         with _compiled(model.name, folded, settings, counters=True) as compiled:
             primitives = executed_graph(compiled)
-            layers = layers_of_primitives(lowered_graph(folded, graph, primitives), graph, primitives)
+            lowered = lowered_graph(folded, graph, primitives)
+            layer_of = layers_of_primitives(lowered, graph, primitives)
             runner = OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
-            return profiled_runs(runner, layers, runs=runs, warm_up_runs=warm_up_runs)
+            names = [layer.name for layer in lowered.layers]
+            return profiled_runs(runner, names, layer_of, runs=runs, warm_up_runs=warm_up_runs)
 
     def fingerprint(self) -> str:
         """Returns the instruction sets on which OpenVINO's choice of primitives depends."""
