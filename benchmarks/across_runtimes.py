@@ -1,4 +1,4 @@
-"""Tells how much of what one way of running models is known to cost tells of another way: runtime, precision, threads.
+"""Tells how much the costs that were measured under one runtime tell of those under another.
 
     python benchmarks/across_runtimes.py SYSTEM OTHER [--store URL] [--other-store URL] [--learner NAME]
 
@@ -8,12 +8,11 @@ every layer predicted. Without layers of SYSTEM the regressor has only learnt fr
 that were measured through it. The context correction always knows the whole models of the other lineages.
 """
 
-import argparse
 from dataclasses import replace
 
 import numpy as np
+from two_systems import parsed_arguments
 
-from costmodel.paths import find_home
 from costmodel.store.store import Store
 from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.held_out import errors_of, predict_held_out
@@ -54,17 +53,9 @@ def report(dataset: Dataset, learner: str, folds: int, seed: int, *, share: floa
 
 def main() -> None:
     """Reads the stores and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("system")
-    parser.add_argument("other")
-    parser.add_argument("--store", default=find_home().store_url)
-    parser.add_argument("--other-store")
-    parser.add_argument("--learner", default="lightgbm", choices=LEARNERS)
-    parser.add_argument("--folds", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parsed_arguments(__doc__, learner="lightgbm")
     own = load_dataset(Store(given.store, create=False), given.system)
-    other = load_dataset(Store(given.other_store or given.store, create=False), given.other)
+    other = load_dataset(Store(given.other_store, create=False), given.other)
     dataset = by_lineage(with_rows_of(own, [other]))
     print(f"{given.system}, {len(dataset.models)} models; the other system is {given.other}")
     print("own layers   other    error   in 10%     macro     p95    tau")

@@ -8,11 +8,9 @@ over all of them, and over those that differ by more than 10%. `always` is the s
 is faster more often is the faster one.
 """
 
-import argparse
-
 import numpy as np
+from two_systems import parsed_arguments
 
-from costmodel.paths import find_home
 from costmodel.store.store import Store
 from costmodel.training.dataset import load_dataset
 from costmodel.training.evaluation.held_out import predict_held_out
@@ -40,17 +38,9 @@ def latencies(url: str, system: str, learner: str, folds: int, seed: int) -> dic
 
 def main() -> None:
     """Reads the stores and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("system")
-    parser.add_argument("other")
-    parser.add_argument("--store", default=find_home().store_url)
-    parser.add_argument("--other-store")
-    parser.add_argument("--learner", default="ensemble", choices=LEARNERS)
-    parser.add_argument("--folds", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parsed_arguments(__doc__, learner="ensemble")
     one = latencies(given.store, given.system, given.learner, given.folds, given.seed)
-    other = latencies(given.other_store or given.store, given.other, given.learner, given.folds, given.seed)
+    other = latencies(given.other_store, given.other, given.learner, given.folds, given.seed)
     names = sorted(one.keys() & other.keys())
     measured, predicted, summed = (np.log([other[n][kind] / one[n][kind] for n in names]) for kind in range(3))
     print(f"{given.system} against {given.other}: {len(names)} models, {given.folds} groups of lineages held out")

@@ -57,7 +57,8 @@ def bench_target(
             floor.
         layers: Whether the sequences of the models are measured; if not, only the models end to end.
         wholes: Whether each model is measured end to end as well.
-        passes: Number of measurements that each model is to have end to end; those in the store count.
+        passes: Number of measurements that each model is to have end to end, and with it the layers that are measured;
+            those in the store count.
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.
         bench: Function that makes a benchmark session from a store, a system and a runtime.

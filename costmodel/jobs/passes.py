@@ -41,10 +41,7 @@ def run_passes(
             progress=stage(f"measuring, pass {number}"),
             again=True,
         )
-        report.repeated += later.measured + later.repeated
-        report.left += later.left
-        report.unstable += later.unstable
-        report.failed |= later.failed
-        report.seconds += later.seconds
-        report.waiting_seconds += later.waiting_seconds
+        later.repeated += later.measured
+        later.measured = later.reused = 0
+        report += later
     return report

@@ -7,8 +7,6 @@ from typing import Any
 
 __all__ = ["Primitive", "executed_graph", "is_plain"]
 
-_NOT_EXECUTED = "not_executed"
-
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
@@ -23,7 +21,6 @@ class Primitive:
         layouts: Layout of each output, such as "abcd" (plain) or "acdb" (channels last).
         shapes: Shape of each output.
         inputs: For each input, the position of the node that produces it, and the output of that node.
-        time_us: Mean time in whole microseconds if the model ran with performance counters; 0 if it is less than one.
     """
 
     name: str
@@ -33,7 +30,6 @@ class Primitive:
     layouts: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     inputs: tuple[tuple[int, int], ...]
-    time_us: int = 0
 
 
 def executed_graph(compiled: Any) -> list[Primitive]:
@@ -45,7 +41,6 @@ def executed_graph(compiled: Any) -> list[Primitive]:
 
 def _primitive(node: Any, position: Mapping[str, int]) -> Primitive:
     facts = {name: str(getattr(value, "value", value)) for name, value in node.get_rt_info().items()}
-    time_us = facts.get("execTimeMcs", _NOT_EXECUTED)
     layouts = facts.get("outputLayouts", "").split(",")
     sources = [port.get_source_output() for port in node.inputs()]
     return Primitive(
@@ -56,7 +51,6 @@ def _primitive(node: Any, position: Mapping[str, int]) -> Primitive:
         layouts=tuple(layouts[min(i, len(layouts) - 1)] for i, _ in enumerate(node.outputs())),
         shapes=tuple(tuple(port.get_shape()) for port in node.outputs()),
         inputs=tuple((position[s.get_node().get_friendly_name()], s.get_index()) for s in sources),
-        time_us=0 if time_us == _NOT_EXECUTED else int(time_us),
     )
 
 
