@@ -9,6 +9,7 @@ from costmodel.atomic_write import atomic_file
 from costmodel.ir.graph import LayerGraph
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import Runtime, lowering_key
+from costmodel.runtimes.crashes import refusing_after_crashes
 
 __all__ = ["CACHE_VERSION", "find_lowered", "lower_cached", "put_lowered"]
 
@@ -26,11 +27,13 @@ def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> La
         folder: Folder of the cache, created if necessary; it can be deleted at any time.
 
     Raises:
-        LoweringError: The runtime cannot build the model.
+        LoweringError: The runtime cannot build the model, or has ended two processes that tried to lower it.
     """
     graph = find_lowered(runtime, model, level, folder)
     if graph is None:
-        graph = runtime.lower(model, level)
+        crashes = _path(runtime, model, level, folder).with_suffix(".crashes")
+        with refusing_after_crashes(crashes, f"{runtime.name} {runtime.version} lowered {model.name}"):
+            graph = runtime.lower(model, level)
         put_lowered(runtime, model, level, folder, graph)
     return graph
 

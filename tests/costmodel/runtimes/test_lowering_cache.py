@@ -123,4 +123,4 @@ def test_a_model_that_cannot_be_lowered_leaves_no_trace(model: Model, tmp_path: 
     for _ in range(2):
         with pytest.raises(LoweringError, match="small is refused"):
             lower_cached(Refusing(), model, "all", tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
