@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from costmodel.errors import LoweringError
+
 __all__ = ["Primitive", "executed_graph", "is_plain"]
 
 
@@ -33,7 +35,11 @@ class Primitive:
 
 
 def executed_graph(compiled: Any) -> list[Primitive]:
-    """Returns the executed graph of an `openvino.CompiledModel`, in execution order."""
+    """Returns the executed graph of an `openvino.CompiledModel`, in execution order.
+
+    Raises:
+        LoweringError: The shape of a tensor depends on the values of others.
+    """
     nodes = compiled.get_runtime_model().get_ordered_ops()
     position = {node.get_friendly_name(): i for i, node in enumerate(nodes)}
     return [_primitive(node, position) for node in nodes]
@@ -43,6 +49,10 @@ def _primitive(node: Any, position: Mapping[str, int]) -> Primitive:
     facts = {name: str(getattr(value, "value", value)) for name, value in node.get_rt_info().items()}
     layouts = facts.get("outputLayouts", "").split(",")
     sources = [port.get_source_output() for port in node.inputs()]
+    if any(port.get_partial_shape().is_dynamic for port in node.outputs()):
+        raise LoweringError(
+            f"OpenVINO knows the shape of {node.get_friendly_name()} only when it runs: fix it in the model"
+        )
     return Primitive(
         name=node.get_friendly_name(),
         kind=facts.get("layerType", ""),

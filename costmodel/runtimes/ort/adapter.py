@@ -58,6 +58,8 @@ REWRITES = (
 )  # fmt: skip
 # Number of layers up to which an error lists the operators of a sequence.
 _FEW_LAYERS = 4
+# Names of values that an error lists; of more, it says how many.
+_NAMED = 3
 
 
 class OnnxRuntime:
@@ -295,10 +297,16 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: 
             values = session.run_with_ort_values(list(names), feeds, options)
     except Exception as error:
         raise LoweringError(
-            f"{model.name}: the shapes of {', '.join(names)} depend on data, and running the model to see them "
+            f"{model.name}: the shapes of {_some_of(names)} depend on data, and running the model to see them "
             f"failed ({first_line(error, patience_s)}): give fixed shapes with --shape"
         ) from error
     return {name: _type_of(kinds[name], value) for name, value in zip(names, values, strict=True)}
+
+
+def _some_of(names: Sequence[str]) -> str:
+    """Returns names as a list in a sentence; of many, the first ones and how many there are besides."""
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 # Types without a shape, by onnxruntime's name for them.

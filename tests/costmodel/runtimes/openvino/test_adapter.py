@@ -273,6 +273,15 @@ def test_a_model_that_openvino_lacks_an_operator_for_is_refused(openvino: OpenVi
         openvino.open_model(model, SETTINGS)
 
 
+def test_a_model_whose_shapes_depend_on_values_is_refused(openvino: OpenVino, parse: Parse) -> None:
+    """The error names the tensor, where OpenVINO knows a shape only when it runs though the model declares it."""
+    model = parse("""(float[8] x, int64[1] ends) => (float[4] y) <int64[1] starts = {0}> {
+        y = Slice(x, starts, ends)
+    }""")
+    with pytest.raises(LoweringError, match=r"knows the shape of y.* only when it runs"):
+        openvino.lower(read_model(model), "all")
+
+
 def test_a_sequence_that_does_not_load_is_refused(openvino: OpenVino) -> None:
     """A layer of an unknown operator cannot be timed, and the error says which."""
     kind = TensorType("float32", (4,))

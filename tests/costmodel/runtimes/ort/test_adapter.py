@@ -204,6 +204,14 @@ class TestData:
         assert graph.types["n"].shape[0] == 2
         assert graph.types["y"] == graph.types["n"]
 
+    def test_a_run_that_fails(self, parse: Parse, lower: Lower) -> None:
+        """The error names some of the values, however many there are, and says what to do."""
+        text = """(float[3,4] x) => (int64 y) <int64[1] far = {9}> {
+            n = NonZero(x) a = Neg(n) b = Abs(a) c = Neg(b) y = Gather<axis = 0>(c, far)
+        }"""
+        with pytest.raises(LoweringError, match=r"the shapes of \w+, \w+, \w+ and 2 more depend .* --shape"):
+            lower(parse(text))
+
     def test_an_output_of_the_model(self, parse: Parse, lower: Lower) -> None:
         """A data-dependent output of the model is observed and marked."""
         assert lower(parse("(float[3,4] x) => (int64 n) { n = NonZero(x) }")).data_dependent == {"n"}
