@@ -1,11 +1,12 @@
 """Analytical lower bound of the cost of a sequence: the roofline model (Williams, Waterman, Patterson, 2009)."""
 
+from costmodel.features.parallelism import ProductTasks
 from costmodel.features.work import Work, layer_work
 from costmodel.ir.sequence import LayerSequence
 from costmodel.systems.microarchitecture import microarchitecture_facts
 from costmodel.systems.system import System
 
-__all__ = ["bound_us", "kernel_slowdown", "layer_bound_us"]
+__all__ = ["bound_us", "kernel_slowdown", "layer_bound_us", "threads_speedup"]
 
 # Simple operations run at a fraction of the rate of fused multiply-adds: one operation per instruction instead of two,
 # and no register blocking.
@@ -21,22 +22,45 @@ def layer_bound_us(work: Work, system: System) -> float:
     The bound is the roofline of the layer's work, with vectors filled up, plus the time that the runtime takes for any
     layer, even an empty one. It is never 0, so that a ratio to it is finite.
     """
-    rate = system.capabilities["gemm_gflops"] * 1e3  # operations per microsecond
-    scalar = work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / system.settings.threads
-    assert system.host is not None
-    compute = (
-        work.multiply_flops * kernel_slowdown(work, system) / rate
-        + (work.other_flops + work.copy_flops) / (rate * _SIMPLE_RATE)
-        + scalar
-    )
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
-    return max(compute, memory) + max(system.capabilities["layer_us"], _MIN_LAYER_US)
+    return max(_compute_us(work, system, system.settings.threads), memory) + max(
+        system.capabilities["layer_us"], _MIN_LAYER_US
+    )
+
+
+def threads_speedup(work: Work, system: System) -> float:
+    """Returns how many times as quick the arithmetic of a layer is on the threads of a system as on one of them."""
+    together = _compute_us(work, system, system.settings.threads)
+    return _compute_us(work, system, 1) / together if together else 1.0
+
+
+def _compute_us(work: Work, system: System, threads: int) -> float:
+    """Returns the time of a layer's arithmetic and copies on some threads, each as quick as one of the system's."""
+    rate = system.capabilities["gemm_gflops"] * 1e3 / system.settings.threads  # operations per microsecond
+    others = 1 if work.on_one_thread else threads
+    copies = 1 if work.copies_on_one_thread else threads
+    return (
+        work.multiply_flops * kernel_slowdown(work, system) / (rate * _products_speedup(work, system, threads))
+        + (work.other_flops / others + work.copy_flops / copies) / (rate * _SIMPLE_RATE)
+        + work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / others
+    )
+
+
+def _products_speedup(work: Work, system: System, threads: int) -> float:
+    if work.blocked is not None:
+        return ProductTasks(work.blocked.tasks(_lanes(system))).speedup(threads)
+    return work.tasks.speedup(threads) if work.tasks is not None else threads
+
+
+def _lanes(system: System) -> int:
+    assert system.host is not None
+    return max(_LEAST_LANES, system.host.vector_bits // 32)
 
 
 def kernel_slowdown(work: Work, system: System) -> float:
     """Returns how many times as long a layer's multiplications take as if all vectors were full and all units busy."""
     assert system.host is not None
-    lanes = max(_LEAST_LANES, system.host.vector_bits // 32)
+    lanes = _lanes(system)
     if work.blocked is not None:
         facts = microarchitecture_facts(system.host.microarchitecture)
         units = _MOST_UNITS if facts is None else min(_MOST_UNITS, facts.flops_per_cycle / (2 * lanes))

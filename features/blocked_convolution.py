@@ -145,6 +145,16 @@ class BlockedConvolution:
         window = self.rows.window * self.columns.window
         return 2.0 * self.images * self.channels * self.filters * positions[0] * positions[1] * window
 
+    def tasks(self, lanes: int) -> int:
+        """Returns the number of tasks that are dealt out to threads: rows of an image for up to four blocks of filters.
+
+        Args:
+            lanes: Number of channels in a block.
+        """
+        blocks = -(-self.filters // lanes)
+        sets = blocks if self.depthwise else -(-blocks // _MOST_FILTERS)
+        return max(1, self.images * sets * (self.rows.inside + self.rows.outside))
+
     def slowdown(self, lanes: int, units: float) -> float:
         """Returns how many times as long it takes as if all vector units were always busy.
 

@@ -12,6 +12,12 @@ from dataclasses import dataclass, replace
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.contraction import Contraction
 from costmodel.features.copies import copy_flops
+from costmodel.features.parallelism import (
+    ProductTasks,
+    copies_on_one_thread,
+    product_tasks,
+    runs_on_one_thread,
+)
 from costmodel.features.products import RECURRENT, Types, products_of
 from costmodel.ir.fused import body_of, main_layer
 from costmodel.ir.graph import TensorType
@@ -38,6 +44,9 @@ class Work:
         vectorised: Number of elements along the axis that the kernel of a matrix product computes in vectors, which it
             fills up to whole ones; 0 if it computes in another way, and for a blocked convolution.
         blocked: The layer as a convolution that is computed in blocks of channels; None if it is none.
+        tasks: The tasks into which other products are divided among threads; None if there are none.
+        on_one_thread: Whether everything but the products runs on one thread.
+        copies_on_one_thread: Whether the copies run on one thread.
     """
 
     multiply_flops: float
@@ -50,6 +59,9 @@ class Work:
     copy_flops: float = 0.0
     vectorised: int = 0
     blocked: BlockedConvolution | None = None
+    tasks: ProductTasks | None = None
+    on_one_thread: bool = False
+    copies_on_one_thread: bool = False
 
     @property
     def flops(self) -> float:
@@ -94,6 +106,9 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
         blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
+        tasks=product_tasks(layer, contractions[0]) if contractions else None,
+        on_one_thread=runs_on_one_thread(layer),
+        copies_on_one_thread=copies_on_one_thread(layer),
     )
 
 

@@ -1,8 +1,9 @@
 """Adds to a data set what its machine has measured with fewer threads.
 
 A layer's cost with two threads follows from the same shapes, kernels and memory as its cost with one, and far more is
-usually measured with one. The features of a row contain the number of threads and the bound with that number, so that
-rows of both can be trained on together (docs/adr/0018).
+usually measured with one. The layers are described as on the system itself, with all its threads; only the feature
+`threads` says with how many they were run, so that regressors can tell by what factor threads make a layer quicker
+(`costmodel.training.regressors.thread_scaling`, docs/adr/0030).
 """
 
 from collections.abc import Sequence
@@ -11,13 +12,16 @@ from dataclasses import replace
 import numpy as np
 
 from costmodel.errors import TrainingError
+from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import concatenated
 from costmodel.store.store import Store
 from costmodel.systems.system import System
-from costmodel.training.dataset import Dataset
-from costmodel.training.labels import load_plausible_dataset
+from costmodel.training.dataset import Dataset, dataset_of
+from costmodel.training.labels import impossible
 
 __all__ = ["is_same_with_fewer_threads", "with_fewer_threads", "with_rows_of"]
+
+_THREADS = SCHEMA.names.index("threads")
 
 
 def with_fewer_threads(dataset: Dataset, store: Store) -> Dataset:
@@ -36,10 +40,22 @@ def with_fewer_threads(dataset: Dataset, store: Store) -> Dataset:
     for system in store.systems().values():
         if is_same_with_fewer_threads(system, dataset.system):
             try:
-                others.append(load_plausible_dataset(store, system.name)[0])
+                others.append(_described_on(dataset.system, store, system))
             except TrainingError:
                 continue  # too little is measured there
     return with_rows_of(dataset, [other for other in others if not other.whole_only])
+
+
+def _described_on(system: System, store: Store, other: System) -> Dataset:
+    """Returns the possible costs of another system as layers of a system with more threads."""
+    costs_us = store.latencies_us(other.name)
+    measured = dataset_of(store, system, costs_us)
+    wrong = {measured.signatures[row] for row in np.flatnonzero(impossible(replace(measured, system=other)))}
+    if wrong:
+        measured = dataset_of(store, system, {s: us for s, us in costs_us.items() if s not in wrong})
+    features = measured.encoded.features.copy()
+    features[:, _THREADS] = other.settings.threads
+    return replace(measured, encoded=replace(measured.encoded, features=features))
 
 
 def is_same_with_fewer_threads(one: System, other: System) -> bool:

@@ -20,6 +20,7 @@ from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.held_out import HeldOut, predict_held_out
 from costmodel.training.evaluation.splits import Split, leave_families_out, leave_share_out
 from costmodel.training.lineages import by_lineage
+from costmodel.training.regressors.learner import Learner
 from costmodel.training.regressors.lightgbm_regressor import (
     DEFAULTS,
     OBJECTIVES,
@@ -27,13 +28,14 @@ from costmodel.training.regressors.lightgbm_regressor import (
     LightGBMRegressor,
     default_num_leaves,
 )
+from costmodel.training.regressors.thread_scaling import ThreadScalingRegressor
 
 try:
     import optuna
 except ModuleNotFoundError as error:
     raise MissingExtraError("searching hyperparameters", "train") from error
 
-__all__ = ["Search", "Trial", "search"]
+__all__ = ["Search", "Trial", "regressor_maker", "search"]
 
 # Share of the families that take no part in the search and confirm its result.
 CONFIRMING_SHARE = 0.25
@@ -167,7 +169,7 @@ def search(
                 best = min((t.errors[-1] for t in finished if not t.pruned), default=None)
                 message = "the defaults" if best is None else f"best error {best:.1%}"
                 progress(trial.number * len(splits) + done, trials * len(splits), message)
-            errors.append(_errors(predict_held_out(dataset, [split], _regressor_maker(chosen, threads), seed), judged))
+            errors.append(_errors(predict_held_out(dataset, [split], regressor_maker(chosen, threads), seed), judged))
             means.append(float(np.mean(np.concatenate(errors))) if sum(map(len, errors)) else np.inf)
             trial.report(means[-1], done)
             pruned = done < len(splits) - 1 and bool(trial.should_prune())
@@ -196,9 +198,7 @@ def search(
         progress(trials * len(splits), trials * len(splits), "")
     best = min((trial for trial in finished if not trial.pruned), key=lambda trial: trial.errors[-1])
     defaults_error, found_error = (
-        float(
-            np.mean(_errors(predict_held_out(dataset, [confirming], _regressor_maker(chosen, threads), seed), judged))
-        )
+        float(np.mean(_errors(predict_held_out(dataset, [confirming], regressor_maker(chosen, threads), seed), judged)))
         for chosen in (DEFAULTS, best.hyperparameters)
     )
     if best.number == 0:  # trial 0 is the defaults with an explicit number of leaves
@@ -206,8 +206,9 @@ def search(
     return Search(tuple(finished), judged, best, confirming.families, defaults_error, found_error, interrupted)
 
 
-def _regressor_maker(chosen: Hyperparameters, threads: int) -> Callable[[int], LightGBMRegressor]:
-    return lambda seed: LightGBMRegressor(seed, threads, chosen)
+def regressor_maker(chosen: Hyperparameters, threads: int = 1) -> Callable[[int], Learner]:
+    """Returns a function that makes a regressor with given hyperparameters from a seed."""
+    return lambda seed: ThreadScalingRegressor(LightGBMRegressor(seed, threads, chosen), seed)
 
 
 def _without_confirming(dataset: Dataset, split: Split, confirming: Split) -> Split:

@@ -7,7 +7,6 @@ champion, and all are recorded in MLflow.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -167,10 +166,10 @@ def train_on(
         seeds = seeds[:1]  # none of these regressors uses random numbers
     found: Search | None = None
     if trials:
-        from costmodel.training.search import search  # imported here, because only a search needs Optuna
+        from costmodel.training.search import regressor_maker, search  # imported here: only a search needs Optuna
 
         found = search(dataset, trials, seed=seeds[0], threads=jobs, progress=searching)
-        learners = {**learners, SEARCHED: partial(LightGBMRegressor, hyperparameters=found.hyperparameters)}
+        learners = {**learners, SEARCHED: regressor_maker(found.hyperparameters)}
     groups = folds if len(dataset.all_families) > folds else None
     evaluation = evaluate(
         dataset,

@@ -8,11 +8,12 @@ import pytest
 
 from costmodel.paths import Home
 from costmodel.store.store import Store
-from costmodel.training.dataset import Dataset, load_dataset
+from costmodel.training.dataset import Dataset, dataset_of, load_dataset
 from costmodel.training.evaluation.evaluation import evaluate
 from costmodel.training.evaluation.splits import leave_families_out
 from costmodel.training.fewer_threads import is_same_with_fewer_threads, with_fewer_threads
 from costmodel.training.lineages import by_lineage
+from costmodel.training.regressors.thread_scaling import THREADS
 from tests.synthetic import FAMILIES, MEASURED, QUICK, SYSTEM, copied, corpus, fill
 
 TWO = replace(SYSTEM, name="made.up-2t", settings=replace(SYSTEM.settings, threads=2))
@@ -37,12 +38,16 @@ def pooled(both: Store) -> Dataset:
 
 
 def test_rows_of_one_thread_stand_behind_those_of_two(pooled: Dataset, both: Store) -> None:
-    """All rows of the other number of threads are there, as that system's features describe them."""
+    """All rows of the other number of threads are there, described as on this system but for the number of threads."""
     own, other = load_dataset(both, TWO.name), load_dataset(both, SYSTEM.name)
     assert len(pooled) == len(own) + len(other)
     assert pooled.borrowed.tolist() == [False] * len(own) + [True] * len(other)
     borrowed = pooled.encoded.take(pooled.borrowed)
-    np.testing.assert_array_equal(borrowed.features, other.encoded.features)
+    described = dataset_of(both, own.system, both.latencies_us(SYSTEM.name)).encoded
+    differing = np.flatnonzero((borrowed.features != described.features).any(axis=0))
+    assert differing.tolist() == [THREADS]
+    assert set(borrowed.features[:, THREADS]) == {1}
+    np.testing.assert_array_equal(borrowed.bounds_us, described.bounds_us)
     np.testing.assert_array_equal(borrowed.edges, other.encoded.edges)
     np.testing.assert_array_equal(pooled.latencies_us[pooled.borrowed], other.latencies_us)
     assert [model.name for model in pooled.models] == [model.name for model in own.models]

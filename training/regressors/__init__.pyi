@@ -14,5 +14,6 @@ from .registry import LEARNERS as LEARNERS
 from .registry import REGRESSORS as REGRESSORS
 from .registry import model_us as model_us
 from .targets import layer_targets as layer_targets
+from .thread_scaling import ThreadScalingRegressor as ThreadScalingRegressor
 from .transfer import UNKNOWN_SPREAD as UNKNOWN_SPREAD
 from .transfer import CostTransfer as CostTransfer

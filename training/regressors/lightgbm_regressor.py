@@ -1,6 +1,6 @@
 """A regressor of gradient-boosted trees; no other module uses LightGBM."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -81,12 +81,20 @@ class LightGBMRegressor:
         seed: Seed of the random choice of layers and features for each tree.
         threads: Number of threads for training and prediction.
         hyperparameters: Hyperparameters of LightGBM.
+        columns: Names of the features.
     """
 
-    def __init__(self, seed: int = 0, threads: int = 1, hyperparameters: Hyperparameters = DEFAULTS) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        threads: int = 1,
+        hyperparameters: Hyperparameters = DEFAULTS,
+        columns: Sequence[str] = SCHEMA.names,
+    ) -> None:
         self.seed = seed
         self.threads = threads
         self.hyperparameters = hyperparameters
+        self.columns = columns
         self.num_leaves_ = hyperparameters.num_leaves or _FEWEST_LEAVES
 
     @property
@@ -131,7 +139,7 @@ class LightGBMRegressor:
             encoded.features[rows],
             target,
             weight=self._weights(costs_us),
-            feature_name=list(SCHEMA.names),
+            feature_name=list(self.columns),
             free_raw_data=True,
         )
         self.booster_ = lightgbm.train(dict(self.parameters), data, num_boost_round=self.rounds)
@@ -160,7 +168,7 @@ class LightGBMRegressor:
         """
         model = convert_lightgbm(
             self.booster_,
-            initial_types=[("features", FloatTensorType([None, len(SCHEMA.names)]))],
+            initial_types=[("features", FloatTensorType([None, len(self.columns)]))],
             zipmap=False,
             target_opset=15,
         )

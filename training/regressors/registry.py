@@ -14,6 +14,7 @@ from costmodel.training.regressors.ensemble import EnsembleRegressor
 from costmodel.training.regressors.learner import Learner, Regressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.log_linear import LogLinearRegressor
+from costmodel.training.regressors.thread_scaling import ThreadScalingRegressor
 
 __all__ = ["BASELINES", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "model_us"]
 
@@ -42,7 +43,8 @@ def _graph_regressor(seed: int) -> Learner:
 def _ensemble(seed: int) -> Learner:
     from costmodel.training.regressors.perceptron import PerceptronRegressor
 
-    return EnsembleRegressor({"lightgbm": LightGBMRegressor(seed), "perceptron": PerceptronRegressor(seed)})
+    members: dict[str, Learner] = {"lightgbm": LightGBMRegressor(seed), "perceptron": PerceptronRegressor(seed)}
+    return ThreadScalingRegressor(EnsembleRegressor(members), seed)
 
 
 # Whether the packages of neural networks are installed.
@@ -50,7 +52,7 @@ GNN_INSTALLED = all(find_spec(package) is not None for package in ("torch", "tor
 
 # Makers of the regressors that can become a champion by name, each from a seed.
 LEARNERS: Mapping[str, Callable[[int], Learner]] = {
-    "lightgbm": lambda seed: LightGBMRegressor(seed),
+    "lightgbm": lambda seed: ThreadScalingRegressor(LightGBMRegressor(seed), seed),
     "log_linear": lambda seed: LogLinearRegressor(),
     **({"ensemble": _ensemble, "gnn": _graph_regressor} if GNN_INSTALLED else {}),
 }
