@@ -102,12 +102,17 @@ def test_a_few_pairs_are_no_reason_to_scale(dataset: Dataset) -> None:
 def test_onnx_answers_as_the_regressor_does(
     regressor: ThreadScalingRegressor, both: tuple[Encoded, np.ndarray]
 ) -> None:
-    """Both stages are one ONNX model, which agrees to 1e-4 in the logarithm."""
+    """Both stages are one ONNX model, which agrees to 1e-4 in the logarithm, or to 0.05 where a tree differs.
+
+    The second stage reads what the first one predicts, which ONNX Runtime computes in float32: a threshold of a tree
+    may lie between the two results.
+    """
     encoded, _ = both
     session = open_session(regressor.to_onnx(), RuntimeSettings(threads=1, spinning=False))
     (served,) = session.run(None, {"features": encoded.features})
     expected = np.log(regressor.predict_us(encoded) / encoded.bounds_us)
-    # A tree may decide otherwise where a number is rounded to either side of its threshold.
-    assert np.mean(np.abs(np.asarray(served).reshape(-1) - expected) < 1e-4) > 0.995
+    errors = np.abs(np.asarray(served).reshape(-1) - expected)
+    assert np.mean(errors < 1e-4) > 0.98
+    assert errors.max() < 0.05
     assert regressor.to_text() == ""
     assert regressor.settings["scaled_from_threads"] == 1
