@@ -24,8 +24,10 @@ _COLUMNS = (*SCHEMA.names, "log_ratio_of_few", "log_cost_of_few")
 _ALIKE = [column for column, name in enumerate(SCHEMA.names) if name not in ("threads", *FEATURE_GROUPS["footprint"])]
 # A factor is a simpler function than a cost.
 _OF_FACTOR = Hyperparameters(num_boost_round=500, min_data_in_leaf=10)
-# With fewer layers that were measured with both numbers of threads, costs are learnt from all rows together.
+# With fewer layers that were measured with both numbers of threads, costs are learnt from all rows together; also where
+# fewer than this share of the sequences that were measured with most threads was measured with few.
 _LEAST_PAIRS = 100
+_LEAST_SHARE = 0.5
 
 
 class ThreadScalingRegressor:
@@ -66,7 +68,7 @@ class ThreadScalingRegressor:
         few, many = threads == self.few_, threads == threads.max()
         quicker, slower_us = _pairs(encoded, latencies_us, few, many)
         self.factor_ = None
-        if len(quicker) < _LEAST_PAIRS:
+        if len(quicker) < _LEAST_PAIRS or few.sum() < _LEAST_SHARE * many.sum():
             self.base.fit(encoded, latencies_us)
             return self
         self.base.fit(encoded.take(few), latencies_us[few])

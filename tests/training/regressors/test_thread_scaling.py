@@ -99,6 +99,20 @@ def test_a_few_pairs_are_no_reason_to_scale(dataset: Dataset) -> None:
     np.testing.assert_array_equal(scaling.predict_us(encoded), together.predict_us(encoded))
 
 
+def test_little_with_one_thread_is_no_base(dataset: Dataset) -> None:
+    """Where most layers were measured with two threads only, costs are learnt from all rows together."""
+    layers = dataset.encoded.take(~dataset.whole)
+    costs_us = dataset.latencies_us[~dataset.whole]
+    some = np.flatnonzero(layers.lengths == 1)[:110]  # as many as there have to be pairs, and less than half of all
+    assert 100 < len(some) < 0.5 * len(layers)
+    encoded = concatenated([_with_threads(layers, 2), _with_threads(layers.take(some), 1)])
+    all_us = np.concatenate([costs_us / 2, costs_us[some]])
+    scaling = ThreadScalingRegressor(LightGBMRegressor(0)).fit(encoded, all_us)
+    assert scaling.factor_ is None
+    together = LightGBMRegressor(0).fit(encoded, all_us)
+    np.testing.assert_array_equal(scaling.predict_us(encoded), together.predict_us(encoded))
+
+
 def test_onnx_answers_as_the_regressor_does(
     regressor: ThreadScalingRegressor, both: tuple[Encoded, np.ndarray]
 ) -> None:
