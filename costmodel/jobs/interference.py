@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.errors import MeasurementError
 from costmodel.estimate.interference import Interference, ModelTraffic
 from costmodel.features.memory_traffic import model_traffic
 from costmodel.jobs.benchmark_session import BenchmarkSession
+from costmodel.measure.affinity import cpus_beside
 from costmodel.measure.contenders import Contender, contenders
 from costmodel.measure.interference import Slowdowns
 from costmodel.progress import Progress
@@ -89,6 +91,11 @@ def measure_interference(
         MeasurementError: The host has too few CPUs for two of these systems side by side, or a layer does not run.
         SystemMismatchError: The store has a system of that name with another machine, runtime or settings.
     """
+    if cpus_beside(system.settings.cpus) is None:  # before the session stores this host as a system
+        raise MeasurementError(
+            f"two sessions of {system.name} side by side need {2 * system.settings.cpus} CPUs, and this process may "
+            "use fewer: measure with fewer --threads or on a larger machine"
+        )
     begin_s = clock_s()
     chosen = contenders(system.host)
     with bench(store, system, runtime) as session:

@@ -73,10 +73,11 @@ def test_a_pair_that_could_not_be_timed_is_left_out(
 
 
 @pytest.mark.usefixtures("two_cpus")
-def test_too_few_cpus_are_said(runtime: FakeRuntime, job: Callable[..., InterferenceReport]) -> None:
-    """Two sessions of two threads need four CPUs."""
+def test_too_few_cpus_are_said(store: Store, runtime: FakeRuntime, job: Callable[..., InterferenceReport]) -> None:
+    """Two sessions of two threads need four CPUs, and the refusal leaves no system behind."""
     with pytest.raises(MeasurementError, match="side by side need 4 CPUs"):
         job(system=fake_system(runtime=runtime, settings=RuntimeSettings(threads=2)))
+    assert not store.systems()
 
 
 @pytest.mark.usefixtures("two_cpus")
