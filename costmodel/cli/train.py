@@ -1,6 +1,6 @@
 """Implements `costmodel train`, which trains a regressor, and `costmodel evaluate`, which compares predictors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from costmodel.systems.host import usable_cpus
 if TYPE_CHECKING:
     from costmodel.training.evaluation.across_systems import AcrossSystems
     from costmodel.training.evaluation.results import EvaluationReport, PredictorResult
+    from costmodel.training.regressors.learner import Regressor
     from costmodel.training.search import Search
 
 __all__ = ["evaluate", "print_evaluation", "train"]
@@ -137,6 +138,15 @@ def evaluate(
             "--out", metavar="DIR", help="Folder for evaluation.json, tables and figures.", show_default=False
         ),
     ] = None,
+    chosen: Annotated[
+        str | None,
+        typer.Option(
+            "--predictors",
+            metavar="A,B,...",
+            help="Evaluate only these predictors; by default all.",
+            show_default=False,
+        ),
+    ] = None,
     across: Annotated[
         str | None,
         typer.Option(
@@ -153,7 +163,8 @@ def evaluate(
 
     A lineage is a group of families of models that are made of the same kinds of layers.
 
-    Every predictor, baselines included, is judged on the same measured sequences. With --out, the learning curve of the
+    Every predictor, baselines included, is judged on the same measured sequences; all of them take long on a large data
+    set, --predictors some of them less. With --out, the learning curve of the
     champion is computed as well, and figures are drawn.
 
     With --systems, each named system is predicted from those of other microarchitectures, by facts about its processor
@@ -161,8 +172,10 @@ def evaluate(
     that none has.
     """
     if across is not None:
-        if system is not None or out is not None:
-            raise typer.BadParameter("leave out --system and --out, which are about one system", param_hint="--systems")
+        if system is not None or out is not None or chosen is not None:
+            raise typer.BadParameter(
+                "leave out --system, --out and --predictors, which are about one system", param_hint="--systems"
+            )
         names = [name.strip() for name in across.split(",")]
         _evaluate_across(Context(store, reads=True, tools=command.obj), names, folds or _FOLDS, json=json)
         return
@@ -173,12 +186,18 @@ def evaluate(
 
     if out is not None:
         check_installed()
+    predictors = _chosen_predictors(chosen)
     context = Context(store, reads=True, runtime_name=runtime)
     dataset = load_dataset(context.store, context.system_name(system, threads))
     dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         evaluation = evaluate_dataset(
-            dataset, seeds=range(seeds), folds=folds, jobs=usable_cpus(), progress=stage("evaluating")
+            dataset,
+            seeds=range(seeds),
+            folds=folds,
+            predictors=predictors,
+            jobs=usable_cpus(),
+            progress=stage("evaluating"),
         )
         report = evaluation.report
         document = report.to_dict()
@@ -194,6 +213,25 @@ def evaluate(
     print_evaluation(report)
     if out is not None:
         say(f"Figures, tables and evaluation.json are in {out}.")
+
+
+def _chosen_predictors(names: str | None) -> "Mapping[str, Callable[[int], Regressor]]":
+    """Returns the predictors that a list of names chooses; all of them for None.
+
+    Raises:
+        typer.BadParameter: There is no predictor of one of the names.
+    """
+    from costmodel.training.regressors.registry import REGRESSORS
+
+    if names is None:
+        return REGRESSORS
+    given = [name.strip() for name in names.split(",")]
+    for name in given:
+        if name not in REGRESSORS:
+            raise typer.BadParameter(
+                f"there is no predictor {name!r}: choose from {', '.join(REGRESSORS)}", param_hint="--predictors"
+            )
+    return {name: REGRESSORS[name] for name in given}
 
 
 def _evaluate_across(context: Context, names: list[str], folds: int, *, json: bool) -> None:

@@ -6,12 +6,13 @@ from typing import Self
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.training.regressors.learner import Learner
 from costmodel.training.regressors.lightgbm_regressor import Hyperparameters, LightGBMRegressor
+from costmodel.training.regressors.onnx_combination import assembled_onnx
 
 __all__ = ["THREADS", "ThreadScalingRegressor"]
 
@@ -65,7 +66,7 @@ class ThreadScalingRegressor:
         """Trains the base on the sequences with the fewest threads, and the factor on layers that have both."""
         threads = encoded.features[encoded.starts[:-1], THREADS]
         self.few_ = float(threads.min())
-        few, many = threads == self.few_, threads == threads.max()
+        few, many = threads == self.few_, (threads == threads.max()) & (threads != self.few_)
         quicker, slower_us = _pairs(encoded, latencies_us, few, many)
         self.factor_ = None
         if len(quicker) < _LEAST_PAIRS or few.sum() < _LEAST_SHARE * many.sum():
@@ -102,11 +103,9 @@ class ThreadScalingRegressor:
             for regressor, prefix in ((self.base, "few/"), (self.factor_, "factor/"))
         )
         of_few, scaled = base.graph.output[0].name, factor.graph.output[0].name
-        others, few = (np.ones(len(SCHEMA.names), np.float32), np.zeros(len(SCHEMA.names), np.float32))
+        others, few = np.ones(len(SCHEMA.names), np.float32), np.zeros(len(SCHEMA.names), np.float32)
         others[THREADS], few[THREADS] = 0, self.few_
-        constants: dict[str, np.ndarray] = {
-            "others": others, "few": few, "column": np.array([_BOUND], np.int64), "flat": np.array([-1, 1]),
-        }  # fmt: skip
+        constants = {"others": others, "few": few, "column": np.array([_BOUND]), "flat": np.array([-1, 1])}
         nodes = [
             helper.make_node("Mul", ["features", "others"], ["without_threads"]),
             helper.make_node("Add", ["without_threads", "few"], ["few/features"]),
@@ -119,20 +118,7 @@ class ThreadScalingRegressor:
             helper.make_node("Reshape", [scaled, "flat"], ["factor"]),
             helper.make_node("Add", ["ratio", "factor"], ["log_ratios"]),
         ]
-        graph = helper.make_graph(
-            nodes,
-            "thread_scaling",
-            [helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, len(SCHEMA.names)])],
-            [helper.make_tensor_value_info("log_ratios", TensorProto.FLOAT, [None, 1])],
-            [
-                *(numpy_helper.from_array(value, name) for name, value in constants.items()),
-                *base.graph.initializer,
-                *factor.graph.initializer,
-            ],
-        )
-        opsets = {opset.domain: opset.version for model in (factor, base) for opset in model.opset_import}
-        imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-        return bytes(helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString())
+        return assembled_onnx(nodes, [factor, base], constants)
 
 
 def _pairs(
@@ -149,8 +135,6 @@ def _pairs(
     Returns:
         Positions of the sequences, and the cost of each with few threads in microseconds.
     """
-    if (few == many).all():
-        return np.zeros(0, dtype=np.int64), np.zeros(0)
     alike = encoded.features[encoded.starts[:-1]][:, _ALIKE]
     single = encoded.lengths == 1
     slower = {alike[row].tobytes(): latencies_us[row] for row in np.flatnonzero(few & single)}
@@ -162,10 +146,9 @@ def _widened(encoded: Encoded, log_ratios: np.ndarray) -> Encoded:
     """Returns layers with what they cost with few threads: in place of the bounds, and as two further features.
 
     Args:
-        encoded: Layers; their features are those of any number of threads.
+        encoded: Layers.
         log_ratios: log(cost with few threads / bound) of each layer, shape [num_layers].
     """
-    features = encoded.features.copy()
     ratios = log_ratios.astype(np.float32)[:, None]
-    wide = np.hstack([features, ratios, ratios + features[:, [_BOUND]]])
+    wide = np.hstack([encoded.features, ratios, ratios + encoded.features[:, [_BOUND]]])
     return replace(encoded, features=wide, bounds_us=encoded.bounds_us * np.exp(log_ratios))

@@ -74,6 +74,18 @@ def test_evaluate_is_a_table_that_fits(run: Run, ready: Home, monkeypatch: pytes
     )
 
 
+def test_some_predictors_are_evaluated_alone(run: Run, ready: Home) -> None:
+    """`--predictors` leaves out the others, and an unknown one is refused with those that there are."""
+    document = run(ready, "evaluate", *NAMED, "--folds", "2", "--predictors", "roofline, flops", "--json").document
+    assert set(document["predictors"]) == {"roofline", "flops"}
+    refused = run(ready, "evaluate", *NAMED, "--predictors", "roofline,oracle")
+    assert refused.code == 2
+    assert "no predictor 'oracle'" in refused.err
+    together = run(ready, "evaluate", "--systems", "a,b", "--predictors", "roofline")
+    assert together.code == 2
+    assert "--predictors" in together.err
+
+
 @pytest.mark.parametrize("command", ["train", "evaluate"])
 def test_without_data_there_is_a_sentence(run: Run, ready: Home, command: str) -> None:
     """Without data, one sentence says how to get some."""
