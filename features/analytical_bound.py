@@ -20,10 +20,11 @@ def layer_bound_us(work: Work, system: System) -> float:
     """Returns a lower bound on the cost of one layer on `system`, in microseconds.
 
     The bound is the roofline of the layer's work, with vectors filled up, plus the time that the runtime takes for any
-    layer, even an empty one. It is never 0, so that a ratio to it is finite.
+    layer, even an empty one, and for those inside it. It is never 0, so that a ratio to it is finite.
     """
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
-    return max(_compute_us(work, system, system.settings.threads), memory) + max(
+    layers = 1 + work.inner_layers
+    return max(_compute_us(work, system, system.settings.threads), memory) + layers * max(
         system.capabilities["layer_us"], _MIN_LAYER_US
     )
 

@@ -10,6 +10,7 @@ from functools import partial
 
 from costmodel.features.contraction import Contraction
 from costmodel.features.einsum import EinsumSteps
+from costmodel.features.estimators import estimator_products
 from costmodel.ir.graph import Attributes, TensorType
 from costmodel.ir.sequence import SequenceLayer
 
@@ -174,4 +175,9 @@ _RULES: dict[str, Callable[[Types, Sequence[TensorType], Attributes], list[Contr
     "Attention": partial(_attention, past=4),
     "MultiHeadAttention": partial(_attention, past=6),
     "GroupQueryAttention": partial(_attention, past=3),
+    "QAttention": partial(_attention, past=8),
+    "SVMClassifier": estimator_products,
+    "SVMRegressor": estimator_products,
+    "LinearClassifier": estimator_products,
+    "LinearRegressor": estimator_products,
 }

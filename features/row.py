@@ -221,7 +221,7 @@ def _system_features(work: Work, path: KernelPath, system: System) -> list[float
         math.log1p(work.output_bytes / threads),
         math.log(threads_speedup(work, system)),
         over(path.workspace_bytes, system.host.l2_bytes),
-        over(path.table_bytes, system.host.l2_bytes),
+        over(path.table_bytes + work.parameter_bytes, system.host.l2_bytes),
         over(path.recurrent_bytes, system.host.l2_bytes),
     ]
 

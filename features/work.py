@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.contraction import Contraction
+from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops
+from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.parallelism import (
     ProductTasks,
     copies_on_one_thread,
@@ -47,6 +49,8 @@ class Work:
         tasks: The tasks into which other products are divided among threads; None if there are none.
         on_one_thread: Whether everything but the products runs on one thread.
         copies_on_one_thread: Whether the copies run on one thread.
+        inner_layers: Number of layers that run inside the layer: those of the body of a loop, in all its runs.
+        parameter_bytes: Bytes of the parameters that an estimator has as attributes, read or not.
     """
 
     multiply_flops: float
@@ -62,6 +66,8 @@ class Work:
     tasks: ProductTasks | None = None
     on_one_thread: bool = False
     copies_on_one_thread: bool = False
+    inner_layers: int = 0
+    parameter_bytes: int = 0
 
     @property
     def flops(self) -> float:
@@ -76,9 +82,9 @@ class Work:
 
 def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     """Returns the work of one layer of a sequence; for a fused layer, that of all its operators."""
-    body = body_of(layer)
-    if body is not None:
-        return _fused_work(body)
+    fused = body_of(layer)
+    if fused is not None:
+        return _fused_work(fused)
     inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]
     outputs = [sequence.values[i].type for i in layer.outputs if i >= 0]
     # Each tensor counts once, even if the layer lists it several times.
@@ -95,13 +101,17 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         weights_read = min(sum(t.nbytes for t in weights), written)
     else:
         weights_read = sum(t.nbytes for t in weights)
+    estimates = layer.op_type in ESTIMATORS
+    estimator = estimator_of(layer.op_type, inputs, outputs, layer.attributes) if estimates else NO_ESTIMATOR
+    body = body_work(sequence, layer) if layer.op_type in CONTROL_FLOW else _NO_BODY
     return Work(
-        multiply_flops=multiply,
-        other_flops=_other_flops(sequence, layer, inputs, outputs, largest, multiply > 0),
+        multiply_flops=multiply + body.multiply_flops,
+        other_flops=estimator.flops
+        or _other_flops(sequence, layer, inputs, outputs, largest, multiply > 0) + body.other_flops,
         copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None),
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
-        weight_bytes=weights_read,
+        weight_bytes=weights_read + estimator.bytes_read,
         output_bytes=written,
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
@@ -109,6 +119,8 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         tasks=product_tasks(layer, contractions[0]) if contractions else None,
         on_one_thread=runs_on_one_thread(layer),
         copies_on_one_thread=copies_on_one_thread(layer),
+        inner_layers=body.layers,
+        parameter_bytes=estimator.parameter_bytes,
     )
 
 
@@ -144,6 +156,7 @@ def _vectorised(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTyp
     return 0
 
 
+_NO_BODY = BodyWork(0, 0.0, 0.0)
 _SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split", "Shape", "Size"}
 # Views: the runtime passes the buffer on without copying.
 _FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
@@ -155,11 +168,14 @@ _TRANSCENDENTAL_FLOPS = 10.0
 _FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
 _PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
 _AVERAGE_FLOPS = 30.0  # for each element of a window, where channels are not blocked: one element at a time
+_COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
+_ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
+_CUBIC_FLOPS = 1500.0  # one element at a time, without a vector instruction
 _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _PER_INPUT = {
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
-    "GlobalAveragePool", "GlobalMaxPool", "ArgMax", "ArgMin", "TopK", "CumSum", "NonZero", "LpNormalization",
+    "GlobalAveragePool", "GlobalMaxPool", "ArgMax", "ArgMin", "CumSum", "NonZero", "LpNormalization",
 }  # fmt: skip
 _NORMALISATIONS = {
     "LayerNormalization": 8, "SkipLayerNormalization": 9, "SimplifiedLayerNormalization": 5,
@@ -212,6 +228,8 @@ def _other_flops(
         return float(_NORMALISATIONS[layer.op_type] * elements)
     if layer.op_type in _PER_INPUT:
         return float(largest)
+    if layer.op_type == "TopK" and inputs[0] is not None:
+        return _selection_flops(layer, inputs[0], outputs[0])
     if layer.op_type in ("MaxPool", "AveragePool", "LpPool"):
         assert inputs[0] is not None
         each = 1.0 if layer.op_type == "MaxPool" or inputs[0].blocked else _AVERAGE_FLOPS
@@ -221,8 +239,21 @@ def _other_flops(
     if layer.op_type in ("Sum", "Mean", "Max", "Min"):
         return float(elements * max(1, len(inputs) - 1))
     if layer.op_type in ("Resize", "Upsample", "GridSample", "RoiAlign"):
-        return 8.0 * elements
+        cubic = layer.attributes.get("mode", {}).get("s") in ("cubic", "bicubic")
+        return (_CUBIC_FLOPS if cubic else 8.0) * elements
     return float(elements)
+
+
+def _selection_flops(layer: SequenceLayer, data: TensorType, chosen: TensorType) -> float:
+    """Returns the operations of a TopK, which keeps the best elements so far of each row in a heap.
+
+    Of `length` elements in random order, k (1 + ln(length / k)) enter a heap of k.
+    """
+    axis = layer.attributes.get("axis", {"i": -1})["i"]
+    known = -min(len(data.shape), len(chosen.shape)) <= axis < min(len(data.shape), len(chosen.shape))
+    length, k = (max(1, data.shape[axis]), max(1, chosen.shape[axis])) if known else (1, 1)
+    entering = k * (1 + max(0.0, math.log(length / k)))
+    return _COMPARED_FLOPS * data.elements + _ENTERING_FLOPS * data.elements / length * entering * math.log2(k + 1)
 
 
 def _gate_elements(inputs: Types) -> int:

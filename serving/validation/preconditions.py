@@ -262,6 +262,7 @@ _PRECONDITIONS: Mapping[str, Sequence[Precondition]] = {
     "Attention": (_valid_heads, _valid_keys(past=4)),
     "MultiHeadAttention": (_valid_heads, _valid_keys(past=6)),
     "GroupQueryAttention": (_valid_heads, _valid_keys(past=3)),
+    "QAttention": (_valid_heads, _valid_keys(past=8)),
     "MaxPool": _POOL,
     "AveragePool": _POOL,
     "LpPool": _POOL,

@@ -29,7 +29,8 @@ MOST_BITS = 1000
 
 def _operators() -> list[str]:
     """Returns every operator name in the source files that treat operators differently."""
-    names = ("access_pattern", "blocked_convolution", "copies", "kernel_path", "products", "row", "work")
+    names = ("access_pattern", "blocked_convolution", "control_flow", "copies", "estimators", "kernel_path")
+    names += ("products", "row", "work")
     files = [ROOT / f"features/{name}.py" for name in names]
     files += [ROOT / "costmodel/ir/footprint.py", ROOT / "serving/validation/preconditions.py"]
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))

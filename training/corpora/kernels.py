@@ -9,7 +9,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from costmodel.training.corpora.operator_instances import convolutions, indexing, matrices, reshaping
+from costmodel.training.corpora.operator_instances import (
+    classical,
+    control,
+    convolutions,
+    indexing,
+    matrices,
+    reshaping,
+)
 from costmodel.training.corpora.operator_instances.instance import Sweep, model_of
 from costmodel.training.corpora.operators import SWEEPS as OPERATORS
 from costmodel.training.corpora.recipe import Recipe
@@ -18,7 +25,7 @@ __all__ = ["RECIPES"]
 
 # Instances in one model, so that no file becomes too large.
 _MOST_IN_MODEL = 60
-_MORE = {**convolutions.MORE, **matrices.MORE, **indexing.MORE, **reshaping.MORE}
+_MORE = {**convolutions.MORE, **matrices.MORE, **indexing.MORE, **reshaping.MORE, **classical.MORE, **control.MORE}
 # Number of instances of each operator: more for those whose cost depends on more sizes and takes more of the time.
 _COUNTS = {
     "com.microsoft.nchwc.Conv": 420, "Conv": 360, "com.microsoft.FusedConv": 60, "ConvTranspose": 120,
@@ -33,6 +40,10 @@ _COUNTS = {
     "com.microsoft.nchwc.Upsample": 30, "com.microsoft.nchwc.ReorderOutput": 30, "com.microsoft.nchwc.ReorderInput": 30,
     "LSTM": 60, "GRU": 60, "RNN": 20, "DFT": 30, "com.microsoft.QuickGelu": 20, "com.microsoft.BiasGelu": 20,
     "com.microsoft.MultiHeadAttention": 30, "com.microsoft.Attention": 30, "com.microsoft.RotaryEmbedding": 20,
+    "ai.onnx.ml.TreeEnsembleClassifier": 40, "ai.onnx.ml.TreeEnsembleRegressor": 40, "ai.onnx.ml.TreeEnsemble": 24,
+    "ai.onnx.ml.SVMClassifier": 32, "ai.onnx.ml.SVMRegressor": 32, "ai.onnx.ml.LinearClassifier": 10,
+    "ai.onnx.ml.LinearRegressor": 10, "ai.onnx.ml.Normalizer": 6, "ai.onnx.ml.Scaler": 6, "Scan": 30, "TopK": 20,
+    "ai.onnx.ml.ArrayFeatureExtractor": 10,
 }  # fmt: skip
 _MOST_BYTES = {"Gather": 128 << 20}
 # Number of models of lookups. Among many large tables a lookup reads memory; in a model of few it reads caches.
