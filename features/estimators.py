@@ -121,8 +121,7 @@ def _forest(op_type: str, attributes: Attributes) -> _Forest:
     weights = _count(attributes, f"{_FORESTS[op_type]}_weights")
     if op_type == "TreeEnsemble":
         return _new_forest(attributes, weights)
-    trees = _list(attributes, "nodes_treeids")
-    names = list(zip(trees, _list(attributes, "nodes_nodeids"), strict=False))
+    names = list(zip(_list(attributes, "nodes_treeids"), _list(attributes, "nodes_nodeids"), strict=False))
     columns = ("featureids", "values", "truenodeids", "falsenodeids", "modes")
     rows = zip(*(_list(attributes, f"nodes_{column}") for column in columns), strict=False)
     splits: dict[Hashable, _Split] = {
@@ -130,8 +129,10 @@ def _forest(op_type: str, attributes: Attributes) -> _Forest:
         for (tree, node), (feature, value, true, false, mode) in zip(names, rows, strict=False)
         if mode != "LEAF"
     }
-    roots = list(dict(zip(reversed(trees), reversed(names), strict=False)).values())  # the first node of each tree
-    return _Forest(len(roots), len(names), *_passed(splits, roots), weights)
+    roots: dict[Any, Hashable] = {}  # the first node of each tree
+    for tree, node in names:
+        roots.setdefault(tree, (tree, node))
+    return _Forest(len(roots), len(names), *_passed(splits, list(roots.values())), weights)
 
 
 def _new_forest(attributes: Attributes, weights: int) -> _Forest:
