@@ -4,7 +4,7 @@ The values inside a body have no recorded types unless they are its inputs and o
 have the shape to which the inputs of its node broadcast.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -68,8 +68,8 @@ def _trips(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> i
         shape = sequence.values[own[-1]].type.shape if own and own[-1] >= 0 else ()
         return shape[axes[-1]] if axes and -len(shape) <= axes[-1] < len(shape) else 1
     limit = sequence.values[own[0]].data if own and own[0] >= 0 else None
-    if limit:
-        return max(1, int(limit[0]))
+    if limit and isinstance(limit[0], int):
+        return max(1, limit[0])
     collected = [index for index in layer.outputs[max(0, len(body.input) - 2) :] if index >= 0]
     return next((shape[0] for index in collected if (shape := sequence.values[index].type.shape)), 1)
 
@@ -77,7 +77,7 @@ def _trips(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> i
 def _work_of(body: GraphProto, captured: Mapping[str, _Shape]) -> tuple[int, float, float]:
     """Returns the number of layers of a body, the operations of its matrix products, and all others."""
     declared = {port.name: _shape_of(port) for port in (*body.input, *body.output)}
-    shapes = {**captured, **{tensor.name: tuple(tensor.dims) for tensor in body.initializer}}
+    shapes = {**captured, **{tensor.name: _not_negative(tensor.dims) for tensor in body.initializer}}
     shapes |= {name: shape for name, shape in declared.items() if shape is not None}
     multiply = other = 0.0
     for node in body.node:
@@ -102,7 +102,7 @@ def _result(node: NodeProto, read: list[_Shape]) -> _Shape:
         return (*read[0][:-1], read[1][-1])
     try:
         return np.broadcast_shapes(*read)
-    except ValueError:
+    except (ValueError, OverflowError):  # a client may send any shapes
         return max(read, key=prod)
 
 
@@ -110,4 +110,8 @@ def _shape_of(port: ValueInfoProto) -> _Shape | None:
     kind = port.type.tensor_type
     if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
         return None
-    return tuple(dim.dim_value for dim in kind.shape.dim)
+    return _not_negative(dim.dim_value for dim in kind.shape.dim)
+
+
+def _not_negative(sizes: Iterable[int]) -> _Shape:
+    return tuple(max(0, size) for size in sizes)

@@ -7,6 +7,7 @@ a core makes about 20 per nanosecond (docs/adr/0031).
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ _RADIAL_FLOPS = 30.0  # one exponential of such a distance
 _KERNEL_FLOPS = 6.0  # one value of another kernel function
 _VOTE_FLOPS = 14.0  # one coefficient of one support vector
 _MOST_TREES = 32  # of which the paths are followed
+_MOST_NODES = 500_000  # that are looked at; the first trees stand for the others, also those that a client invents
 _LEAST_SHARE = 1e-4  # share of the rows below which a path is not followed
 _UP_TO = {"BRANCH_LEQ", "BRANCH_LT"}  # comparisons that are true of small values
 
@@ -121,7 +123,8 @@ def _forest(op_type: str, attributes: Attributes) -> _Forest:
     weights = _count(attributes, f"{_FORESTS[op_type]}_weights")
     if op_type == "TreeEnsemble":
         return _new_forest(attributes, weights)
-    names = list(zip(_list(attributes, "nodes_treeids"), _list(attributes, "nodes_nodeids"), strict=False))
+    trees = _list(attributes, "nodes_treeids")
+    names = list(islice(zip(trees, _list(attributes, "nodes_nodeids"), strict=False), _MOST_NODES))
     columns = ("featureids", "values", "truenodeids", "falsenodeids", "modes")
     rows = zip(*(_list(attributes, f"nodes_{column}") for column in columns), strict=False)
     splits: dict[Hashable, _Split] = {
@@ -132,13 +135,14 @@ def _forest(op_type: str, attributes: Attributes) -> _Forest:
     roots: dict[Any, Hashable] = {}  # the first node of each tree
     for tree, node in names:
         roots.setdefault(tree, (tree, node))
-    return _Forest(len(roots), len(names), *_passed(splits, list(roots.values())), weights)
+    return _Forest(len(set(trees)), len(trees), *_passed(splits, list(roots.values())), weights)
 
 
 def _new_forest(attributes: Attributes, weights: int) -> _Forest:
     """Returns the size of a TreeEnsemble, whose leaves are in lists of their own."""
     names = ("featureids", "truenodeids", "trueleafs", "falsenodeids", "falseleafs")
-    rows = list(zip(*(_list(attributes, f"nodes_{name}") for name in names), strict=False))
+    features = _list(attributes, "nodes_featureids")
+    rows = list(islice(zip(*(_list(attributes, f"nodes_{name}") for name in names), strict=False), _MOST_NODES))
     known = attributes.get("nodes_splits", {}).get("t", {}).get("data")
     thresholds = known if known and len(known) == len(rows) else [None] * len(rows)
     splits: dict[Hashable, _Split] = {
@@ -148,7 +152,8 @@ def _new_forest(attributes: Attributes, weights: int) -> _Forest:
         )
     }
     roots = _list(attributes, "tree_roots")
-    return _Forest(len(roots), len(splits) + weights, *_passed(splits, roots), weights)
+    followed = [root for root in roots if root in splits]
+    return _Forest(len(roots), len(features) + weights, *_passed(splits, followed), weights)
 
 
 def _split(feature: int, threshold: Any, true: Hashable, false: Hashable, up_to: bool) -> _Split:

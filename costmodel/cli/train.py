@@ -163,9 +163,9 @@ def evaluate(
 
     A lineage is a group of families of models that are made of the same kinds of layers.
 
-    Every predictor, baselines included, is judged on the same measured sequences; all of them take long on a large data
-    set, --predictors some of them less. With --out, the learning curve of the
-    champion is computed as well, and figures are drawn.
+    Every predictor, baselines included, is judged on the same measured sequences. All of them take long on a large data
+    set; with --predictors, only some are evaluated. With --out, the learning curve of the champion is computed as well,
+    and figures are drawn.
 
     With --systems, each named system is predicted from those of other microarchitectures, by facts about its processor
     alone and after some minutes of measuring; on models that it has measured, that only the others have measured, and

@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from math import prod
 
+from google.protobuf.message import DecodeError
+
 from costmodel.errors import ModelError
+from costmodel.ir.attributes import subgraphs
 from costmodel.ir.equation import expand_equation
 from costmodel.ir.layer_view import LayerView
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -226,6 +229,15 @@ def _valid_keys(past: int) -> Precondition:
     return fault
 
 
+def _valid_bodies(view: LayerView) -> str | None:
+    """Requires that the subgraphs of a layer are graphs."""
+    try:
+        subgraphs(view.attributes)
+    except DecodeError:
+        return "has a subgraph that is no ONNX graph"
+    return None
+
+
 def _convolution(weight: int = 1) -> Sequence[Precondition]:
     return (_tensor(weight, 3), _same_rank(weight), _grouped(weight), _valid_window)
 
@@ -269,6 +281,9 @@ _PRECONDITIONS: Mapping[str, Sequence[Precondition]] = {
     "NhwcMaxPool": _POOL,
     "QLinearAveragePool": _POOL,
     "MaxUnpool": _POOL,
+    "Scan": (_valid_bodies,),
+    "Loop": (_valid_bodies,),
+    "If": (_valid_bodies,),
     "LRN": (_tensor(0), _positive_attribute("size")),
     "Pow": (_tensor(0), _tensor(1)),
     "DFT": (_tensor(0),),

@@ -1,14 +1,21 @@
 """Work in the bodies of control flow."""
 
+import math
 from collections.abc import Callable
 
 import onnx.parser
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
 
+from costmodel.errors import ModelError
 from costmodel.features.analytical_bound import layer_bound_us
 from costmodel.features.work import Work, layer_work
-from costmodel.ir.graph import LayerGraph
-from costmodel.ir.sequence import build_sequence
+from costmodel.ir.attributes import encode_attribute
+from costmodel.ir.graph import LayerGraph, TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, build_sequence
+from costmodel.serving.validation.sequences import check_sequence
 from tests.synthetic import SYSTEM
 
 _HEADER = '<ir_version: 8, opset_import: ["" : 18]> '
@@ -46,6 +53,39 @@ def test_a_scan_runs_its_body_for_each_element(work_of: Callable[[str], Work]) -
 def test_products_in_a_body_grow_with_captured_weights(work_of: Callable[[str], Work]) -> None:
     """The matrix that the body reads from outside decides the work of its product."""
     assert work_of(_scan(10, 64)).multiply_flops == pytest.approx(4 * work_of(_scan(10, 32)).multiply_flops)
+
+
+@given(
+    st.lists(st.lists(st.integers(-2, 2**62), max_size=4), min_size=3, max_size=3),
+    st.sampled_from(("MatMul", "Add", "ReduceMax", "Odd")),
+)
+def test_a_body_of_any_shapes_is_described(shapes: list[list[int]], op_type: str) -> None:
+    """Sizes that are negative, do not fit together or are absurd are no error: a client may send them."""
+    read, other, made = (
+        helper.make_tensor_value_info(name, 1, shape) for name, shape in zip("abc", shapes, strict=True)
+    )
+    body = helper.make_graph([helper.make_node(op_type, ["a", "b", "?"], ["c", ""])], "g", [read, other], [made])
+    kind = TensorType("float32", (3, 4))
+    values = (Value(kind, "input", None), Value(kind, "internal", None))
+    attributes = {"body": encode_attribute(helper.make_attribute("body", body)), "num_scan_inputs": {"i": 1}}
+    layer = SequenceLayer("Scan", "", 18, attributes, (0,), (1,))
+    work = layer_work(LayerSequence((layer,), values, (1,)), layer)
+    assert work.inner_layers == 3
+    assert 0 <= work.flops < math.inf
+
+
+@pytest.mark.parametrize("op_type", ["Scan", "Loop", "If"])
+def test_a_subgraph_that_is_no_graph_is_refused(op_type: str) -> None:
+    """A client may send any base64: it gets a sentence, and nothing reads the subgraph."""
+    kind = TensorType("float32", (3, 4))
+    values = (Value(kind, "input", None), Value(kind, "internal", None))
+    attributes = {"body": {"g": "AAAA"}, "then_branch": {"g": "AAAA"}, "else_branch": {"g": "AAAA"}}
+    wanted = {"Scan": {"body"}, "Loop": {"body"}, "If": {"then_branch", "else_branch"}}[op_type]
+    given = {name: value for name, value in attributes.items() if name in wanted}
+    given |= {"num_scan_inputs": {"i": 1}} if op_type == "Scan" else {}
+    layer = SequenceLayer(op_type, "", 18, given, (0,), (1,))
+    with pytest.raises(ModelError, match="has a subgraph that is no ONNX graph"):
+        check_sequence(LayerSequence((layer,), values, (1,)))
 
 
 def _loop(limit: str) -> str:
