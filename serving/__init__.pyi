@@ -1,4 +1,6 @@
 from .benchmark_planner import Planner as Planner
+from .bulk_pricing import BulkModel as BulkModel
+from .bulk_pricing import price_bulk as price_bulk
 from .capacity import Capacity as Capacity
 from .capacity import TrafficQuestion as TrafficQuestion
 from .capacity import plan_capacity as plan_capacity
@@ -27,7 +29,6 @@ from .ranking import RankError as RankError
 from .ranking import cheapest as cheapest
 from .ranking import rank as rank
 from .service import BesideModel as BesideModel
-from .service import BulkModel as BulkModel
 from .service import ObservedRun as ObservedRun
 from .service import PredictionOptions as PredictionOptions
 from .service import Service as Service

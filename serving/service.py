@@ -1,34 +1,27 @@
 """The prediction service without HTTP: estimates the latency of untrusted models from a store and its regressors."""
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from sys import getsizeof
 from typing import Any
 
-import numpy as np
-
 from costmodel.bounded_cache import BoundedCache
 from costmodel.errors import ModelError, UnknownModelError
 from costmodel.estimate.estimate import Estimate
-from costmodel.ir.sequence import LayerSequence
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.interference import estimate_beside
 from costmodel.serving.isolation.limits import Limits
 from costmodel.serving.isolation.pool import ReaderPool, Task
 from costmodel.serving.loaded_predictors import LoadedPredictor, LoadedPredictors
-from costmodel.serving.networks import Networks, price_networks
 from costmodel.serving.observations.drift import Observation, StoredObservation
 from costmodel.serving.observations.observations import Observations
-from costmodel.serving.predictor import Predictor
 from costmodel.serving.uploads import UploadedModelStore, content_digest
 from costmodel.serving.validation.sequences import check_sequence
 from costmodel.store.store import Store
 
-__all__ = ["BesideModel", "BulkModel", "ObservedRun", "PredictionOptions", "Service"]
+__all__ = ["BesideModel", "ObservedRun", "PredictionOptions", "Service"]
 
 # Maximum memory of cached decompositions, and their memory per byte of canonical form: 7.7 to 8.3 by tracemalloc, for
 # three of the light models.
@@ -98,14 +91,6 @@ class ObservedRun:
     runs: int | None = None
     observed_at: str | None = None
     idempotency_key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BulkModel:
-    """One model of a bulk request: its name, and the positions of its layers in the list of layers of the request."""
-
-    name: str
-    layers: Sequence[int]
 
 
 @dataclass
@@ -287,35 +272,6 @@ class Service:
         )
         return estimate, cut
 
-    @staticmethod
-    def price_items(
-        loaded: LoadedPredictor, layers: Sequence[LayerSequence | str], items: Sequence[BulkModel], *, measured: bool
-    ) -> tuple[Networks | None, list[int], dict[int, str]]:
-        """Prices many models, each of which names its layers by their positions in one shared list.
-
-        Args:
-            loaded: Predictor to use.
-            layers: List of layers: each a layer sequence, or the reason why it is not valid.
-            items: The models.
-            measured: Whether to use measurements; without them every cost is predicted.
-
-        Returns:
-            The latencies of the models that can be priced (None if there are none), the positions of these models in
-            `items`, in the same order, and the reasons why the other models cannot be priced, by their positions in
-            `items`.
-        """
-        predictor = loaded.predictor
-        refused = {place: reason for place, reason in enumerate(layers) if isinstance(reason, str)}
-        valid = {place: layer for place, layer in enumerate(layers) if isinstance(layer, LayerSequence)}
-        priced = _priced(predictor, valid, refused, measured=measured)
-        problems = _problems(items, refused, priced)
-        kept = [place for place in range(len(items)) if place not in problems]
-        if not kept:
-            return None, [], problems
-        blocks = [[valid[place]] if priced[place] else [] for place in range(len(layers))]
-        found = price_networks(predictor, blocks, [items[place].layers for place in kept], measured=measured)
-        return found, kept, problems
-
     # Observations
 
     def observe(
@@ -360,53 +316,3 @@ def _nbytes_of(decomposition: Decomposition) -> int:
     names = sum(getsizeof(name) for segment in decomposition.segments for name in segment.layers)
     texts = sum(len(sequence.text) for sequence in decomposition.unique.values())
     return 400 * len(decomposition.segments) + names + _BYTES_PER_TEXT_BYTE * texts
-
-
-def _priced(
-    predictor: Predictor, layers: Mapping[int, LayerSequence], refused: dict[int, str], *, measured: bool
-) -> np.ndarray:
-    """Returns, for each position in a list of layers, whether the layer there has a cost on the predictor's system.
-
-    Args:
-        predictor: Predictor to use.
-        layers: Valid layers by position in the list.
-        refused: Reasons why the other layers cannot be used, by position; those that have no cost are added.
-        measured: Whether to use measurements; without them every cost is predicted.
-
-    Returns:
-        Mask of shape [num_layers].
-    """
-    costs = predictor.costs({one.signature: one for one in layers.values()}, measured=measured)
-    priced = np.zeros(len(layers) + len(refused), dtype=bool)
-    for place, layer in layers.items():
-        cost = costs.get(layer.signature)
-        if cost is not None and math.isfinite(cost.interval_us[1]):
-            priced[place] = True
-        else:
-            refused[place] = f"({layer.kind}) has no cost on this system"
-    return priced
-
-
-def _problems(items: Sequence[BulkModel], refused: Mapping[int, str], priced: np.ndarray) -> dict[int, str]:
-    """Returns the reasons why models of a bulk request cannot be priced, by their positions in `items`.
-
-    Models that can be priced are left out.
-
-    Args:
-        items: The models.
-        refused: Reasons why layers of the request cannot be used, by position of the layer.
-        priced: Whether each layer of the request has a cost, shape [num_layers].
-    """
-    lengths = np.fromiter((len(item.layers) for item in items), np.int64, len(items))
-    rows = np.fromiter(chain.from_iterable(item.layers for item in items), np.int64, int(lengths.sum()))
-    valid = np.append(priced, False)[np.minimum(rows, len(priced))]
-    invalid = np.unique(np.repeat(np.arange(len(items)), lengths)[~valid])
-    found = {place: f"{items[place].name} has no layers" for place in np.flatnonzero(lengths == 0).tolist()}
-    for place in invalid.tolist():
-        item = items[place]
-        layer = next(layer for layer in item.layers if layer >= len(priced) or not priced[layer])
-        if layer >= len(priced):
-            found[place] = f"{item.name} names the layer {layer}, and {len(priced)} are listed"
-        else:
-            found[place] = f"{item.name}: layer {layer} {refused[layer]}"
-    return found

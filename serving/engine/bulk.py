@@ -8,10 +8,11 @@ from pydantic import TypeAdapter, ValidationError
 from costmodel.errors import CostModelError, ModelError
 from costmodel.estimate.estimate import PredictorId
 from costmodel.ir.sequence import LayerSequence
+from costmodel.serving.bulk_pricing import BulkModel, price_bulk
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.engine.sources import Deadline, explained, source_of
 from costmodel.serving.loaded_predictors import LoadedPredictor
-from costmodel.serving.service import BulkModel, PredictionOptions, Service
+from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.validation.sequences import check_sequence
 from costmodel.serving.wire.answers import BulkAnswer, BulkItemAnswer
 from costmodel.serving.wire.graphs import KnownSequence, WireSequence
@@ -47,10 +48,8 @@ def bulk_document(
         raise _too_much("references to layers", references, settings.max_references)
     layers = _layers(service, request.layers)
     layered = [position for position, item in items.items() if item.layers is not None]
-    networks, priced, problems = service.price_items(
-        loaded, layers, [BulkModel(_name(items[position], position), items[position].layers or ()) for position in
-        layered], measured=request.measured,
-    )  # fmt: skip
+    models = [BulkModel(_name(items[position], position), items[position].layers or ()) for position in layered]
+    networks, priced, problems = price_bulk(loaded.predictor, layers, models, measured=request.measured)
     for position, reason in problems.items():
         answers[layered[position]] = {"name": _name(items[layered[position]], layered[position]), "error": reason}
     if networks is not None:
