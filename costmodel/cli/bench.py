@@ -22,7 +22,7 @@ from costmodel.cli.options import (
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.jobs.benchmark_session import BenchReport
+    from costmodel.jobs.bench_report import BenchReport
     from costmodel.jobs.budget import Plan
     from costmodel.runtimes.base import Runtime
     from costmodel.systems.system import System

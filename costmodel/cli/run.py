@@ -12,7 +12,7 @@ from costmodel.cli.options import Context, JsonOption, StoreOption
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.jobs.benchmark_session import BenchReport
+    from costmodel.jobs.bench_report import BenchReport
     from costmodel.jobs.evaluation.folder import Environment, ResultFolder
     from costmodel.jobs.evaluation.results import EvaluationResults
     from costmodel.jobs.evaluation.spec import EvaluationSpec

@@ -13,7 +13,7 @@ from costmodel.cli.options import Context, JsonOption, Tools, parse_budget_s
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
-    from costmodel.jobs.benchmark_session import BenchReport
+    from costmodel.jobs.bench_report import BenchReport
 
 __all__ = ["survey"]
 

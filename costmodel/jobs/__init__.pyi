@@ -7,8 +7,8 @@ from .bench import REPEATED_SEQUENCES as REPEATED_SEQUENCES
 from .bench import bench_target as bench_target
 from .bench import measure_models as measure_models
 from .bench import runnable_on as runnable_on
+from .bench_report import BenchReport as BenchReport
 from .benchmark_session import BenchmarkSession as BenchmarkSession
-from .benchmark_session import BenchReport as BenchReport
 from .budget import Plan as Plan
 from .budget import bench_plan as bench_plan
 from .budget import plan_bench as plan_bench

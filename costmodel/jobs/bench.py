@@ -6,7 +6,8 @@ from pathlib import Path
 
 from costmodel.errors import MeasurementError
 from costmodel.ir.sequence import LayerSequence
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups, put_models
 from costmodel.jobs.passes import run_passes
 from costmodel.jobs.sample_choice import chosen_samples

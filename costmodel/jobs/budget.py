@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costmodel.errors import SuiteError
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, put_models
 from costmodel.measure.groups import Group
 from costmodel.partition.granularity import GranularityChoice, choose_granularities

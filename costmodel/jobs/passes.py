@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.measure.groups import Group
 from costmodel.progress import Stages
 from costmodel.store.store import Store

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from costmodel.ir.sequence import LayerSequence
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import decompose_models, measurement_groups
 from costmodel.measure.groups import Group, groups_of_samples
 from costmodel.progress import Stages, no_progress

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from costmodel.errors import DataFileError
 from costmodel.ir.footprint import read_bytes
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.passes import run_passes
 from costmodel.jobs.shipped_data import shipped_systems
 from costmodel.measure.groups import Group

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, measurement_groups, put_models
 from costmodel.jobs.evaluation.selection import decomposed_variants
 from costmodel.jobs.evaluation.spec import EvaluationSpec

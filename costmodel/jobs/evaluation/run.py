@@ -7,7 +7,7 @@ from pathlib import Path
 
 from costmodel.errors import UnpricedLayersError
 from costmodel.estimate.estimate import Estimate
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.evaluation.results import Case, EvaluatedModel, EvaluatedSystem, EvaluationResults, Latency
 from costmodel.jobs.evaluation.selection import Variant, decomposed_variants, evaluated_models, evaluated_settings
 from costmodel.jobs.evaluation.spec import EvaluationSpec

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from costmodel.ir.sequence import LayerSequence
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.measure.groups import Group, grouped
 from costmodel.measure.measurement import Measurement
 from costmodel.systems.system import System

@@ -9,7 +9,7 @@ from pathlib import Path
 from costmodel.cluster import Cluster
 from costmodel.errors import ClusterError
 from costmodel.ir.sequence import LayerSequence
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.decomposed_models import decompose_models, measurement_groups, put_models
 from costmodel.jobs.fleet.batches import Batch, batches_of
 from costmodel.jobs.fleet.common_set import MachineSpread, choose_common_set, machine_spread

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from costmodel.cluster import Cluster, ClusterWorker, LostTaskError
 from costmodel.errors import ClusterError, SystemMismatchError
 from costmodel.interruption import raise_if_interrupted
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.fleet.batches import Batch, BatchResult
 from costmodel.jobs.fleet.worker import HOST, describe_machine, measure_batch, system_resource
 from costmodel.progress import Progress, no_progress

@@ -18,7 +18,8 @@ from functools import partial
 from typing import BinaryIO
 
 from costmodel.errors import CostModelError, MeasurementError
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.fleet.batches import Batch, BatchResult
 from costmodel.jobs.session_store import BatchStore
 from costmodel.runtimes.base import Runtime, get_runtime

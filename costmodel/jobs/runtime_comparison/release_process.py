@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 
 from costmodel.errors import CostModelError, LoweringError, MeasurementError
 from costmodel.ir.graph import LayerGraph
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.fleet.batches import Batch, BatchResult
 from costmodel.jobs.fleet.measuring_process import clean_environment
 from costmodel.jobs.runtime_comparison.release import LocalRelease, TurnResult

@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from costmodel.errors import ModelError, ModelReadError, SuiteError
 from costmodel.jobs.bench import REPEATED_SEQUENCES, bench_target, measure_models, runnable_on
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.decomposed_models import decompose_models
 from costmodel.measure.capability import reference_sequence
 from costmodel.measure.machine_state import product_chain

@@ -15,7 +15,8 @@ from onnx import ModelProto
 from costmodel.errors import HostBusyError, LoweringError, MeasurementError, SystemMismatchError
 from costmodel.ir.footprint import weight_bytes
 from costmodel.ir.sequence import LayerSequence
-from costmodel.jobs.benchmark_session import BenchmarkSession, BenchReport
+from costmodel.jobs.bench_report import BenchReport
+from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.measure.capability import reference_sequence
 from costmodel.measure.groups import Group, grouped
 from costmodel.measure.machine_state import product_chain

@@ -8,7 +8,7 @@ import pytest
 from onnx import ModelProto
 
 from costmodel.jobs.bench import bench_target
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.rechecking import recheck
 from costmodel.store.store import Store
 from tests.fakes import FakeRuntime, fake_sessions, fake_system, measured

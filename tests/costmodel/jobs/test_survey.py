@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto
 
 from costmodel.errors import DataFileError
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.shipped_data import shipped_systems
 from costmodel.jobs.survey import load_standard_set, survey
 from costmodel.onnx_io.model import read_model

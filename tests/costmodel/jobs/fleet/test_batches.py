@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from costmodel.jobs.benchmark_session import BenchReport
+from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.fleet.batches import Batch, BatchResult, batches_of
 from costmodel.jobs.fleet.common_set import choose_common_set, machine_spread
 from costmodel.jobs.fleet.measuring_process import clean_environment
