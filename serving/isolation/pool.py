@@ -20,6 +20,7 @@ from typing import Any, Self
 from costmodel import errors
 from costmodel.errors import BusyError, ModelError, ModelReadError
 from costmodel.partition.decomposition import Decomposition
+from costmodel.runtimes.base import DEFAULT_RUNTIME
 from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.serving.isolation.digest import DIGEST
 from costmodel.serving.isolation.limits import Limits
@@ -57,7 +58,7 @@ class Task:
     name: str
     path: Path | None = None
     graph: Mapping[str, Any] | None = None
-    runtime: str = "onnxruntime"
+    runtime: str = DEFAULT_RUNTIME
     level: str = "all"
     granularity: int = 1
     batch: int | None = None
@@ -76,8 +77,23 @@ class Task:
         return document
 
 
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What the pool knows about a running reader.
+
+    Attributes:
+        folder: Folder of the reader.
+        runtimes: Names of the runtimes that the reader was started with, besides the default one.
+    """
+
+    folder: Path
+    runtimes: tuple[str, ...]
+
+
 class ReaderPool:
     """A pool of reader processes, started on demand and replaced when they die; threads may share it.
+
+    A confined reader cannot load a runtime, so readers load before that all runtimes that tasks have asked for so far.
 
     Attributes:
         limits: Resource limits of a reader and of one task.
@@ -109,10 +125,11 @@ class ReaderPool:
         self._free: LifoQueue[Child | None] = LifoQueue()
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._alive: dict[Child, Path] = {}
+        self._alive: dict[Child, _Reader] = {}
         self.busy_s = 0.0
         self.confinement: Mapping[str, Any] = {}
         self._started = 0
+        self._runtimes: tuple[str, ...] = ()
         for _ in range(size):
             self._free.put(None)
 
@@ -212,6 +229,7 @@ class ReaderPool:
         with self._lock:
             self._started += 1
             folder = self._folder / str(self._started)
+            runtimes = self._runtimes
         for part in (_IN, _WORK):
             (folder / part).mkdir(parents=True)
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
@@ -223,6 +241,7 @@ class ReaderPool:
                     *self._program,
                     json.dumps(asdict(self.limits)),
                     json.dumps({"read": [str(folder / _IN)], "write": [str(folder / _WORK)]}),
+                    json.dumps(runtimes),
                 ],
                 folder=folder / _WORK,
                 environment=environment | _HEAP | {"TMPDIR": str(folder / _WORK), "OMP_NUM_THREADS": "1"},
@@ -235,7 +254,7 @@ class ReaderPool:
             ) from error
         self.confinement = reader.greeting.get("confinement") or {}
         with self._lock:
-            self._alive[reader] = folder
+            self._alive[reader] = _Reader(folder, runtimes)
         if self._closed.is_set():
             reader.kill()
             raise BusyError("the service is shutting down: ask again")
@@ -291,22 +310,41 @@ class ReaderPool:
         began = time.monotonic()
         alive = False
         try:
+            reader = self._with_runtime_of(task, reader)
             reader = reader or self._start_reader()
-            with _prepared_task(task, self._alive[reader]) as prepared:
+            folder = self._alive[reader].folder
+            with _prepared_task(task, folder) as prepared:
                 answer, _ = reader.ask(prepared, within_s=self.limits.wall_s)
-                kept = self._take_kept_file(self._alive[reader]) if "keep" in task and "error" not in answer else b""
+                kept = self._take_kept_file(folder) if "keep" in task and "error" not in answer else b""
             alive = reader.asked < self.limits.tasks
             return answer, kept
         finally:
             self.busy_s += time.monotonic() - began
             if reader is not None and not alive:
-                reader.kill()
-                with self._lock:
-                    folder = self._alive.pop(reader, None)
-                if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
+                self._end(reader)
                 reader = None
             self._free.put(reader)
+
+    def _with_runtime_of(self, task: Mapping[str, Any], reader: Child | None) -> Child | None:
+        """Returns a free reader if it was started with the runtime that the task needs; otherwise ends it."""
+        runtime = task.get("runtime", DEFAULT_RUNTIME) if "graph" not in task else DEFAULT_RUNTIME
+        if runtime == DEFAULT_RUNTIME:
+            return reader
+        with self._lock:
+            if runtime not in self._runtimes:
+                self._runtimes += (runtime,)
+        if reader is None or runtime in self._alive[reader].runtimes:
+            return reader
+        self._end(reader)
+        return None
+
+    def _end(self, reader: Child) -> None:
+        """Ends a reader and deletes its folder."""
+        reader.kill()
+        with self._lock:
+            ended = self._alive.pop(reader, None)
+        if ended is not None:
+            shutil.rmtree(ended.folder, ignore_errors=True)
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""Program that a reader process runs: `python -m costmodel.serving.isolation.reader LIMITS [FOLDERS]`.
+"""Program that a reader process runs: `python -m costmodel.serving.isolation.reader LIMITS [FOLDERS [RUNTIMES]]`.
 
 LIMITS is a JSON object with the fields of `Limits`. FOLDERS is a JSON object with two lists of folders, "read" and
 "write"; no folder may be inside another. After its start the reader can open only files in these folders and the
-libraries of Python. Without FOLDERS its access to files and to the system is not confined.
+libraries of Python. Without FOLDERS its access to files and to the system is not confined. RUNTIMES is a JSON list with
+the names of the runtimes that lower models besides the default one; each is loaded before the reader is confined, since
+it can open no files of its own afterwards.
 
 The reader receives tasks as messages on standard input and sends its answers as messages on standard output;
 `costmodel.serving.isolation.child` defines their format. Before the first task it sends a message that says how it is
@@ -12,12 +14,14 @@ confined. It opens no results store and has no secrets.
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from onnx import ModelProto, TensorProto, helper
 
+from costmodel.errors import CostModelError
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose
 from costmodel.runtimes.base import DEFAULT_RUNTIME, get_runtime
@@ -36,7 +40,7 @@ def main() -> None:
     # not be confined.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     limits = Limits(**json.loads(sys.argv[1]))
-    runtimes = _warm_up()
+    runtimes = _warm_up(json.loads(sys.argv[3]) if len(sys.argv) > 3 else ())
     send(answers, {"confinement": _confine(limits).to_dict()})
     while (message := receive(sys.stdin.buffer)) is not None:
         renew_cpu_limit(limits)
@@ -63,18 +67,27 @@ def _answer(answers: IO[bytes], document: Mapping[str, Any], limits: Limits) -> 
     send(answers, document)
 
 
-def _warm_up() -> Runtimes:
+def _warm_up(others: Sequence[str]) -> Runtimes:
     """Lowers a tiny model, which loads all libraries that lowering needs before memory and files are limited.
 
+    Args:
+        others: Names of the runtimes to load besides the default one.
+
     Returns:
-        The runtimes that are loaded, by name.
+        The runtimes that are loaded, by name; without those that this host does not have.
     """
     port = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 8)) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "probe", port[:1], port[1:])
     proto: ModelProto = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
-    runtime = get_runtime(DEFAULT_RUNTIME)
-    decompose("probe", runtime.lower(read_model(proto), "all"))
-    return {DEFAULT_RUNTIME: runtime}
+    model = read_model(proto)
+    runtimes = {DEFAULT_RUNTIME: get_runtime(DEFAULT_RUNTIME)}
+    decompose("probe", runtimes[DEFAULT_RUNTIME].lower(model, "all"))
+    for name in others:
+        with suppress(CostModelError, OSError):  # the task that needs the runtime is answered with the reason
+            runtime = get_runtime(name)
+            runtime.lower(model, "all")
+            runtimes[name] = runtime
+    return runtimes
 
 
 if __name__ == "__main__":

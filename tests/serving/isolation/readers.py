@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,13 +27,16 @@ class Reader:
         pid: Process id.
     """
 
-    def __init__(self, folder: Path, limits: Limits, program: list[str], *, confined: bool = True) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits, program: list[str], *, confined: bool = True, runtimes: Sequence[str] = ()
+    ) -> None:
         self.models, self.scratch = folder / "models", folder / "scratch"
         self.models.mkdir(parents=True)
         self.scratch.mkdir()
         folders = {"read": [str(self.models)], "write": [str(self.scratch)]}
+        confinement = [json.dumps(folders), json.dumps(runtimes)] if confined else []
         self._child = Child(
-            [sys.executable, "-P", *program, json.dumps(asdict(limits)), *([json.dumps(folders)] if confined else [])],
+            [sys.executable, "-P", *program, json.dumps(asdict(limits)), *confinement],
             folder=self.scratch,
             environment=os.environ | {"TMPDIR": str(self.scratch), "OMP_NUM_THREADS": "1"},
             start_s=60.0,
@@ -63,10 +66,12 @@ class Reader:
 
 
 @contextmanager
-def started(folder: Path, limits: Limits, *, hostile: bool = False, confined: bool = True) -> Iterator[Reader]:
+def started(
+    folder: Path, limits: Limits, *, hostile: bool = False, confined: bool = True, runtimes: Sequence[str] = ()
+) -> Iterator[Reader]:
     """Yields a running reader."""
     program = [str(HOSTILE)] if hostile else ["-m", "costmodel.serving.isolation.reader"]
-    reader = Reader(folder, limits, program, confined=confined)
+    reader = Reader(folder, limits, program, confined=confined, runtimes=runtimes)
     try:
         yield reader
     finally:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from costmodel.errors import LoweringError
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose
 from costmodel.runtimes.ort.adapter import OnnxRuntime
@@ -184,6 +185,28 @@ class TestReading:
                 model.write_bytes(specimen.model().SerializeToString())
                 cut = decompose("mine", runtime.lower(read_model(model, name="mine"), "all"))
                 assert reader.lower(model).get("sequences") == decomposition_to_dict(cut)["sequences"], kind
+
+    def test_openvino_is_loaded_before_a_reader_is_confined(self, tmp_path: Path) -> None:
+        """It starts no thread by then, and confinement prevents nothing that it needs for any operator."""
+        pytest.importorskip("openvino")
+        from costmodel.runtimes.openvino.adapter import OpenVino
+
+        openvino = OpenVino()
+        with (
+            started(tmp_path / "plain", LIMITS) as plain,
+            started(tmp_path / "reader", LIMITS, runtimes=["openvino"]) as reader,
+        ):
+            assert reader.confinement == plain.confinement
+            for kind, specimen in ZOO.items():
+                model = reader.models / "model.onnx"
+                model.write_bytes(specimen.model().SerializeToString())
+                found = reader.lower(model, runtime="openvino")
+                try:
+                    cut = decompose("mine", openvino.lower(read_model(model, name="mine"), "all"))
+                except LoweringError:
+                    assert found["error"] == "LoweringError", kind
+                else:
+                    assert found.get("sequences") == decomposition_to_dict(cut)["sequences"], kind
 
     def test_a_model_elsewhere_is_not_opened(self, tmp_path: Path, light_models: dict[str, Path]) -> None:
         """A task with a file outside the model folder is refused in a sentence without the path."""

@@ -65,6 +65,29 @@ def test_a_model_is_cut_as_it_is_in_process(
     assert pool.lower(Task("squeezenet", graph=graph, granularity=3))[0] == found
 
 
+def test_a_reader_is_replaced_by_one_that_has_the_runtime(light_models: dict[str, Path]) -> None:
+    """A task for another runtime gets a reader that has loaded it; later tasks for either runtime keep that one."""
+    pytest.importorskip("openvino")
+    from costmodel.runtimes.openvino.adapter import OpenVino
+
+    path = light_models["squeezenet"]
+    with ReaderPool(1, LIMITS) as pool:
+        first, _ = pool.lower(Task("squeezenet", path))
+        found, _ = pool.lower(Task("squeezenet", path, runtime="openvino"))
+        replaced = pool.pids
+        assert found == decompose("squeezenet", OpenVino().lower(read_model(path, name="squeezenet"), "all"))
+        assert pool.lower(Task("squeezenet", path))[0] == first != found
+        assert pool.lower(Task("squeezenet", path, runtime="openvino"))[0] == found
+        assert pool.pids == replaced
+
+
+def test_a_runtime_that_is_not_there_is_refused(pool: ReaderPool, light_models: dict[str, Path]) -> None:
+    """The sentence names the runtimes that there are, and the next task is answered."""
+    with pytest.raises(ModelError, match="there is no runtime 'unheard-of': choose one of onnxruntime"):
+        pool.lower(Task("squeezenet", light_models["squeezenet"], runtime="unheard-of"))
+    assert pool.lower(Task("squeezenet", light_models["squeezenet"]))
+
+
 def test_a_model_is_kept_without_its_weights(pool: ReaderPool, light_models: dict[str, Path], tmp_path: Path) -> None:
     """The kept copy is small and gives the same sequences."""
     kept = tmp_path / "kept.onnx"
