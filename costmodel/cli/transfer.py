@@ -11,6 +11,7 @@ from costmodel.cli.output import note, print_json, progress_bars, say
 
 if TYPE_CHECKING:
     from costmodel.jobs.latency_import import LatencyImport
+    from costmodel.store.results import ImportSummary, Results
 
 __all__ = ["export_results", "import_results"]
 
@@ -58,7 +59,10 @@ def export_results(
 @app.command("import")
 def import_results(
     command: typer.Context,
-    path: Annotated[Path, typer.Argument(help="A file of `costmodel export`, or a .csv of model,latency_us[,runs].")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Files of `costmodel export`, or one .csv of model,latency_us[,runs]."),
+    ],
     system: Annotated[
         str | None,
         typer.Option("--system", metavar="NAME", help="Store under this name; a .csv by default under this host's."),
@@ -99,23 +103,28 @@ def import_results(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Add measurements from a Parquet or .csv file.
+    """Add measurements from Parquet files or a .csv file.
 
-    Models in a Parquet file are added, too. Either everything is added or nothing; records that the store has already
-    are not added again. A .csv has observed latencies of whole models, for example from production; `train` uses them
-    if there are at least 10. Latencies that the hardware cannot have are refused, with their line.
+    Models in a Parquet file are added, too. Either everything in a file is added or nothing; records that the store has
+    already are not added again. A .csv has observed latencies of whole models, for example from production; `train`
+    uses them if there are at least 10. Latencies that the hardware cannot have are refused, with their line.
     """
     from costmodel.store import parquet
 
     context = Context(store, tools=command.obj)
-    warnings: tuple[str, ...] | None = None
-    if path.suffix.lower() == ".csv":
+    imports: list[dict[str, Any]] = []
+    if any(path.suffix.lower() == ".csv" for path in paths):
+        if len(paths) > 1:
+            raise typer.BadParameter("import a .csv by itself, not with other files", param_hint="FILE...")
         if models_only:
             raise typer.BadParameter("a .csv has whole models anyway: leave it out", param_hint="--models-only")
         done = _import_csv(
-            context, path, system, models, like, level, runtime_version, asserted=assert_system, replaces=replace
+            context, paths[0], system, models, like, level, runtime_version, asserted=assert_system, replaces=replace
         )
-        results, added, warnings = done.results, done.added, done.warnings
+        for warning in done.warnings:
+            note(warning)
+        details = {"level": done.results.system.settings.level, "warnings": list(done.warnings)}
+        imports.append(_report(paths[0], done.results, done.added, quiet=json) | details)
     else:
         for value, option in (
             (models, "--models"), (like, "--like"), (assert_system, "--assert-system"), (level, "--level"),
@@ -123,9 +132,19 @@ def import_results(
         ):  # fmt: skip
             if value:
                 raise typer.BadParameter("a Parquet file contains that itself; this is for a .csv", param_hint=option)
-        results, added = parquet.import_results(context.store, path, system, models_only=models_only)
+        for path in paths:
+            results, added = parquet.import_results(context.store, path, system, models_only=models_only)
+            imports.append(_report(path, results, added, quiet=json))
+    if json:
+        print_json({"files": imports})
+
+
+def _report(path: Path, results: "Results", added: "ImportSummary", *, quiet: bool) -> dict[str, Any]:
+    """Returns what was added from a file as a JSON object, and prints it as a line unless `quiet` is true."""
     name = results.system.name
-    document: dict[str, Any] = {"system": name, "added": added.measurements, "known": added.known}
+    document: dict[str, Any] = {
+        "file": str(path), "system": name, "added": added.measurements, "known": added.known,
+    }  # fmt: skip
     line = f"{name}: {added.measurements} measurements added, {added.known} were here already"
     if results.models:
         here = {model.name for model in results.models} - added.models
@@ -134,14 +153,9 @@ def import_results(
     if added.removed:
         document["replaced"] = added.removed
         line += f"; {added.removed} imported earlier were removed"
-    if warnings is not None:
-        document |= {"level": results.system.settings.level, "warnings": list(warnings)}
-        for warning in warnings:
-            note(warning)
-    if json:
-        print_json(document)
-    else:
+    if not quiet:
         say(line)
+    return document
 
 
 def _import_csv(

@@ -137,10 +137,11 @@ def test_results_travel(run: Run, benched: Home, unique: int, tmp_path: Path) ->
     count = unique + unique  # each layer is measured twice for the noise floor; the whole model is not exported
     exported = run(benched, "export", tmp_path / "results.parquet", *NAMED, "--json").document
     assert (exported["system"], exported["measurements"]) == ("this.one", count)
-    imported = run(tmp_path / "new", "import", tmp_path / "results.parquet", "--json").document
-    assert imported == {"system": "this.one", "added": count, "known": 0}
-    again = run(tmp_path / "new", "import", tmp_path / "results.parquet", "--json").document
-    assert again == {"system": "this.one", "added": 0, "known": count}
+    file = tmp_path / "results.parquet"
+    (imported,) = run(tmp_path / "new", "import", file, "--json").document["files"]
+    assert imported == {"file": str(file), "system": "this.one", "added": count, "known": 0}
+    (again,) = run(tmp_path / "new", "import", file, "--json").document["files"]
+    assert again == {"file": str(file), "system": "this.one", "added": 0, "known": count}
     document = run(tmp_path / "new", "predict", MODEL, *NAMED, "--json").document
     assert document["coverage"]["measured"] == 1
     here = run(benched, "predict", MODEL, *NAMED, "--json").document

@@ -31,12 +31,12 @@ def imported(run: Run, ready: Home, elsewhere: Home, tmp_path: Path) -> Home:
         document = run(ready, "export", path, *NAMED, "--with-models", "--json").document
         count = len(list(Store(ready.store_url).measurements(SYSTEM.name)))
         assert document == {"system": SYSTEM.name, "path": str(path), "measurements": count, "models": len(MEASURED)}
-        first = run(elsewhere, "import", path, "--json").document
+        (first,) = run(elsewhere, "import", path, "--json").document["files"]
         models = {"added": len(MEASURED), "known": 0}
-        assert first == {"system": SYSTEM.name, "added": count, "known": 0, "models": models}
-        again = run(elsewhere, "import", path, "--json").document
+        assert first == {"file": str(path), "system": SYSTEM.name, "added": count, "known": 0, "models": models}
+        (again,) = run(elsewhere, "import", path, "--json").document["files"]
         models = {"added": 0, "known": len(MEASURED)}
-        assert again == {"system": SYSTEM.name, "added": 0, "known": count, "models": models}
+        assert again == {"file": str(path), "system": SYSTEM.name, "added": 0, "known": count, "models": models}
     return elsewhere
 
 
@@ -50,6 +50,26 @@ def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> No
     assert "models" not in run(ready, "export", path, *NAMED).out
     assert run(home, "import", path).out.startswith(f"{SYSTEM.name}: 0 measurements added, ")
     assert "models" not in run(tmp_path / "newer", "import", path).out
+
+
+def test_several_files_are_imported_in_turn(run: Run, ready: Home, tmp_path: Path) -> None:
+    """Each file has a line; one that is not readable is named, and what came before it stays."""
+    paths = [tmp_path / name for name in ("one.parquet", "other.parquet", "broken.parquet")]
+    run(ready, "export", paths[0], *NAMED, "--with-models")
+    run(ready, "export", paths[1], *NAMED)
+    paths[2].write_text("no Parquet")
+    home = tmp_path / "new"
+    lines = run(home, "import", *paths[:2]).out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [SYSTEM.name, SYSTEM.name]
+    assert ": 0 measurements added" in lines[1]
+    document = run(tmp_path / "newer", "import", paths[0], paths[2], "--json")
+    assert "broken.parquet is not a file of costmodel measurements" in document.sentence
+    assert run(tmp_path / "newer", "systems", "--json").document["systems"]
+
+
+def test_a_csv_is_imported_by_itself(run: Run, tmp_path: Path) -> None:
+    """A .csv beside other files is wrong usage, because options such as `--like` are about it alone."""
+    assert run(tmp_path, "import", "latencies.csv", "results.parquet").code == 2
 
 
 def test_evaluation_elsewhere_sees_the_same(run: Run, ready: Home, imported: Home) -> None:
@@ -112,16 +132,16 @@ class TestCsv:
 
     def test_a_system_like_another(self, run: Run, own: Home, table: Path) -> None:
         """`--like` adds a system with another's hardware; a second import adds nothing."""
-        first = run(own, "import", table, "--system", "production", "--like", SYSTEM.name, "--json").document
+        like = ("--system", "production", "--like", SYSTEM.name)
+        (first,) = run(own, "import", table, *like, "--json").document["files"]
         (warning,) = first.pop("warnings")
         assert warning.endswith("the runtime optimised these models, and all is assumed: give it with --level")
         models = {"added": 1, "known": 1}
-        assert first == {"system": "production", "added": 2, "known": 0, "models": models, "level": "all"}
-        again = run(own, "import", table, "--system", "production", "--json").document
+        common = {"file": str(table), "system": "production", "level": "all"}
+        assert first == common | {"added": 2, "known": 0, "models": models}
+        (again,) = run(own, "import", table, "--system", "production", "--json").document["files"]
         models = {"added": 0, "known": 2}
-        assert again == {
-            "system": "production", "added": 0, "known": 2, "models": models, "level": "all", "warnings": [],
-        }  # fmt: skip
+        assert again == common | {"added": 0, "known": 2, "models": models, "warnings": []}
         sentence = run(own, "train", "--system", "production", "--no-tracking").sentence
         assert "has 2 measured sequences and training needs 20, or 10 whole models" in sentence
 
@@ -166,7 +186,7 @@ class TestCsv:
         run(own, "import", table, *new, "--level", "none", "--models", "light")
         table.write_text("model,latency_us\nlight_squeezenet,6000\n")
         assert "is known already, with level none" in run(own, "import", table, *new, "--level", "all").sentence
-        done = run(own, "import", table, *new, "--level", "all", "--replace", "--json").document
+        (done,) = run(own, "import", table, *new, "--level", "all", "--replace", "--json").document["files"]
         assert (done["added"], done["replaced"], done["level"]) == (1, 2, "all")
         assert list(Store(own.store_url).latencies_us("production").values()) == [6000.0]
 
@@ -201,7 +221,7 @@ def test_a_later_session_brings_the_latencies_of_models_alone(run: Run, ready: H
     """`--models-only` adds measurements of whole models and none of layers."""
     path, home = tmp_path / "results.parquet", Home(tmp_path / "home")
     run(ready, "export", path, *NAMED, "--with-models")
-    document = run(home, "import", path, "--models-only", "--json").document
+    (document,) = run(home, "import", path, "--models-only", "--json").document["files"]
     assert document["models"]["added"] == len(MEASURED)
     stored = list(Store(home.store_url).measurements(SYSTEM.name))
     assert len(stored) == document["added"] > 0
