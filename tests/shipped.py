@@ -17,11 +17,12 @@ BASE = "fake-1"  # system of `put_time`
 def put_shipped_data(folder: Path, graphs: Graphs) -> StandardSet:
     """Creates a folder of shipped data: "deep" is in the first file of the base, "wide" in that for training.
 
-    A third file of the base has a second measurement of "deep". All layers of "deep" are in the standard set, and
-    "wide" is in it as a whole.
+    "-training-2" has a second measurement of "wide", and "-second", which is no training data, one of "deep". All
+    layers of "deep" are in the standard set, and "wide" is in it as a whole.
     """
     folder.mkdir(parents=True)
-    for ending, name in (("", "deep"), ("-training", "wide"), ("-second", "deep")):
+    files = (("", "deep"), ("-training", "wide"), ("-training-2", "wide"), ("-second", "deep"))
+    for ending, name in files:
         store = Store(f"sqlite:///{folder / 'shipped.db'}")
         store.put_system(fake_system(BASE, capabilities={"layer_us": 1.5}))
         graph = graphs[name]

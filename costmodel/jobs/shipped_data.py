@@ -4,6 +4,7 @@ Nothing is imported until a command needs a system by name, because importing a 
 to the store.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from costmodel.store.store import Store
 
 __all__ = ["import_shipped", "shipped_systems"]
 
-# Endings of the files that regressors are trained on, after the name of the system. The other files of a system, such
-# as a second series of measurements, are for experiments, and belong into a store of their own (data/README.md).
-_TRAINING_FILES = ("", "-training")
+# Names of the files that regressors are trained on, after the name of the system; -training-2 and so on are later
+# sessions. The other files of a system are for experiments, and belong into a store of their own (data/README.md).
+_TRAINING_FILE = re.compile(r"(-training(-\d+)?)?")
 
 
 def shipped_systems(folder: Path | None = None) -> dict[str, tuple[Path, ...]]:
@@ -33,7 +34,7 @@ def shipped_systems(folder: Path | None = None) -> dict[str, tuple[Path, ...]]:
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("*.parquet")) if folder is not None else ():
         name = read_system(path).name
-        if path.stem in {name + ending for ending in _TRAINING_FILES}:
+        if path.stem.startswith(name) and _TRAINING_FILE.fullmatch(path.stem.removeprefix(name)):
             files.setdefault(name, []).append(path)
     return {name: tuple(paths) for name, paths in files.items()}
 

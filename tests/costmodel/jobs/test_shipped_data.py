@@ -26,7 +26,8 @@ def folder(tmp_path: Path, parse: Callable[..., ModelProto]) -> Path:
 
 def test_a_system_has_the_files_that_regressors_are_trained_on(folder: Path) -> None:
     """Systems are found by the headers of files; files for experiments do not belong to them."""
-    assert shipped_systems(folder) == {BASE: (folder / f"{BASE}-training.parquet", folder / f"{BASE}.parquet")}
+    training = tuple(folder / f"{BASE}{ending}.parquet" for ending in ("-training-2", "-training", ""))
+    assert shipped_systems(folder) == {BASE: training}
 
 
 def test_the_checkout_ships_systems_for_one_and_two_threads() -> None:
