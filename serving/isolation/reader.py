@@ -17,7 +17,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from types import ModuleType
+from typing import IO, Any, cast
 
 from onnx import ModelProto, TensorProto, helper
 
@@ -39,6 +40,9 @@ def main() -> None:
     # ONNX Runtime would start a telemetry thread, which is unwanted; one that is started before Landlock applies would
     # not be confined.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    # OpenVINO would start one when it is imported, too. Python refuses to import a module that is None, and OpenVINO
+    # does without it.
+    sys.modules["openvino_telemetry"] = cast(ModuleType, None)
     limits = Limits(**json.loads(sys.argv[1]))
     runtimes = _warm_up(json.loads(sys.argv[3]) if len(sys.argv) > 3 else ())
     send(answers, {"confinement": _confine(limits).to_dict()})
@@ -68,7 +72,7 @@ def _answer(answers: IO[bytes], document: Mapping[str, Any], limits: Limits) -> 
 
 
 def _warm_up(others: Sequence[str]) -> Runtimes:
-    """Lowers a tiny model, which loads all libraries that lowering needs before memory and files are limited.
+    """Loads all libraries that lowering needs, before memory and files are limited; also lowers a tiny model.
 
     Args:
         others: Names of the runtimes to load besides the default one.
@@ -79,13 +83,12 @@ def _warm_up(others: Sequence[str]) -> Runtimes:
     port = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 8)) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "probe", port[:1], port[1:])
     proto: ModelProto = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
-    model = read_model(proto)
     runtimes = {DEFAULT_RUNTIME: get_runtime(DEFAULT_RUNTIME)}
-    decompose("probe", runtimes[DEFAULT_RUNTIME].lower(model, "all"))
+    decompose("probe", runtimes[DEFAULT_RUNTIME].lower(read_model(proto), "all"))
     for name in others:
         with suppress(CostModelError, OSError):  # the task that needs the runtime is answered with the reason
             runtime = get_runtime(name)
-            runtime.lower(model, "all")
+            runtime.fingerprint()  # loads its libraries; lowering a model would start threads
             runtimes[name] = runtime
     return runtimes
 

@@ -53,17 +53,17 @@ def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> No
 
 
 def test_several_files_are_imported_in_turn(run: Run, ready: Home, tmp_path: Path) -> None:
-    """Each file has a line; one that is not readable is named, and what came before it stays."""
+    """Each file has its own counts; one that is not readable is named, and what came before it stays."""
     paths = [tmp_path / name for name in ("one.parquet", "other.parquet", "broken.parquet")]
     run(ready, "export", paths[0], *NAMED, "--with-models")
     run(ready, "export", paths[1], *NAMED)
     paths[2].write_text("no Parquet")
     home = tmp_path / "new"
-    lines = run(home, "import", *paths[:2]).out.splitlines()
-    assert [line.split(":")[0] for line in lines] == [SYSTEM.name, SYSTEM.name]
-    assert ": 0 measurements added" in lines[1]
-    document = run(tmp_path / "newer", "import", paths[0], paths[2], "--json")
-    assert "broken.parquet is not a file of costmodel measurements" in document.sentence
+    first, second = run(home, "import", *paths[:2], "--json").document["files"]
+    assert (first["file"], second["file"]) == (str(paths[0]), str(paths[1]))
+    assert first["added"] > 0 == second["added"] < second["known"]
+    refused = run(tmp_path / "newer", "import", paths[0], paths[2], "--json")
+    assert "broken.parquet is not a file of costmodel measurements" in refused.sentence
     assert run(tmp_path / "newer", "systems", "--json").document["systems"]
 
 
