@@ -43,8 +43,9 @@ def canonical_graph(
         block: Number of channels in a block of this host's NCHWc layout.
 
     Raises:
-        LoweringError: The graph has no layers, a value that enters or leaves it is not a tensor of numbers, or a value
-            has an unknown element type, no known shape or an impossibly large one.
+        LoweringError: The graph has no layers, a value that enters or leaves it is not a tensor of numbers, a value has
+            an unknown element type, no known shape or an impossibly large one, or the model does not run at the shapes
+            of its inputs.
     """
     nodes = sorted_nodes(lowered)
     if not nodes:
@@ -74,6 +75,7 @@ def canonical_graph(
             f"{name}: no shape is known for {', '.join(sorted(unknown))}; give fixed shapes with --shape"
         )
     shapes.check(name, {port.name for port in (*lowered.graph.input, *lowered.graph.output)})
+    _check_reshapes(name, nodes, shapes.types)
 
     choosing = kernel_selectors(nodes)
     constants = {
@@ -108,6 +110,26 @@ def layer_names(source: ModelProto, lowered: ModelProto) -> dict[str, str]:
     return {
         node.name: namer.layer(node, _sources(node, origins, trace)) for node in source_order(nodes, source, origins)
     }
+
+
+def _check_reshapes(name: str, nodes: Sequence[NodeProto], types: Types) -> None:
+    """Refuses a model that reshapes a tensor to another number of elements.
+
+    A model that was exported for one batch often contains the shapes that belong to it. Neither shape inference nor the
+    runtime's optimiser objects to another batch; only a run would fail.
+
+    Raises:
+        LoweringError: The model reshapes a tensor to another number of elements.
+    """
+    for node in nodes:
+        if node.op_type == "Reshape" and node.domain in ("", "ai.onnx"):
+            before, after = types[node.input[0]], types[node.output[0]]
+            if before.elements != after.elements:
+                raise LoweringError(
+                    f"{name} reshapes {list(before.shape)} to {list(after.shape)}, which has another number of "
+                    "elements: it was exported for one batch or size; predict it at that one, or export it with "
+                    "dynamic dimensions"
+                )
 
 
 class _Namer:

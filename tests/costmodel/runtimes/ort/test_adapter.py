@@ -212,6 +212,16 @@ class TestData:
         with pytest.raises(LoweringError, match=r"the shapes of \w+, \w+, \w+ and 2 more depend .* --shape"):
             lower(parse(text))
 
+    @pytest.mark.parametrize("level", ["none", "all"])
+    def test_a_model_of_one_batch(self, level: str, parse: Parse, lower: Lower) -> None:
+        """A model that contains the shapes of its batch is refused at another one, at which it does not run."""
+        proto = parse("""(float[1,3,4] x) => (float[1,12] y) <int64[2] shape = {1, 12}> {
+            r = Relu(x) f = Reshape(r, shape) y = Softmax(f)
+        }""")
+        assert lower(proto, level).types["f"].shape == (1, 12)
+        with pytest.raises(LoweringError, match=r"reshapes \[2, 3, 4\] to \[1, 12\].*exported for one batch"):
+            lower(proto, level, batch=2)
+
     def test_an_output_of_the_model(self, parse: Parse, lower: Lower) -> None:
         """A data-dependent output of the model is observed and marked."""
         assert lower(parse("(float[3,4] x) => (int64 n) { n = NonZero(x) }")).data_dependent == {"n"}
