@@ -22,7 +22,6 @@ from typing import IO, Any, cast
 
 from onnx import ModelProto, TensorProto, helper
 
-from costmodel.errors import CostModelError
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose
 from costmodel.runtimes.base import DEFAULT_RUNTIME, get_runtime
@@ -86,7 +85,7 @@ def _warm_up(others: Sequence[str]) -> Runtimes:
     runtimes = {DEFAULT_RUNTIME: get_runtime(DEFAULT_RUNTIME)}
     decompose("probe", runtimes[DEFAULT_RUNTIME].lower(read_model(proto), "all"))
     for name in others:
-        with suppress(CostModelError, OSError):  # the task that needs the runtime is answered with the reason
+        with suppress(Exception):  # the task that needs the runtime is answered with the reason; others are not harmed
             runtime = get_runtime(name)
             runtime.fingerprint()  # loads its libraries; lowering a model would start threads
             runtimes[name] = runtime
