@@ -1,11 +1,15 @@
-"""Changes settings of the whole process for the duration of a `with` block: log levels and environment variables."""
+"""Changes settings of the whole process for the duration of a `with` block.
 
+The settings are log levels, environment variables, and whether Python collects garbage.
+"""
+
+import gc
 import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-__all__ = ["environment_variables", "log_levels"]
+__all__ = ["environment_variables", "garbage_collection_paused", "log_levels"]
 
 
 @contextmanager
@@ -34,3 +38,18 @@ def environment_variables(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Stops Python's search for cyclic garbage, and resumes it at the end of the `with` block if it ran before.
+
+    The search interrupts what is being timed, and takes half of the time in which millions of objects are made.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -13,7 +13,8 @@ from costmodel.estimate.estimate import Estimate
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.interference import estimate_beside
 from costmodel.serving.isolation.limits import Limits
-from costmodel.serving.isolation.pool import ReaderPool, Task
+from costmodel.serving.isolation.pool import ReaderPool
+from costmodel.serving.isolation.task import Task
 from costmodel.serving.loaded_predictors import LoadedPredictor, LoadedPredictors
 from costmodel.serving.observations.drift import Observation, StoredObservation
 from costmodel.serving.observations.observations import Observations

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from costmodel.paths import shipped_data_folder
+from costmodel.process_state import garbage_collection_paused
 from costmodel.store.parquet import read_results, read_system
 from costmodel.store.results import Results
 from costmodel.store.store import Store
@@ -40,6 +41,7 @@ def shipped_systems(folder: Path | None = None) -> dict[str, tuple[Path, ...]]:
     return {name: tuple(paths) for name, paths in files.items()}
 
 
+@garbage_collection_paused()
 def import_shipped(store: Store, name: str, folder: Path | None = None) -> bool:
     """Imports a shipped system into a store that does not know it; returns whether it was imported.
 

@@ -9,7 +9,6 @@ A lap runs a list of networks once, one after the other: all layers of a group, 
 lap one turn, in which a short lap is run several times.
 """
 
-import gc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from costmodel.measure.machine_state import QUIET, MachineStateMonitor
 from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.stopwatch import timed_us
+from costmodel.process_state import garbage_collection_paused
 from costmodel.runtimes.base import Runner
 
 __all__ = ["CacheEvictor", "TimedNetwork", "take_turns", "try_out"]
@@ -132,9 +132,7 @@ def take_turns(
     timer = _Timer(
         reference, protocol, clock_ns, monitor or MachineStateMonitor((), protocol), deadline_ns, cpu_ns, warm
     )
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with garbage_collection_paused():
         # The first runs lay out memory and wake the threads.
         lap_us = [(timer.run_untried if protocol.for_sums else timer.run_untimed)(lap) for lap in laps]
         passes, begin_ns = 0, clock_ns()
@@ -146,9 +144,6 @@ def take_turns(
                 lap_us[number] = timer.turn(lap, lap_us[number])
             passes += 1
         return passes
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def try_out(network: TimedNetwork) -> None:

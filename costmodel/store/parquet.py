@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.errors import DataFileError, MissingExtraError
+from costmodel.process_state import garbage_collection_paused
 from costmodel.store.records import results_of, rows_of
 from costmodel.store.results import ImportSummary, Results, StoredModel
 from costmodel.store.store import Store
@@ -134,6 +135,7 @@ def export_results(store: Store, system_name: str, path: Path, *, with_models: b
     return results
 
 
+@garbage_collection_paused()
 def import_results(
     store: Store, path: Path, system_name: str | None = None, *, models_only: bool = False
 ) -> tuple[Results, ImportSummary]:
@@ -143,8 +145,8 @@ def import_results(
         store: Store to which the results are added.
         path: File that `export_results` wrote, on any machine.
         system_name: Name of the system in the store; by default the name in the file.
-        models_only: Whether to add the latencies of whole models only. They make better known what predictions are
-            judged by; regressors are most accurate if their layers are from one session (docs/adr/0018).
+        models_only: Whether to add the latencies of whole models only, which make better known what predictions are
+            judged by, and leave what regressors learn from as it is.
 
     Returns:
         The results in the file, with their system under the name that it has in the store, and a summary of what was

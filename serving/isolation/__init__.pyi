@@ -8,4 +8,4 @@ from .digest import DIGEST as DIGEST
 from .limits import Limits as Limits
 from .limits import limit_memory as limit_memory
 from .pool import ReaderPool as ReaderPool
-from .pool import Task as Task
+from .task import Task as Task

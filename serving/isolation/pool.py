@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, LifoQueue
 from stat import S_ISREG
@@ -24,9 +24,10 @@ from costmodel.runtimes.base import DEFAULT_RUNTIME
 from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError
 from costmodel.serving.isolation.digest import DIGEST
 from costmodel.serving.isolation.limits import Limits
+from costmodel.serving.isolation.task import Task
 from costmodel.serving.isolation.wire import decomposition_from_dict
 
-__all__ = ["ReaderPool", "Task"]
+__all__ = ["ReaderPool"]
 
 _START_S = 60.0
 # In the folder of a reader: the folder that it may read, the one that it may write, and the file in which it leaves a
@@ -38,43 +39,6 @@ _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ",
 # Settings of glibc: keep up to 256 MiB of freed memory, and allocate blocks of up to 32 MiB (its maximum) from it.
 # Optimisers copy weights repeatedly, and half of the time of lowering ResNet-50 went into page faults of new memory.
 _HEAP = {"MALLOC_TRIM_THRESHOLD_": str(256 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A task for a reader process: to lower and decompose one model.
-
-    Attributes:
-        name: Name of the model.
-        path: ONNX file of the model; None if `graph` is given.
-        graph: Model as a graph of layers, in the form that `LayerGraph.to_dict` returns; None if `path` is given.
-        runtime: Name of the runtime that lowers the model.
-        level: Level to which the runtime optimises the model: none, basic, extended or all.
-        granularity: Maximum number of layers in a layer sequence.
-        batch: Batch size, as in `costmodel.onnx_io.model.read_model`.
-        shapes: Shapes of inputs of the model by name, as in `costmodel.onnx_io.model.read_model`.
-    """
-
-    name: str
-    path: Path | None = None
-    graph: Mapping[str, Any] | None = None
-    runtime: str = DEFAULT_RUNTIME
-    level: str = "all"
-    granularity: int = 1
-    batch: int | None = None
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the task in the form in which it is sent to a reader; JSON-serialisable."""
-        document: dict[str, Any] = {
-            "name": self.name, "runtime": self.runtime, "level": self.level, "granularity": self.granularity,
-            "batch": self.batch, "shapes": dict(self.shapes),
-        }  # fmt: skip
-        if self.graph is not None:
-            document["graph"] = self.graph
-        else:
-            document["path"] = str(self.path)
-        return document
 
 
 @dataclass(frozen=True, slots=True)

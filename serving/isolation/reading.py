@@ -30,7 +30,7 @@ def answer_task(task: Mapping[str, Any], runtimes: Runtimes, limits: Limits) -> 
     """Performs a task and returns the answer: a decomposition, the digest of a stored model, or an error message.
 
     Args:
-        task: The task as a JSON object. To lower a model, it has the fields of `costmodel.serving.isolation.pool.Task`,
+        task: The task as a JSON object. To lower a model, it has the fields of `costmodel.serving.isolation.task.Task`,
             with either `path` or `graph`. To store a model without weights, it has the `name` of the model, the `path`
             of its file, and in `keep` the path of the file to write.
         runtimes: Runtimes that are loaded, by name; one that the task needs is added.

@@ -1,11 +1,12 @@
 """Settings of the process that are changed for the duration of a block."""
 
+import gc
 import logging
 import os
 
 import pytest
 
-from costmodel.process_state import environment_variables, log_levels
+from costmodel.process_state import environment_variables, garbage_collection_paused, log_levels
 
 
 def test_log_levels_are_restored() -> None:
@@ -31,3 +32,16 @@ def test_environment_variables_are_restored(monkeypatch: pytest.MonkeyPatch) -> 
         assert (os.environ["TESTS_KNOWN"], os.environ["TESTS_NEW"]) == ("new", "1")
     assert os.environ["TESTS_KNOWN"] == "old"
     assert "TESTS_NEW" not in os.environ
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_the_collection_of_garbage_is_as_it_was(collecting: bool) -> None:
+    """It is off inside the block, and afterwards on only if it was before."""
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        with garbage_collection_paused():
+            assert not gc.isenabled()
+        assert gc.isenabled() == collecting
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -19,7 +19,8 @@ from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose
 from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.serving.isolation.limits import Limits
-from costmodel.serving.isolation.pool import ReaderPool, Task
+from costmodel.serving.isolation.pool import ReaderPool
+from costmodel.serving.isolation.task import Task
 from tests.processes import await_end
 
 Parse = Callable[..., ModelProto]
