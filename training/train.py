@@ -33,7 +33,7 @@ from costmodel.training.train_report import Trained, TrainReport
 if TYPE_CHECKING:
     from costmodel.training.search import Search
 
-__all__ = ["FOLDS", "TrainReport", "Trained", "train_on", "train_system"]
+__all__ = ["FOLDS", "SEARCHED", "TrainReport", "Trained", "train_on", "train_system"]
 
 # The regressor whose hyperparameters can be searched.
 SEARCHED = "lightgbm"
@@ -54,6 +54,7 @@ def train_system(
     seeds: Sequence[int] = (0, 1, 2),
     folds: int = FOLDS,
     learners: Mapping[str, Callable[[int], Learner]] = LEARNERS,
+    baselines: Mapping[str, Callable[[int], Regressor]] = BASELINES,
     level: float = 0.9,
     jobs: int = 1,
     trials: int = 0,
@@ -73,6 +74,7 @@ def train_system(
         folds: Number of groups in which families are held out; if there are at most `folds` families, each is held out
             alone.
         learners: Functions that each make a regressor from a seed, by name; these regressors are trained and saved.
+        baselines: Functions that each make a baseline from a seed, by name; baselines are evaluated, but not saved.
         level: Nominal coverage of intervals.
         jobs: Number of groups of families that are evaluated in parallel.
         trials: Number of trials of a search for LightGBM's hyperparameters; 0 to use the defaults.
@@ -97,6 +99,7 @@ def train_system(
         seeds=seeds,
         folds=folds,
         learners=learners,
+        baselines=baselines,
         level=level,
         jobs=jobs,
         trials=trials,

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "print_evaluation", "train"]
 
 _Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds to average over.")]
+_Predictors = Annotated[
+    str | None,
+    typer.Option(
+        "--predictors", metavar="A,B,...", help="Evaluate only these predictors; by default all.", show_default=False
+    ),
+]
 # Width of a terminal, in columns, from which on all metrics are in one table; a narrower one gets two tables.
 _ONE_TABLE_WIDTH = 120
 # Number of groups in which lineages are held out while systems are evaluated, which takes minutes for each.
@@ -58,6 +64,7 @@ def train(
             "--search", min=0, metavar="N", help="First search N sets of LightGBM's hyperparameters; Ctrl-C ends that."
         ),
     ] = 0,
+    chosen: _Predictors = None,
     tracking: Annotated[bool, typer.Option(help="Record the run in MLflow.")] = True,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -67,9 +74,21 @@ def train(
     The regressor is evaluated on held-out lineages, and the run is recorded in MLflow: in `mlruns/`, or at
     MLFLOW_TRACKING_URI. With --search, hyperparameters are searched first, and each trial is recorded as a child run;
     the best hyperparameters are used if they do better than the defaults on lineages that took no part in the search.
-    """
-    from costmodel.training.train import train_system
 
+    On a large data set, all regressors take long; with --predictors, only some are trained and evaluated, and the best
+    of these is the champion: lightgbm takes the least time.
+    """
+    from costmodel.training.regressors.registry import BASELINES, LEARNERS
+    from costmodel.training.train import SEARCHED, train_system
+
+    predictors = _chosen_predictors(chosen)
+    learners = {name: make for name, make in LEARNERS.items() if name in predictors}
+    if not learners:
+        raise typer.BadParameter(
+            f"baselines are only evaluated: add one of {', '.join(LEARNERS)}", param_hint="--predictors"
+        )
+    if search and SEARCHED not in learners:
+        raise typer.BadParameter(f"--search is about {SEARCHED}: add it", param_hint="--predictors")
     context = Context(store, reads=True, runtime_name=runtime)
     name = context.system_name(system, threads)
     with progress_bars() as stage:
@@ -79,6 +98,8 @@ def train(
             context.bundles,
             tracking=context.home.tracking if tracking else None,
             seeds=range(seeds),
+            learners=learners,
+            baselines={name: make for name, make in BASELINES.items() if name in predictors},
             jobs=usable_cpus(),
             trials=search,
             searching=stage("searching"),
@@ -138,15 +159,7 @@ def evaluate(
             "--out", metavar="DIR", help="Folder for evaluation.json, tables and figures.", show_default=False
         ),
     ] = None,
-    chosen: Annotated[
-        str | None,
-        typer.Option(
-            "--predictors",
-            metavar="A,B,...",
-            help="Evaluate only these predictors; by default all.",
-            show_default=False,
-        ),
-    ] = None,
+    chosen: _Predictors = None,
     across: Annotated[
         str | None,
         typer.Option(

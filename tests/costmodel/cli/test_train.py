@@ -41,6 +41,21 @@ def test_train_without_a_record(run: Run, own: Home) -> None:
     assert not (own.tracking / "artifacts").exists()
 
 
+def test_some_predictors_are_trained_alone(run: Run, own: Home) -> None:
+    """`--predictors` trains the learners among them and evaluates the baselines; one of the former must be there."""
+    done = run(own, "train", *NAMED, "--no-tracking", "--predictors", "log_linear,flops", "--json").document
+    assert set(done["evaluation"]["predictors"]) == {"log_linear", "flops"}
+    assert done["predictor"]["name"] == "log_linear"
+    champion = champion_of(own.bundles, SYSTEM.name)
+    assert champion is not None
+    assert champion.name.endswith("log_linear")
+    for wrong, said in ((("flops",), "add one of lightgbm"), (("log_linear", "--search", "2"), "about lightgbm")):
+        refused = run(own, "train", *NAMED, "--no-tracking", "--predictors", *wrong)
+        assert refused.code == 2
+        assert said in refused.err
+    assert champion_of(own.bundles, SYSTEM.name) == champion
+
+
 def test_train_says_what_a_search_found(run: Run, own: Home) -> None:
     """A search of one trial tries the defaults and adopts nothing else."""
     done = run(own, "train", *NAMED, "--no-tracking", "--search", "1")
