@@ -1,8 +1,10 @@
 """Compares the choices of `costmodel tune` with the best of all settings, every one of which is measured.
 
     python benchmarks/tune.py CORPUS_OR_FOLDER --out tune.jsonl [--objective latency] [--models 30] [--budget 20]
+    python benchmarks/tune.py CORPUS_OR_FOLDER --out new.jsonl --truth tune.jsonl    # chooses again
     python benchmarks/tune.py --out tune.jsonl          # prints the summary of what is there already
 
+`unseen_models.py` writes a folder of models for this; of a larger one, models are drawn at random, the same each time.
 Each model is tuned with and without measuring, and then all its settings are run: in groups that take turns in rounds,
 each with the default setting, by which the groups are brought to one scale. A line of JSON is written for each model;
 models that have a line are skipped, so that the program can be stopped at any time. Predictions come from the results
@@ -18,7 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from random import Random
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from costmodel.jobs.tuning.measuring import MOST_ROUNDS, measure_in_rounds
@@ -85,33 +89,31 @@ def true_worths(
     return {str(default): typical_us} | {str(setting): typical_us * worth for setting, worth in worths.items()}, failed
 
 
-def record(tuner: Tuner, path: Path, name: str, question: TuneQuestion, budget_s: float, rounds: int) -> dict[str, Any]:
-    """Returns the line of a model: the choices, the truth, and the time that each took in seconds."""
-    with open_files(path) as files:
-        began = time.monotonic()
-        predicted = tuner.tune(files, question, measure=False)
-        predicted_s = time.monotonic() - began
-        began = time.monotonic()
-        # The lowered graphs are in the cache now, so that the time of predicting counts as measured above.
-        tuned = tuner.tune(files, question, budget_s=budget_s)
-        tuned_s = time.monotonic() - began + predicted_s
-        space = Space(
-            tuple(tuner.runtimes), tuner.host.effective_cpus, tuple(files.paths),
-            question.batches if files.has_free_batch else (1,), question.side_by_side,
-        )  # fmt: skip
-        began = time.monotonic()
-        truth, failed = true_worths(files, space, question, rounds)
-        return {
-            "model": name,
-            "objective": question.objective,
-            "tuned": tuned.best.description,
-            "tuned_s": tuned_s,
-            "predicted": predicted.best.description,
-            "predicted_s": predicted_s,
-            "truth_us": truth,
-            "truth_s": time.monotonic() - began,
-            "failed": failed,
-        }
+def choices(tuner: Tuner, files: ModelFiles, question: TuneQuestion, budget_s: float) -> dict[str, Any]:
+    """Returns the choices with and without measuring, and the time that each took in seconds."""
+    began = time.monotonic()
+    predicted = tuner.tune(files, question, measure=False)
+    predicted_s = time.monotonic() - began
+    began = time.monotonic()
+    # The lowered graphs are in the cache now, so that the time of lowering is that of the first choice.
+    tuned = tuner.tune(files, question, budget_s=budget_s)
+    return {
+        "tuned": tuned.best.description,
+        "tuned_s": time.monotonic() - began + predicted_s,
+        "predicted": predicted.best.description,
+        "predicted_s": predicted_s,
+    }
+
+
+def truth(tuner: Tuner, files: ModelFiles, question: TuneQuestion, rounds: int) -> dict[str, Any]:
+    """Returns what each setting takes in microseconds, and the time that measuring them took in seconds."""
+    space = Space(
+        tuple(tuner.runtimes), tuner.host.effective_cpus, tuple(files.paths),
+        question.batches if files.has_free_batch else (1,), question.side_by_side,
+    )  # fmt: skip
+    began = time.monotonic()
+    truth_us, failed = true_worths(files, space, question, rounds)
+    return {"truth_us": truth_us, "truth_s": time.monotonic() - began, "failed": failed}
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -151,6 +153,7 @@ def main() -> None:
     parser.add_argument("corpus", nargs="?", help="name of a corpus, a folder of models or a model")
     parser.add_argument("--out", type=Path, required=True, help="file with a line of JSON for each model")
     parser.add_argument("--objective", choices=OBJECTIVES[:2], default="latency")
+    parser.add_argument("--truth", type=Path, help="file with the truth about the models, from an earlier run")
     parser.add_argument("--models", type=int, default=30, help="largest number of models")
     parser.add_argument("--max-batch", type=int, default=8)
     parser.add_argument("--budget", type=float, default=20.0, help="seconds for measuring in a choice")
@@ -161,10 +164,21 @@ def main() -> None:
         tuner = Tuner.of(Store(home.store_url), home.bundles, home.cache)
         question = TuneQuestion(arguments.objective, max_batch=arguments.max_batch)
         done = {(one["model"], one["objective"]) for one in read(arguments.out)}
-        for item in corpus_models(arguments.corpus)[: arguments.models]:
-            if (item.name, arguments.objective) in done:
+        known = {(one["model"], one["objective"]): one for one in read(arguments.truth or arguments.out)}
+        items = corpus_models(arguments.corpus)
+        for item in Random(0).sample(items, min(len(items), arguments.models)):
+            key = item.name, arguments.objective
+            if key in done or (arguments.truth and key not in known):
                 continue
-            line = record(replace(tuner), item.path, item.name, question, arguments.budget, arguments.rounds)
+            # A cache of its own, so that the time of lowering the model counts.
+            with open_files(item.path) as files, TemporaryDirectory() as cache:
+                line = {"model": item.name, "objective": arguments.objective}
+                line |= choices(replace(tuner, cache=Path(cache)), files, question, arguments.budget)
+                line |= (
+                    {name: known[key][name] for name in ("truth_us", "truth_s", "failed")}
+                    if key in known
+                    else truth(tuner, files, question, arguments.rounds)
+                )
             with arguments.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(f"{item.name}: {line['tuned']}, {line['tuned_s']:.1f} s of {line['truth_s']:.0f} s", flush=True)

@@ -1,6 +1,8 @@
 """Ranks settings by what is known about them, and chooses those that are worth measuring."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from costmodel.serving.tuning.answer import TunedSetting
 from costmodel.serving.tuning.pricing import Prices
@@ -9,7 +11,7 @@ from costmodel.serving.tuning.settings import Setting, Space
 
 __all__ = ["finalists", "ranked"]
 
-# Least number of settings to measure, if there are so many.
+# Least number of settings to measure, if there are so many: a prediction may be wrong, and a setting may fail to run.
 _LEAST = 3
 # Share of the measured settings that may be ones about which nothing is predicted.
 _UNPRICED_SHARE = 1 / 3
@@ -35,9 +37,10 @@ def ranked(settings: Iterable[TunedSetting], question: TuneQuestion) -> list[Tun
 def finalists(prices: Prices, space: Space, question: TuneQuestion, default: Setting, most: int) -> list[Setting]:
     """Returns the settings to measure, the most promising one first, and the default one, with which all are compared.
 
-    These are the settings whose latency at the lower bound would beat that of the best one at its upper bound, and that
-    could meet the latency objective; at least three. Settings about which nothing is predicted, such as those of a
-    runtime that was never measured here, take up to a third of the places.
+    These are the settings that are better than the best predicted one with a probability of at least 5%, and that could
+    meet the latency objective; at least three. Of settings that differ only in level or spinning, which make little
+    difference, the best one stands for the others, unless it is the best of all. Settings about which nothing is
+    predicted, such as those of a runtime that was never measured here, take up to a third of the places.
 
     Args:
         prices: Predictions.
@@ -49,37 +52,53 @@ def finalists(prices: Prices, space: Space, question: TuneQuestion, default: Set
     in_order = ranked(prices.priced, question)
     # If no setting could meet the objective, those that come nearest to it are measured.
     promising = [one for one in in_order if _could_meet(one.predicted, question)] or in_order
-    promising = _without_idle_twins(promising)
+    kinds, twins = _twins_apart(promising)
     unpriced = _representative(prices.unpriced, space, question)
     places = most - min(len(unpriced), max(1, round(_UNPRICED_SHARE * most))) if promising else 0
-    if promising:
-        first = promising[0]
-        assert first.predicted is not None
-        bound = question.score(first.setting, first.predicted.interval_us[1])
-        promising = [
-            one
-            for number, one in enumerate(promising)
-            if one.predicted is not None
-            and (number < _LEAST or question.score(one.setting, one.predicted.interval_us[0]) <= bound)
-        ]
+    promising = [
+        one
+        for number, one in enumerate([*kinds, *twins])
+        if number < min(_LEAST, len(kinds)) or _could_be_better(one, kinds[0], question)
+    ]
     chosen = [one.setting for one in promising[:places]]
     chosen += unpriced[: most - len(chosen)]
     return list(dict.fromkeys([*chosen, default]))
 
 
-def _without_idle_twins(settings: Sequence[TunedSetting]) -> list[TunedSetting]:
-    """Returns settings without those whose lack of spinning was not priced, except the best one of each runtime.
+def _twins_apart(settings: Sequence[TunedSetting]) -> tuple[list[TunedSetting], list[TunedSetting]]:
+    """Returns settings, the best one first, without those that differ from a better one only in level or spinning.
 
-    What spinning is worth is much the same for all settings of a runtime.
+    Returns:
+        The settings, and those that were left out and differ from the very best one only in that. Of these, one without
+        spinning of which the effect is not priced is enough: it makes much the same difference at all levels.
     """
-    seen: set[str] = set()
-    kept = []
+    kinds: dict[Setting, TunedSetting] = {}
+    twins: list[TunedSetting] = []
+    idle_twins = 0
     for one in settings:
-        if one.setting.spinning or not one.borrowed or one.setting.runtime not in seen:
-            kept.append(one)
-        if not one.setting.spinning:
-            seen.add(one.setting.runtime)
-    return kept
+        kind = replace(one.setting, level="", spinning=True)
+        if kind not in kinds:
+            kinds[kind] = one
+        elif kind == next(iter(kinds)):
+            unpriced_idle = not one.setting.spinning and bool(one.borrowed)
+            idle_twins += unpriced_idle
+            if not unpriced_idle or idle_twins == 1:
+                twins.append(one)
+    return list(kinds.values()), twins
+
+
+def _could_be_better(one: TunedSetting, best: TunedSetting, question: TuneQuestion) -> bool:
+    """Returns whether a setting is better than the best predicted one with a probability of at least 5%.
+
+    Their errors are taken to be independent, and 90% intervals to be those of a normal distribution in log latency.
+    """
+    ours, theirs = one.predicted, best.predicted
+    if ours is None or theirs is None:
+        return False
+    behind = math.log(question.score(one.setting, ours.latency_us) / question.score(best.setting, theirs.latency_us))
+    below = math.log(ours.latency_us / ours.interval_us[0])
+    above = math.log(theirs.interval_us[1] / theirs.latency_us)
+    return behind <= math.hypot(below, above)
 
 
 def _could_meet(predicted: Performance | None, question: TuneQuestion) -> bool:

@@ -23,10 +23,10 @@ __all__ = ["MOST_ROUNDS", "Rounds", "measure_in_rounds"]
 
 # Duration of a setting's turn in seconds. It has at least two timed runs.
 _TURN_S = 0.15
-# After so many rounds, settings whose worth is more than this factor from the best one leave.
-_LEAVING = ((2, 1.25), (4, 1.10), (7, 1.04))
+# After so many rounds, settings whose fastest round is more than this factor from that of the best one leave.
+_LEAVING = ((2, 1.10), (3, 1.06), (5, 1.03))
 # Rounds of the setting that is left at the end, and of settings among which the choice is hard.
-_LEAST_ROUNDS, MOST_ROUNDS = 5, 15
+_LEAST_ROUNDS, MOST_ROUNDS = 4, 15
 # Settings whose worths are within this factor are equally good.
 _EQUAL = 1.015
 # Share of the time that may go into loading models, and the least number of settings that are loaded nevertheless.
@@ -66,6 +66,11 @@ class _Trial:
     def latency_us(self) -> float:
         """Median over the rounds of the median run."""
         return median(median(times) for times in self.rounds_us)
+
+    @property
+    def fastest_us(self) -> float:
+        """Median run of the fastest round, which a disturbance of some rounds does not change."""
+        return min(median(times) for times in self.rounds_us)
 
     def take_turn(self) -> None:
         for session in self.sessions:
@@ -207,7 +212,7 @@ def _leaving(
     def worth(setting: Setting) -> float:
         if not meeting:
             return found[setting].slo_latency_us or found[setting].latency_us
-        return question.score(setting, found[setting].latency_us)
+        return question.score(setting, trials[setting].fastest_us)
 
     best = min(map(worth, meeting or found))
     return [

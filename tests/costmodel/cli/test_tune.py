@@ -52,7 +52,7 @@ def test_the_document_has_the_setting_and_what_it_saves(tuned: Run, path: Path) 
         "sessions": 4,
     }  # fmt: skip
     assert best["description"] == "fake, 1 thread, level all, batch 2, 4 sessions"
-    assert best["measured"]["rounds"] >= 5
+    assert best["measured"]["rounds"] >= 4
     assert best["measured"]["usd_per_million"] == pytest.approx(0.1 / best["measured"]["throughput_per_s"] * 1e3)
     assert document["default"]["setting"]["threads"] == 4
     assert document["gain"] == pytest.approx(

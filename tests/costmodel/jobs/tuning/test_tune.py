@@ -142,6 +142,15 @@ def test_batches_that_break_the_objective_are_named(
     assert "No setting meets p90 <= 1.00 µs" in _tune(tuner_of(store, runtime, tmp_path), path, never).findings[0]
 
 
+def test_only_what_could_be_better_is_measured(store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path) -> None:
+    """Settings that are worse beyond doubt are not run, nor those that hardly differ from one that is run."""
+    fill_systems(store, runtime, path, {1: 1.0, 2: 0.6, 3: 0.5, 4: 0.8})
+    found = _tune(tuner_of(store, runtime, tmp_path), path)
+    measured = {(one.setting.threads, one.setting.spinning) for one in found.settings if one.measured is not None}
+    assert {(3, True), (4, True)} <= measured  # the best one and the default one
+    assert not {(1, True), (2, False), (4, False)} & measured
+
+
 def test_a_host_that_is_not_measured_is_tuned_by_measuring(
     store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path
 ) -> None:
@@ -198,9 +207,9 @@ def test_settings_for_which_there_is_no_time_are_named(
         return opened(source)
 
     tuner.open_session = slow
-    found = _tune(tuner, path)
+    found = _tune(tuner, path, TuneQuestion("throughput", max_batch=4))
     assert found.measurement is not None
-    assert found.measurement.settings == 4
+    assert 2 <= found.measurement.settings <= 4
     assert any("not run for lack of time or memory: fake, " in one for one in found.warnings)
 
 
