@@ -1,19 +1,17 @@
-"""Judges predicted peak memory and load time on models of pytorchcv that were used for nothing else (ADR 23, ADR 26).
+"""Judges predicted peak memory and load time on models on which they were not calibrated (ADR 23, ADR 26).
 
-    pip install --no-deps --target PACKAGES pytorchcv
-    PYTHONPATH=PACKAGES python benchmarks/unseen_memory.py export FOLDER
-    python benchmarks/unseen_memory.py judge FOLDER [--rounds 3]
+    python benchmarks/unseen_memory.py FOLDER ... [--rounds 3] [--memory-only]
 
-No lineage of the lockbox is among them. `judge` measures each model in processes of its own and prints how far the
-predictions with the shipped coefficients are off. The time of the first run needs latencies of the system and is not
-judged here.
+The folders are those of `unseen_models.py` and `others.py`. Each model is measured in processes of its own; printed is
+how far the predictions with the shipped coefficients are off. The time of the first run needs latencies of the system
+and is not judged here.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from other_packages import export, pytorchcv
 from peak_memory import measured_peak
 from start_time import measured_times
 
@@ -27,58 +25,24 @@ from costmodel.runtimes.base import RuntimeSettings
 from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.systems.system import System
 
-LINEAGES = {
-    "alexnet": {"alexnet": 224, "zfnet": 224},
-    "vgg": {"bn_vgg11b": 224, "vgg13": 224},
-    "resnet_variants": {
-        "preresnet18": 224, "seresnet18": 224, "sepreresnet10": 224,
-        "diaresnet10": 224, "ibnb_resnet50": 224, "scnet50": 224,
-        "resneta18": 224, "bagnet9": 224, "drnc26": 224, "wrn50_2": 224,
-    },
-    "dpn": {"dpn68": 224},
-    "squeeze": {"squeezenet_v1_1": 224, "squeezeresnet_v1_1": 224, "sqnxt23_w1": 224},
-    "shuffle": {"shufflenet_g1_w1": 224, "menet228_12x1_g3": 224},
-    "mobile": {
-        "fdmobilenet_w1": 224, "mobilenetv3_large_w1": 224, "proxylessnas_mobile": 224, "fbnet_cb": 224,
-        "spnasnet": 224,
-    },
-    "cell": {"nasnet_4a1056": 224, "darts": 224},
-    "inception": {"inceptionv3": 299, "inceptionv4": 299},
-    "segmentation": {
-        "espnetv2_wd2": 224, "cgnet_cityscapes": 256, "dabnet_cityscapes": 256, "erfnet_cityscapes": 256,
-        "linknet_cityscapes": 256, "unet_cityscapes": 256,
-    },
-}  # fmt: skip
-
 
 def main() -> None:
-    """Parses the command line and runs one of the two commands."""
+    """Parses the command line and judges the models."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("export").add_argument("folder", type=Path)
-    judging = commands.add_parser("judge")
-    judging.add_argument("folder", type=Path)
-    judging.add_argument("--rounds", type=int, default=3)
-    judging.add_argument("--memory-only", action="store_true", help="for a machine that is not quiet")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory-only", action="store_true", help="for a machine that is not quiet")
     options = parser.parse_args()
-    if options.command == "export":
-        for lineage, models in LINEAGES.items():
-            for name, size in models.items():
-                try:
-                    export({lineage: {f"cv_{name}": pytorchcv(name, size)}}, options.folder)
-                except (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
-                    print(f"{name}: {str(error).splitlines()[:1]}", flush=True)
-    else:
-        judge(options.folder, options.rounds, timed=not options.memory_only)
+    judge(options.folders, options.rounds, timed=not options.memory_only)
 
 
-def judge(folder: Path, rounds: int, *, timed: bool) -> None:
+def judge(folders: Sequence[Path], rounds: int, *, timed: bool) -> None:
     """Prints the errors of the predictions for each model, and in all."""
     runtime, settings = OnnxRuntime(), RuntimeSettings()
     rates = measure_capabilities(runtime, settings)
     system = System("here", None, runtime.name, runtime.version, settings, rates)
     peaks, loads, inside = [], [], []
-    for path in sorted(folder.rglob("*.onnx")):
+    for path in sorted(path for folder in folders for path in folder.rglob("*.onnx")):
         try:
             demand = memory_demand(runtime.lower(read_model(path), "all"))
         except CostModelError as error:
