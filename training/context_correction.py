@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.estimate.context_correction import SHORT_US, ContextCorrection, short_layer_basis
+from costmodel.estimate.context_correction import SHORT_US, ContextCorrection, pressure_basis, short_layer_basis
 from costmodel.features.schema import SCHEMA
 from costmodel.training.dataset import Dataset
 
@@ -16,9 +16,9 @@ __all__ = ["ModelLayers", "estimated_ratios", "fit_context_correction", "fit_cor
 
 _CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 
-# Ridge penalties, which keep a dozen models from being overfitted; the largest is that of the footprint, whose values
-# are large numbers.
-_RIDGE, _RIDGE_OF_FOOTPRINT = 3.0, 100.0
+# Ridge penalties, which keep a dozen models from being overfitted: that of models between inside and outside of the
+# cache, of which there are few, is larger, and that of the footprint, whose values are large numbers, the largest.
+_RIDGE, _RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT = 3.0, 10.0, 100.0
 # Scale of the errors from which they count linearly instead of by their squares.
 _SMALL = 0.02
 # Iterations of reweighting.
@@ -53,7 +53,8 @@ def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence
     """Fits the context correction with which the costs of each model's layers add up to the model's latency.
 
     log(latency / sum of isolated costs) of a model is described as a linear function of the shares of that sum that
-    belong to short layers and to each operator, and of the cache pressure. The fit minimises the absolute errors plus a
+    belong to short layers and to each operator, of the cache pressure, and of the shares of short layers times how far
+    the model is between inside and outside of the level 2 cache. The fit minimises the absolute errors plus a
     ridge penalty, by iteratively reweighted least squares. To first order, `ModelLayers.corrected_us` then adds up to
     the latency.
 
@@ -66,18 +67,20 @@ def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence
     names = sorted({operator for model in models for operator in model.operators if operator})
     design = np.array([_design_row(model, names) for model in models])
     target = np.log(np.asarray(latencies_us) / [model.costs_us.sum() for model in models])
-    num_short = len(SHORT_US)
+    short, between, footprint = slice(len(SHORT_US)), slice(len(SHORT_US), 2 * len(SHORT_US)), 2 * len(SHORT_US)
     ridge = np.full(design.shape[1], _RIDGE)
-    ridge[num_short] = _RIDGE_OF_FOOTPRINT
+    ridge[between] = _RIDGE_BETWEEN
+    ridge[footprint] = _RIDGE_OF_FOOTPRINT
     coefficients = np.zeros(design.shape[1])
     for _ in range(_STEPS):
         weights = 1 / (_SMALL + np.abs(target - design @ coefficients))
         squares = (design * weights[:, None]).T @ design + np.diag(ridge)
         coefficients = np.linalg.solve(squares, design.T @ (weights * target))
     return ContextCorrection(
-        short=tuple(coefficients[:num_short].tolist()),
-        footprint=float(coefficients[num_short]),
-        operators=dict(zip(names, coefficients[num_short + 1 :].tolist(), strict=True)),
+        short=tuple(coefficients[short].tolist()),
+        short_between=tuple(coefficients[between].tolist()),
+        footprint=float(coefficients[footprint]),
+        operators=dict(zip(names, coefficients[footprint + 1 :].tolist(), strict=True)),
     )
 
 
@@ -148,14 +151,14 @@ def _design_row(model: ModelLayers, names: Sequence[str]) -> np.ndarray:
     """Returns the row of a model in the design matrix of the linear fit, shape [num_coefficients].
 
     Its elements are means over the model's layers, weighted by their costs: of the functions of `short_layer_basis`, of
-    the model's cache pressure, and of an indicator for each operator in `names`. A sequence of several layers counts as
-    0 in each mean.
+    these times how far the model is between inside and outside of the cache, of the model's cache pressure, and of an
+    indicator for each operator in `names`. A sequence of several layers counts as 0 in each mean.
     """
     column = {name: position for position, name in enumerate(names)}
     single = np.array([bool(operator) for operator in model.operators])
     shares = np.where(single, model.costs_us, 0.0) / model.costs_us.sum()
     of_operators = np.zeros(len(names))
     np.add.at(of_operators, [column[operator] for operator in model.operators if operator], shares[single])
-    return np.concatenate(
-        [shares @ short_layer_basis(model.costs_us), [shares.sum() * model.cache_pressure], of_operators]
-    )
+    short = shares @ short_layer_basis(model.costs_us)
+    _, pressure, between = pressure_basis(np.array([model.cache_pressure]))[0]
+    return np.concatenate([short, between * short, [shares.sum() * pressure], of_operators])

@@ -13,6 +13,7 @@ from .composition import summed_by_correlation as summed_by_correlation
 from .context_correction import SHORT_US as SHORT_US
 from .context_correction import ContextCorrection as ContextCorrection
 from .context_correction import cache_pressures as cache_pressures
+from .context_correction import pressure_basis as pressure_basis
 from .context_correction import short_layer_basis as short_layer_basis
 from .cost import SOURCES as SOURCES
 from .cost import UNPRICED as UNPRICED

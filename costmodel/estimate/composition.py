@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.estimate.context_correction import ContextCorrection
+from costmodel.estimate.context_correction import ContextCorrection, pressure_basis
 from costmodel.estimate.cost import SOURCES, UNPRICED, Cost, Source, Uncertainty
 
 __all__ = [
@@ -139,14 +139,19 @@ class PricedBatch:
             predicted: Context correction for all other costs.
             cache_pressures: Cache pressure of each model, shape [num_models].
         """
-        is_measured = self.table.source[self.cost] == _MEASURED
+        of_models = pressure_basis(cache_pressures)
 
-        def factors(correction: ContextCorrection) -> np.ndarray:
-            of_cost = correction.factors(self.table.latency_us, self.table.kinds, 0.0)
-            return np.asarray(of_cost[self.cost] * np.exp(correction.footprint * cache_pressures)[self.model])
+        def coefficients(correction: ContextCorrection) -> np.ndarray:
+            return correction.pressure_coefficients(self.table.latency_us, self.table.kinds)
 
-        corrected = np.where(is_measured, factors(measured), factors(predicted))
-        return replace(self, factor=np.where(self.table.single[self.cost], corrected, 1.0))
+        is_measured = (self.table.source == _MEASURED)[:, None]
+        of_costs = np.where(is_measured, coefficients(measured), coefficients(predicted))
+        of_costs[~self.table.single] = 0.0
+        # Column by column, because a batch of a million networks has tens of millions of sequences.
+        logarithm = np.zeros(len(self.cost))
+        for of_cost, of_model in zip(of_costs.T, of_models.T, strict=True):
+            logarithm += of_cost[self.cost] * of_model[self.model]
+        return replace(self, factor=np.exp(logarithm))
 
     def with_model_time(self, model_us: float) -> "PricedBatch":
         """Returns the batch with a constant added to each model, spread over its sequences as their costs are.

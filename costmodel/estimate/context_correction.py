@@ -2,7 +2,8 @@
 
 The sum of layers measured one by one has a systematic error: short layers take less time inside a model, where the
 runtime's own code and the layer's input are still in a cache. How much less is learnt from models that were measured
-whole, by `costmodel.training.context_correction`.
+whole, by `costmodel.training.context_correction`. Short layers of a model whose weights are a few times as large as the
+level 2 cache have a correction of their own: neither way of timing layers reproduces how much of it is in the cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,20 @@ from costmodel.measure.groups import memory_bound_bytes
 from costmodel.systems.host import Host
 from costmodel.unknown_fields import known_fields
 
-__all__ = ["SHORT_US", "ContextCorrection", "cache_pressure", "cache_pressures", "short_layer_basis"]
+__all__ = [
+    "SHORT_US",
+    "ContextCorrection",
+    "cache_pressure",
+    "cache_pressures",
+    "pressure_basis",
+    "short_layer_basis",
+]
 
 # Scales of what counts as a short layer, in microseconds: each is the scale of an exponential.
 SHORT_US = (3.0, 20.0)
+# The cache pressure at which models are neither in the level 2 cache nor outside of it (weights 2.7 times as large as
+# the cache), and the width of the bell curve around it.
+_BETWEEN, _BETWEEN_WIDTH = 1.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,8 @@ class ContextCorrection:
 
     Attributes:
         short: Coefficient of each column of `short_layer_basis`, one for each scale of `SHORT_US`.
+        short_between: Coefficients as `short`, times how far the model is between inside and outside of the level 2
+            cache: 1 if its weights are 2.7 times as large as the cache, 0 if they are far from that.
         footprint: Coefficient of the `cache_pressure` of the model that the layer belongs to.
         operators: Constant that is added for each operator type; 0 for a type that is not listed.
         model_us: Time in microseconds that each model takes besides its layers. It is spread over the layers of a model
@@ -34,6 +47,7 @@ class ContextCorrection:
     """
 
     short: tuple[float, ...] = (0.0,) * len(SHORT_US)
+    short_between: tuple[float, ...] = (0.0,) * len(SHORT_US)
     footprint: float = 0.0
     operators: Mapping[str, float] = field(default_factory=dict)
     model_us: float = 0.0
@@ -46,9 +60,24 @@ class ContextCorrection:
             operators: Operator type of each layer.
             cache_pressure: Cache pressure of the model that the layers belong to.
         """
+        basis = pressure_basis(np.array([cache_pressure]))[0]
+        return np.asarray(np.exp(self.pressure_coefficients(costs_us, operators) @ basis))
+
+    def pressure_coefficients(self, costs_us: np.ndarray, operators: Sequence[str]) -> np.ndarray:
+        """Returns the logarithm of each layer's factor as coefficients of `pressure_basis`, shape [num_layers, 3].
+
+        Args:
+            costs_us: Costs of the layers in isolation in microseconds, shape [num_layers].
+            operators: Operator type of each layer.
+        """
         of_operators = np.array([self.operators.get(operator, 0.0) for operator in operators])
-        return np.asarray(
-            np.exp(short_layer_basis(costs_us) @ np.array(self.short) + self.footprint * cache_pressure + of_operators)
+        short = short_layer_basis(costs_us)
+        return np.column_stack(
+            [
+                short @ np.array(self.short) + of_operators,
+                np.full(len(of_operators), self.footprint),
+                short @ np.array(self.short_between),
+            ]
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,12 +87,22 @@ class ContextCorrection:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextCorrection":
         """Returns the correction from the output of `to_dict`."""
-        return cls(**{**known_fields(cls, data), "short": tuple(data["short"])})
+        tuples = {name: tuple(data[name]) for name in ("short", "short_between") if name in data}
+        return cls(**{**known_fields(cls, data), **tuples})
 
 
 def short_layer_basis(costs_us: np.ndarray) -> np.ndarray:
     """Returns exp(-cost / scale) for each layer's cost and each scale of `SHORT_US`, shape [num_layers, num_scales]."""
     return np.asarray(np.exp(-np.asarray(costs_us)[:, None] / np.array(SHORT_US)))
+
+
+def pressure_basis(cache_pressures: np.ndarray) -> np.ndarray:
+    """Returns the functions of each model's cache pressure that a correction depends on, shape [num_models, 3].
+
+    They are 1, the pressure, and how far the model is between inside and outside of the level 2 cache, from 0 to 1.
+    """
+    between = np.exp(-(((cache_pressures - _BETWEEN) / _BETWEEN_WIDTH) ** 2) / 2)
+    return np.column_stack([np.ones(len(cache_pressures)), cache_pressures, between])
 
 
 def cache_pressure(footprint_bytes: float, host: Host | None) -> float:

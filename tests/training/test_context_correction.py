@@ -12,7 +12,9 @@ from costmodel.training.context_correction import ModelLayers, fit_context_corre
 from tests.synthetic import SYSTEM
 
 OPERATORS = ("Add", "Conv", "Gemm", "Relu")
-TRUTH = ContextCorrection(short=(-0.3, -0.1), footprint=0.02, operators={"Conv": -0.05, "Gemm": 0.05})
+TRUTH = ContextCorrection(
+    short=(-0.3, -0.1), short_between=(-0.2, -0.1), footprint=0.02, operators={"Conv": -0.05, "Gemm": 0.05}
+)
 
 
 def models(count: int, seed: int = 0, longest_us: float = 3e3) -> list[ModelLayers]:
@@ -72,12 +74,26 @@ def test_several_layers_that_always_occur_together_cost_what_they_cost() -> None
     assert placed[0] != 5.0
 
 
+def test_short_layers_between_two_caches_have_a_correction_of_their_own() -> None:
+    """It counts most if the weights are a few times as large as the cache, and not for long layers."""
+    costs, operators = np.array([2.0, 1e4]), ["Relu", "Relu"]
+    one = ContextCorrection(short_between=(-0.3, 0.0))
+    inside, between, outside = (one.factors(costs, operators, pressure) for pressure in (-3.0, 1.0, 5.0))
+    assert between[0] < 0.9
+    assert [*inside, between[1], *outside] == pytest.approx([1.0] * 5, abs=0.01)
+
+
 @given(
-    st.tuples(*[st.floats(-2, 2)] * 2), st.floats(-1, 1), st.dictionaries(st.sampled_from(OPERATORS), st.floats(-1, 1))
+    st.tuples(*[st.floats(-2, 2)] * 2),
+    st.tuples(*[st.floats(-2, 2)] * 2),
+    st.floats(-1, 1),
+    st.dictionaries(st.sampled_from(OPERATORS), st.floats(-1, 1)),
 )
-def test_coefficients_survive_json(short: tuple[float, ...], footprint: float, operators: dict[str, float]) -> None:
+def test_coefficients_survive_json(
+    short: tuple[float, ...], between: tuple[float, ...], footprint: float, operators: dict[str, float]
+) -> None:
     """The coefficients survive JSON, as part of a regressor's card."""
-    one = ContextCorrection(short, footprint, operators)
+    one = ContextCorrection(short, between, footprint, operators)
     assert ContextCorrection.from_dict(json.loads(json.dumps(one.to_dict()))) == one
     assert ContextCorrection.from_dict({**one.to_dict(), "of_a_newer_costmodel": 1}) == one
 
