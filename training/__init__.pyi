@@ -43,6 +43,6 @@ from .suggestion import value_of_measuring as value_of_measuring
 from .support import Support as Support
 from .support import sequence_distances as sequence_distances
 from .tracking import where_to_look as where_to_look
-from .train import train_on as train_on
 from .train import SEARCHED as SEARCHED
+from .train import train_on as train_on
 from .train import train_system as train_system
