@@ -47,7 +47,7 @@ _FEW_KEYS = {**_DECODER, "num_key_value_heads": 2}
 _VISION = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536}
 _AUDIO = {**_VISION, "hidden_size": 512, "num_attention_heads": 8}
 
-TRANSFORMERS: dict[str, Source] = {
+_TRANSFORMERS: dict[str, Source] = {
     "electra": transformers("Electra", ids(128), **_TEXT, embedding_size=128),
     "ernie": transformers("Ernie", ids(64), **_TEXT),
     "nystromformer": transformers("Nystromformer", ids(128), **_TEXT),
@@ -99,7 +99,7 @@ def main() -> None:
         lineage: {f"cv_{name}": pytorchcv(name, size) for name, size in models.items()}
         for lineage, models in _CONVOLUTIONAL.items()
     }
-    for lineage, models in (sources | {name: {f"hf_{name}": one} for name, one in TRANSFORMERS.items()}).items():
+    for lineage, models in (sources | {name: {f"hf_{name}": one} for name, one in _TRANSFORMERS.items()}).items():
         for name, source in models.items():
             try:
                 export({lineage: {name: source}}, Path(sys.argv[1]))
