@@ -62,6 +62,7 @@ def parameter_of(name: str, values: np.ndarray) -> Any:
     """Returns an input of a network, called `name`, for the given values."""
     fed = ops.parameter(values.shape, values.dtype)
     fed.output(0).set_names({name})
+    fed.set_friendly_name(name)
     return fed
 
 

@@ -14,10 +14,11 @@ converts. These additions avoid that:
   in the caches inside a model, among it the memory between its primitives, which each network has of its own.
 - The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
   inside a model, where the runtime uses it again and again. A convolution that adds its result to an input, in the
-  memory of that input, cannot write to other memory: of its outputs, a network returns the first element only.
+  memory of that input, cannot write to other memory: of its outputs, a network returns the first element only. Nor may
+  it overwrite memory that is fed, so that OpenVINO would copy it first: a depthwise convolution produces that input.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache, lru_cache, reduce
 from itertools import accumulate
@@ -81,37 +82,46 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
         sequence = _as_transpose(sequence)
     kinds = _blocked_inputs(sequence)
     if not (_is_reorder(sequence) and kinds):
-        network, compiled, output_memory = _compiled(sequence, settings)
+        network, compiled = _compiled(sequence, settings)
+        if added := _added_inputs(executed_graph(compiled)):
+            return _open_in_place(sequence, added & kinds.keys(), settings, warm=warm)
         if not kinds or _is_recognised(compiled):
-            return _runner(compiled, network.feeds, output_memory, settings, warm=warm)
+            return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
         if not all(_is_float(sequence.values[i].type) for i in kinds.values()):
             # No convolution produces integers: the layer runs in the plain layout.
-            network, compiled, output_memory = _compiled(_in_plain_layout(sequence), settings)
-            return _runner(compiled, network.feeds, output_memory, settings, warm=warm)
+            network, compiled = _compiled(_in_plain_layout(sequence), settings)
+            return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
     network = _Network(sequence)
-    network.feed(producing=True)
-    around = compile_model(_surroundings({name: network.types[name] for name in kinds}), settings)
-    fed = {name: network.feeds[name] for name in kinds}
-    return SurroundedOpenVinoRunner(
-        compile_model(network.model, settings),
-        network.feeds,
-        _output_memory,
-        OpenVinoRunner(around, fed, _output_memory, warm=warm),
-        warm=warm,
-    )
+    network.feed(producing=kinds.keys(), read_again=True)
+    return _produced_runner(network, compile_model(network.model, settings), kinds.keys(), settings, warm=warm)
 
 
-def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["_Network", Any, Any]:
-    """Returns the network of a sequence, the compiled model, and the function that returns memory for its outputs."""
-    network = _Network(sequence)
-    network.feed(producing=False)
+def _open_in_place(sequence: LayerSequence, added: Set[str], settings: RuntimeSettings, *, warm: bool) -> Runner:
+    """Returns the runner of a sequence whose convolution adds its result to an input.
+
+    Args:
+        sequence: Sequence to run.
+        added: Names of those inputs that are in a channels-last layout.
+        settings: Settings of the runtime.
+        warm: Whether it runs once just before each run that is timed.
+    """
+    producible = {name for name in added if _is_float(sequence.values[_blocked_inputs(sequence)[name]].type)}
+    network = _Network(sequence, whole_outputs=False)
+    network.feed(producing=producible)
     compiled = compile_model(network.model, settings)
     graph = executed_graph(compiled)
-    if not any(_adds_to_input(primitive, graph) for primitive in graph):
-        return network, compiled, _output_memory
+    if producible and all(any(_adds_result_of(one, graph, name) for one in graph) for name in producible):
+        return _produced_runner(network, compiled, producible, settings, warm=warm)
     network = _Network(sequence, whole_outputs=False)
-    network.feed(producing=False)
-    return network, compile_model(network.model, settings), None
+    network.feed()
+    return _runner(compile_model(network.model, settings), network.feeds, None, settings, warm=warm)
+
+
+def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["_Network", Any]:
+    """Returns the network of a sequence, fed in internal form, and the compiled model."""
+    network = _Network(sequence)
+    network.feed()
+    return network, compile_model(network.model, settings)
 
 
 def _is_recognised(compiled: Any) -> bool:
@@ -132,10 +142,45 @@ def _runner(
     return SurroundedOpenVinoRunner(compiled, feeds, output_memory, empty, warm=True)
 
 
-def _adds_to_input(primitive: Primitive, graph: Sequence[Primitive]) -> bool:
-    """Returns whether a primitive is a convolution that adds its result to an input, in the memory of that input."""
+def _produced_runner(
+    network: "_Network", compiled: Any, produced_inputs: Set[str], settings: RuntimeSettings, *, warm: bool
+) -> Runner:
+    """Returns the runner of a network some of whose inputs are produced, which is timed beside their production."""
+    around = compile_model(_surroundings({name: network.types[name] for name in sorted(produced_inputs)}), settings)
+    fed = {name: network.feeds[name] for name in sorted(produced_inputs)}
+    surroundings = OpenVinoRunner(around, fed, _output_memory, warm=warm)
+    return SurroundedOpenVinoRunner(compiled, network.feeds, _output_memory, surroundings, warm=warm)
+
+
+def _added_inputs(graph: Sequence[Primitive]) -> set[str]:
+    """Returns the names of the inputs of a network to which a convolution adds its result, in their memory."""
+    return {
+        _origin(graph[source], graph).name
+        for primitive in graph
+        for source in _added(primitive, graph)
+        if _origin(graph[source], graph).kind == "Input"
+    }
+
+
+def _adds_result_of(primitive: Primitive, graph: Sequence[Primitive], name: str) -> bool:
+    """Returns whether a primitive is a convolution that adds its result to one that reads the input `name`."""
+    return any(
+        graph[source].kind == "Convolution" and _origin(graph[graph[source].inputs[0][0]], graph).name == name
+        for source in _added(primitive, graph)
+    )
+
+
+def _added(primitive: Primitive, graph: Sequence[Primitive]) -> list[int]:
+    """Returns the positions of what a primitive, if it is a convolution, reads besides its input and its weights."""
     read = [source for source, _ in primitive.inputs if graph[source].kind not in ("Const", "Reshape")]
-    return primitive.kind in ("Convolution", "Deconvolution") and len(read) > 1
+    return read[1:] if primitive.kind in ("Convolution", "Deconvolution") else []
+
+
+def _origin(primitive: Primitive, graph: Sequence[Primitive]) -> Primitive:
+    """Returns the primitive that a chain of reorders and views begins at."""
+    while primitive.kind in ("Reorder", "Reshape", "Transpose") and primitive.inputs:
+        primitive = graph[primitive.inputs[0][0]]
+    return primitive
 
 
 @lru_cache(_CACHED_EMPTY)
@@ -196,11 +241,13 @@ class _Network:
             else:
                 result.input(0).replace_source_output(first_element(result.input(0).get_source_output()))
 
-    def feed(self, *, producing: bool) -> None:
+    def feed(self, *, producing: Set[str] = frozenset(), read_again: bool = False) -> None:
         """Feeds the inputs in the form that they have inside a model.
 
         Args:
-            producing: Whether a depthwise convolution produces those in a channels-last layout.
+            producing: Names of inputs in a channels-last layout that a depthwise convolution produces.
+            read_again: Whether an output of the network reads them as well, so that OpenVINO does not fuse that
+                convolution with a layer.
         """
         for parameter in self.model.get_parameters():
             (name,) = parameter.output(0).get_names() & self.feeds.keys()
@@ -213,11 +260,16 @@ class _Network:
             readers, begins = last.output(0).get_target_inputs(), parameter.output(0).get_target_inputs()
             fed = parameter_of(name, values)
             inner = from_channels_last(last, kind, name) if last is not parameter else from_internal(fed, kind, name)
-            if producing and is_channels_last(kind):
+            if name in producing:
                 inner = produced(inner, kind)
-                # With a second reader, the convolution is not fused with the layer.
-                self.model.add_results([ops.result(first_element(inner.output(0)))])
+                if read_again:
+                    self.model.add_results([ops.result(first_element(inner.output(0)))])
             for target in readers:
+                node = target.get_node()
+                if name in producing and node.get_type_name() == "Add" and target.get_index() == 0:
+                    # Of two convolutions, the one that an addition reads first does the addition.
+                    node.input(0).replace_source_output(node.input(1).get_source_output())
+                    target = node.input(1)
                 target.replace_source_output(inner.output(0))
             if last is not parameter:
                 for target in begins:

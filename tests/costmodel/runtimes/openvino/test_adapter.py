@@ -42,7 +42,7 @@ def weight(rng: np.random.Generator, name: str, *shape: int) -> TensorProto:
     return numpy_helper.from_array(values.astype(np.float32), name)
 
 
-def residual_block(channels: int = 16, size: int = 12) -> ModelProto:
+def residual_block(channels: int = 16, size: int = 12, added: tuple[str, str] = ("c3", "r0")) -> ModelProto:
     """Returns a model of three convolutions, to the last of which the result of the first is added."""
     rng = np.random.default_rng(0)
     window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
@@ -52,7 +52,7 @@ def residual_block(channels: int = 16, size: int = 12) -> ModelProto:
         helper.make_node("Conv", ["r0", "w1", "b1"], ["c1"], "conv1", **window),
         helper.make_node("Relu", ["c1"], ["m"], "relu_between"),
         helper.make_node("Conv", ["m", "w3", "b3"], ["c3"], "conv3", **window),
-        helper.make_node("Add", ["c3", "r0"], ["s"], "add"),
+        helper.make_node("Add", list(added), ["s"], "add"),
         helper.make_node("Relu", ["s"], ["r1"], "relu1"),
         helper.make_node("MaxPool", ["r1"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("Flatten", ["p"], ["f"], "flatten"),
@@ -210,6 +210,24 @@ def test_a_reorder_runs_by_itself(openvino: OpenVino, dtype: str, to_plain: bool
     runner = openvino.open_sequence(sequence, SETTINGS)
     runner.feed()
     runner.run()
+
+
+@pytest.mark.parametrize("added", [("c3", "r0"), ("r0", "c3")])
+def test_a_convolution_that_adds_to_an_input_does_not_copy_it(openvino: OpenVino, added: tuple[str, str]) -> None:
+    """The input is produced inside the network, in memory that may be overwritten, and its production is not timed."""
+    graph = openvino.lower(read_model(residual_block(added=added)), "all")
+    (sequence,) = (
+        segment.sequence
+        for segment in decompose("m", graph).segments
+        if "Add" in (layer.op_type for layer in expand(segment.sequence).layers)
+    )
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    assert isinstance(runner, SurroundedRunner)
+    primitives = executed_graph(runner.compiled)
+    producer, layer = (i for i, primitive in enumerate(primitives) if primitive.kind == "Convolution")
+    assert producer in {source for source, _ in primitives[layer].inputs}
+    assert not {"Eltwise", "Subgraph"} & {primitive.kind for primitive in primitives}
+    assert [p.kind for p in executed_graph(runner.surroundings.compiled)].count("Convolution") == 1
 
 
 def test_inputs_inside_a_model_are_not_converted(openvino: OpenVino) -> None:
