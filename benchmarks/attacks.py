@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 # Source address of the attacker; the other clients have another one.
 ATTACKER = "127.0.0.2"
@@ -187,7 +187,7 @@ def expanding() -> bytes:
 
 
 def endless() -> bytes:
-    """An endless loop over constants, which an optimiser may execute while folding constants."""
+    """An endless loop over constants, which runs while the model is read if the shapes behind it are not known."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["co"]), helper.make_node("Identity", ["v"], ["vo"])], "body",
         [helper.make_tensor_value_info("i", TensorProto.INT64, []),
@@ -202,6 +202,19 @@ def endless() -> bytes:
     )  # fmt: skip
     nodes = [helper.make_node("Loop", ["n", "t", "w"], ["z"], body=body), helper.make_node("Add", ["x", "z"], ["y"])]
     return _onnx(nodes, constants)
+
+
+def endless_function() -> bytes:
+    """The same in a local function, which the model calls with its input."""
+    model = ModelProto.FromString(endless())
+    constants = [helper.make_node("Constant", [], [one.name], value=one) for one in model.graph.initializer]
+    opset = list(model.opset_import)
+    function = helper.make_function("mine", "Endless", ["x"], ["y"], [*constants, *model.graph.node], opset)
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    del model.graph.node[:], model.graph.initializer[:]
+    model.graph.node.append(helper.make_node("Endless", ["x"], ["y"], domain="mine"))
+    return model.SerializeToString()
 
 
 def foreign_data() -> bytes:
@@ -291,6 +304,7 @@ ATTACKS: dict[str, Attack] = {
         Attack("ONNX: a million nodes", body=million_nodes, kind=FILE),
         Attack("ONNX: terabytes of constants", body=expanding, kind=FILE, expected=("200", "422", "429", "503")),
         Attack("ONNX: an endless loop", body=endless, kind=FILE, expected=("200", "422", "429", "503")),
+        Attack("ONNX: the same in a function", body=endless_function, kind=FILE, expected=("200", "422", "429", "503")),
         Attack("ONNX: another tenant's data", body=foreign_data, kind=FILE, expected=("200", "422", "429", "503")),
         Attack("ONNX: names of a megabyte", body=long_names, kind=FILE, expected=("200", "422", "429", "503")),
         Attack("a file of 256 MiB", body=largest_file, kind=FILE, connections=2),

@@ -188,9 +188,9 @@ def _passed(splits: Mapping[Hashable, _Split], roots: Sequence[Hashable]) -> tup
 
 
 def _table(inputs: _Types) -> tuple[int, int]:
-    """Returns the numbers of rows and columns of the first input, which is one row if it has one dimension."""
+    """Returns the numbers of rows and columns of the first input, which is one row if it has fewer than two axes."""
     shape = inputs[0].shape if inputs and inputs[0] is not None else ()
-    rows, columns = (1, *shape)[-2:] if len(shape) < 2 else shape[:2]
+    rows, columns = shape[:2] if len(shape) >= 2 else (1, *(shape or (1,)))
     return max(1, rows), max(1, columns)
 
 

@@ -13,6 +13,7 @@ from .interference import estimate_beside as estimate_beside
 from .interference import traffic_of as traffic_of
 from .latency_table import LatencyTable as LatencyTable
 from .latency_table import tabulate_latencies as tabulate_latencies
+from .listening import listen as listen
 from .loaded_predictors import LoadedPredictor as LoadedPredictor
 from .logs import set_up_logging as set_up_logging
 from .networks import Networks as Networks
@@ -21,13 +22,13 @@ from .networks import price_networks as price_networks
 from .networks_on_cluster import price_networks_on as price_networks_on
 from .predictor import Predictor as Predictor
 from .ranking import QUANTILES as QUANTILES
-from .ranking import Arrivals as Arrivals
+from .ranking import Criteria as Criteria
 from .ranking import Quantile as Quantile
 from .ranking import RankAnswer as RankAnswer
 from .ranking import Ranked as Ranked
 from .ranking import RankError as RankError
 from .ranking import cheapest as cheapest
-from .ranking import rank as rank
+from .ranking import in_order as in_order
 from .service import BesideModel as BesideModel
 from .service import ObservedRun as ObservedRun
 from .service import PredictionOptions as PredictionOptions

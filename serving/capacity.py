@@ -11,11 +11,10 @@ from costmodel.traffic.objective import NO_BATCHING, BatchPolicy, LatencyObjecti
 from costmodel.traffic.scenarios import Scenario, Serving, TrafficResult, is_closed, simulate
 from costmodel.traffic.service_times import ServiceTimes
 from costmodel.traffic.variation import STEADY, Variation
-from costmodel.units import format_us
+from costmodel.units import format_us, usd_per_million
 
 __all__ = ["BatchLatency", "Capacity", "TrafficQuestion", "plan_capacity", "shapes_of_batch"]
 
-_SECONDS_AN_HOUR = 3600.0
 # Share of the saturation at which a replica that is too slow at any rate is described.
 _NEARLY_IDLE = 0.01
 
@@ -176,7 +175,7 @@ def plan_capacity(
         result=result,
         idle_delay_us=one.variation.idle.total_us,
         usd_per_hour=price,
-        usd_per_million=None if price is None or not carried else price / _SECONDS_AN_HOUR / rate_per_s * 1e6,
+        usd_per_million=None if price is None or not carried else usd_per_million(price, rate_per_s),
         coverage=first.coverage,
         version=first.predictor.version,
         warnings=_warnings(estimates, variation),

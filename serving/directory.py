@@ -1,17 +1,17 @@
 """Snapshots of the systems of a results store and of their regressors, read without loading any regressor."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
 from costmodel.errors import ArtefactError, StoreError, UnknownSystemError, UnknownVersionError
-from costmodel.estimate.interference import Interference
 from costmodel.serving.observations.drift import Drift
 from costmodel.serving.observations.observations import Observations
 from costmodel.store.store import Store
-from costmodel.systems.system import System
+from costmodel.systems.system import QUIET_PROBE, System
 from costmodel.training.artefact import champion_of
 from costmodel.training.evaluation.results import ModelMetrics
 from costmodel.training.listing import TrainedRegressor, list_regressors
@@ -25,7 +25,8 @@ class SystemEntry:
 
     Attributes:
         system: Record of the system: hardware, runtime and settings.
-        identity: Hash of champion and measurements; as long as it stays the same, the same request has the same answer.
+        identity: Hash of champion, measurements and record; as long as it stays the same, the same request has the same
+            answer.
         measurements: Number of measurements.
         regressors: Trained regressors of the system, newest first.
         accuracy: Accuracy of the champion on held-out families, from its JSON card; None without a champion.
@@ -141,7 +142,7 @@ class Directory:
         return SystemEntry(
             system=system,
             identity=identity_of(self._store, self._bundles, system.name),
-            measurements=self._store.measurement_count_and_last_id(system.name)[0],
+            measurements=self._store.count_and_last_measurement(system.name)[0],
             regressors=tuple(regressors),
             accuracy=next((one.accuracy for one in regressors if one.champion), None),
             drift=self._observations.drift(system.name),
@@ -149,7 +150,7 @@ class Directory:
 
 
 def identity_of(store: Store, bundles: Path, system: str, version: str | None = None) -> str:
-    """Returns a hash of the regressor, the measurements and the interference of a system.
+    """Returns a hash of the regressor, the measurements and the record of a system.
 
     As long as the hash stays the same, the same request has the same answer.
 
@@ -168,7 +169,14 @@ def identity_of(store: Store, bundles: Path, system: str, version: str | None = 
             version = "none" if path is None else path.name
         except ArtefactError:
             version = "damaged"
-    known = store.systems().get(system)
-    interference = None if known is None else Interference.from_capabilities(known.capabilities)
-    content = f"{system} {version} {store.measurement_count_and_last_id(system)} {interference}"
+    content = f"{system} {version} {store.count_and_last_measurement(system)} {_record(store.systems().get(system))}"
     return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _record(system: System | None) -> str:
+    """Returns the record of a system as text, without the times of its probes, which no answer depends on."""
+    if system is None:
+        return ""
+    record = system.to_dict()
+    capabilities = {name: value for name, value in record["capabilities"].items() if not name.startswith(QUIET_PROBE)}
+    return json.dumps({**record, "capabilities": capabilities}, sort_keys=True)

@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from costmodel.atomic_write import atomic_file
 from costmodel.errors import ArtefactError
 from costmodel.ir.footprint import Footprint
 from costmodel.ir.sequence import LayerSequence
@@ -78,7 +79,8 @@ class LatencyTable:
         np.savez(
             into, metadata=np.array(json.dumps(metadata)), latency_us=self.latency_us, interval_us=self.interval_us
         )
-        Path(path).write_bytes(into.getvalue())
+        with atomic_file(Path(path)) as partial:
+            partial.write_bytes(into.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> "LatencyTable":

@@ -15,7 +15,7 @@ _Layers = frozenset[tuple[str, int]]
 class ObservedLatencies:
     """Latencies of whole models that were imported for one system; threads may share it.
 
-    They are read again whenever any process writes to the results store, if the database tells.
+    They are read again whenever any process writes to the results store; each time, if the database does not tell.
     """
 
     def __init__(self, store: Store, system: str, *, settled: bool = False) -> None:
@@ -42,7 +42,7 @@ class ObservedLatencies:
 
     def _read(self) -> Mapping[_Layers, float]:
         version = () if self._settled else self._store.version()
-        if self._cached is None or self._cached[0] != version:
+        if self._cached is None or version is None or self._cached[0] != version:
             latencies_us = self._store.observed_latencies_us(self._system)
             known: dict[_Layers, float] = {}
             for model in self._store.models() if latencies_us else ():

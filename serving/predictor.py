@@ -20,6 +20,7 @@ from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.observed_latencies import ObservedLatencies
 from costmodel.serving.pricing import SequencePricer
 from costmodel.store.store import Store
+from costmodel.systems.system import measuring_command
 from costmodel.traffic.idle import TYPICAL, measured_idle_effects
 from costmodel.traffic.variation import Variation, observed_variation
 from costmodel.training.artefact import bundle_of, champion_of, load_bundle
@@ -55,7 +56,7 @@ class Predictor(SequencePricer):
         found = store.system(system)
         if not found.capabilities:
             raise UnknownSystemError(
-                f"nothing is measured for the system {system}; run `costmodel bench --system {system}`, or `costmodel "
+                f"nothing is measured for the system {system}; run `{measuring_command(system)}`, or `costmodel "
                 "predict --probe`, on that machine"
             )
         path = champion_of(bundles, system) if version is None else bundle_of(bundles, system, version)
@@ -222,7 +223,7 @@ class Predictor(SequencePricer):
             notes.append(
                 f"nobody has measured {self.system.name}: latencies are extrapolated from those of {bases} by "
                 "facts about its processor, and the interval rests on very few systems; `costmodel predict --probe` on "
-                "that machine takes two minutes and knows more"
+                "that machine takes a few minutes and knows more"
             )
         unpriced = [
             name
@@ -236,5 +237,6 @@ class Predictor(SequencePricer):
             notes.append(f"{len(unpriced)} layers have no cost and count as 0: {', '.join(unpriced)}")
         extrapolated = sum(cost.source == "extrapolated" for cost in costs)
         if extrapolated:
-            notes.append(f"{extrapolated} of {len(costs)} sequences lie outside what the regressor was trained on")
+            verb = "lies" if extrapolated == 1 else "lie"
+            notes.append(f"{extrapolated} of {len(costs)} sequences {verb} outside what the regressor was trained on")
         return notes

@@ -1,7 +1,7 @@
 """Ranks systems and models by a latency objective, alone or under traffic, and by price."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from typing_extensions import TypedDict
@@ -11,26 +11,13 @@ from costmodel.estimate.estimate import Coverage, Estimate
 from costmodel.serving.capacity import TrafficQuestion, plan_capacity
 from costmodel.traffic.objective import LatencyObjective
 from costmodel.traffic.variation import Variation
+from costmodel.units import usd_per_million
 
-__all__ = ["QUANTILES", "Arrivals", "Quantile", "RankAnswer", "RankError", "Ranked", "cheapest", "rank"]
+__all__ = ["QUANTILES", "Criteria", "Quantile", "RankAnswer", "RankError", "Ranked", "cheapest", "in_order"]
 
 # Latencies that an objective may be about: as users see them, or on the quiet machine.
 Quantile = Literal["p50", "p90", "p99", "quiet"]
 QUANTILES: tuple[str, ...] = get_args(Quantile)
-_SECONDS_AN_HOUR = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """Arrivals of requests that each entry of a ranking has to carry within the latency objective.
-
-    Attributes:
-        rate_per_s: Rate of Poisson arrivals, in requests a second.
-        variations: How run times vary on each system, by the name of the system; None if that is not known.
-    """
-
-    rate_per_s: float
-    variations: Mapping[str, Variation | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +32,8 @@ class Ranked:
         slo_latency_us: Latency at the quantile of the objective, in microseconds; with arrivals, that of requests that
             wait for their turn on `replicas` replicas.
         slo_interval_us: Lower and upper bound of `slo_latency_us`, in microseconds.
+        quantile_known: Whether it is known how latencies vary on the system. If not, `slo_latency_us` is that on the
+            quiet machine, whatever the quantile of the objective.
         meets: Whether `slo_latency_us` is within the objective; None without an objective.
         within_interval: Whether `meets` is the same over the whole interval: both bounds of `slo_interval_us` are on
             the same side of the objective as `slo_latency_us`; with arrivals, whether the objective can be met, by any
@@ -71,6 +60,7 @@ class Ranked:
     interval_us: tuple[float, float]
     slo_latency_us: float
     slo_interval_us: tuple[float, float]
+    quantile_known: bool
     meets: bool | None
     within_interval: bool | None
     exceeds_by_us: float | None
@@ -114,46 +104,57 @@ class RankAnswer(TypedDict):
     failed: list[RankError]
 
 
-def rank(
-    estimates: Sequence[Estimate],
-    *,
-    slo_us: float | None = None,
-    quantile: str = "p50",
-    memory_bytes: int | None = None,
-    usd_per_hour: Mapping[str, float] | None = None,
-    arrivals: Arrivals | None = None,
-) -> list[Ranked]:
-    """Returns the ranking of estimates, the preferred one first.
+@dataclass(frozen=True)
+class Criteria:
+    """What the entries of a ranking are judged by.
 
-    Estimates that meet the objective come first: those with a known price, in order of price and then of latency, then
-    those without one, in order of latency. Estimates that fail the objective follow, in order of latency. Models that
-    do not fit into the memory come last, in the same order among themselves.
-
-    Args:
-        estimates: Estimates of models on systems.
+    Attributes:
         slo_us: Latency that must not be exceeded, in microseconds; None for no objective.
         quantile: Quantile that the objective refers to, one of `QUANTILES`.
         memory_bytes: Memory in bytes that a process may take; None for no limit.
         usd_per_hour: Price of each system in US dollars per hour, by the name of the system.
-        arrivals: Arrivals that each entry has to carry, on as many replicas as it takes; None to price single requests.
+        arrivals_per_s: Rate of Poisson arrivals that each entry has to carry, on as many replicas as it takes, in
+            requests a second; None to price single requests.
 
     Raises:
         TrafficError: Arrivals are given without an objective, or the objective is about the quiet machine.
     """
-    prices = usd_per_hour or {}
-    ranked = [_ranked(estimate, slo_us, quantile, memory_bytes, prices) for estimate in estimates]
-    if arrivals is not None:
-        if slo_us is None or quantile == "quiet":
+
+    slo_us: float | None = None
+    quantile: str = "p50"
+    memory_bytes: int | None = None
+    usd_per_hour: Mapping[str, float] = field(default_factory=dict)
+    arrivals_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.arrivals_per_s is not None and (self.slo_us is None or self.quantile == "quiet"):
             raise TrafficError(
                 "a ranking by traffic needs a latency objective at p50, p90 or p99: give one, such as 50 ms at p99"
             )
-        objective = LatencyObjective(float(quantile.removeprefix("p")), slo_us)
-        question = TrafficQuestion(objective=objective, arrivals_per_s=arrivals.rate_per_s)
-        ranked = [
-            _under_traffic(one, estimate, question, arrivals.variations.get(estimate.system), prices)
-            for one, estimate in zip(ranked, estimates, strict=True)
-        ]
-    return sorted(ranked, key=_preference)
+
+    def judged(self, estimate: Estimate, variation: Variation | None = None) -> Ranked:
+        """Returns the entry of one estimate; with arrivals, this simulates the traffic.
+
+        Args:
+            estimate: Estimate of a model on a system.
+            variation: How run times vary on the system; None if that is not known, or without arrivals.
+        """
+        entry = _ranked(estimate, self.slo_us, self.quantile, self.memory_bytes, self.usd_per_hour)
+        if self.arrivals_per_s is None or self.slo_us is None:
+            return entry
+        objective = LatencyObjective(float(self.quantile.removeprefix("p")), self.slo_us)
+        question = TrafficQuestion(objective=objective, arrivals_per_s=self.arrivals_per_s)
+        return _under_traffic(entry, estimate, question, variation, self.usd_per_hour)
+
+
+def in_order(entries: Iterable[Ranked]) -> list[Ranked]:
+    """Returns the entries of a ranking, the preferred one first.
+
+    Entries that meet the objective come first: those with a known price, in order of price and then of latency, then
+    those without one, in order of latency. Entries that fail the objective follow, in order of latency. Models that
+    do not fit into the memory come last, in the same order among themselves.
+    """
+    return sorted(entries, key=_preference)
 
 
 def cheapest(ranked: Sequence[Ranked]) -> Ranked | None:
@@ -173,7 +174,7 @@ def cheapest(ranked: Sequence[Ranked]) -> Ranked | None:
 def _ranked(
     estimate: Estimate, slo_us: float | None, quantile: str, memory_bytes: int | None, prices: Mapping[str, float]
 ) -> Ranked:
-    # Where no jitter is known, every quantile is taken to be the latency on the quiet machine.
+    known = quantile == "quiet" or quantile in estimate.jitter
     factor = estimate.jitter.get(quantile, 1.0)
     latency_us = factor * estimate.latency_us
     low, high = (factor * end for end in estimate.interval_us)
@@ -189,10 +190,11 @@ def _ranked(
         interval_us=estimate.interval_us,
         slo_latency_us=latency_us,
         slo_interval_us=(low, high),
+        quantile_known=known,
         meets=meets,
         within_interval=None if slo_us is None else (high <= slo_us if meets else low > slo_us),
         exceeds_by_us=None if slo_us is None else latency_us - slo_us,
-        usd_per_million=None if price is None else price / _SECONDS_AN_HOUR * latency_us,
+        usd_per_million=None if price is None else usd_per_million(price, 1e6 / latency_us),
         replicas=None,
         peak_memory_bytes=estimate.peak_memory_bytes,
         peak_memory_interval_bytes=estimate.peak_memory_interval_bytes,

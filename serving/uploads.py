@@ -18,6 +18,8 @@ __all__ = ["UploadedModel", "UploadedModelStore", "content_digest"]
 _SUFFIXES = (".onnx", ".json")
 # Suffix of a file that maps the hash of an uploaded file to the digest of its model.
 _ALIAS = ".alias"
+# File in the folder of the store with one byte for each model that was deleted.
+_DELETIONS = "deletions"
 
 
 def content_digest(content: bytes) -> str:
@@ -114,6 +116,13 @@ class UploadedModelStore:
                 )
         return sorted(found, key=lambda model: model.digest)
 
+    def deletions(self) -> int:
+        """Returns how many models any process has deleted so far, by request or for lack of space."""
+        try:
+            return (self._folder / _DELETIONS).stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def remove(self, owner: str, digest: str) -> bool:
         """Deletes a model of an owner, and returns whether the owner had such a model."""
         path = self.find(owner, digest)
@@ -121,6 +130,7 @@ class UploadedModelStore:
             return False
         with suppress(FileNotFoundError):
             path.unlink()
+        self._count_deletion()
         for other, _ in _files(path.parent):
             with suppress(OSError):
                 if other.suffix == _ALIAS and other.read_text() == f"sha256:{path.stem}":
@@ -143,8 +153,13 @@ class UploadedModelStore:
             path, stat = by_owner[largest].pop()
             with suppress(OSError):
                 path.unlink()
+                self._count_deletion()
             sizes[largest] -= _disk_bytes(stat)
             total -= _disk_bytes(stat)
+
+    def _count_deletion(self) -> None:
+        with (self._folder / _DELETIONS).open("ab") as file:
+            file.write(b".")
 
     def _path(self, owner: str, digest: str) -> Path:
         if not DIGEST.fullmatch(digest):

@@ -6,6 +6,7 @@ from .base import LEVELS as LEVELS
 from .base import EmptyNetworks as EmptyNetworks
 from .base import KernelTime as KernelTime
 from .base import LayerProfiler as LayerProfiler
+from .base import LoopWatcher as LoopWatcher
 from .base import ProfiledRun as ProfiledRun
 from .base import Runner as Runner
 from .base import Runtime as Runtime

@@ -119,6 +119,17 @@ class Runtime(Protocol):
 
 
 @runtime_checkable
+class LoopWatcher(Protocol):
+    """The optional protocol of a runtime that stops a trial run of a network with a loop that does not end.
+
+    Attributes:
+        patience_s: Time in seconds after which such a run is stopped and the network refused as endless.
+    """
+
+    patience_s: float
+
+
+@runtime_checkable
 class EmptyNetworks(Protocol):
     """The optional protocol of a runtime that runs networks which do next to nothing.
 

@@ -22,8 +22,9 @@ _MOST_CRASHES = 2
 def refusing_after_crashes(file: Path, what: str) -> Iterator[None]:
     """Guards a block of code that may end the process: after two such ends, the block is not entered any more.
 
-    Each process that enters the block leaves its number in a file, and removes it when it leaves the block, however it
-    does. What is found there are the numbers of processes that did not leave it, and of those that are still in it.
+    Each process that enters the block leaves its number in a file. When it leaves the block, by an exception or not, it
+    keeps only the numbers of those that are still in it: that it came through shows that the others were ended for
+    another reason.
 
     Args:
         file: File for the numbers. If it cannot be written, the block is entered without this protection.
@@ -46,7 +47,11 @@ def refusing_after_crashes(file: Path, what: str) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            file.unlink(missing_ok=True)
+            inside = [number for number in _processes(file) if number != os.getpid() and psutil.pid_exists(number)]
+            if inside:
+                file.write_text("".join(f"{number}\n" for number in inside))
+            else:
+                file.unlink(missing_ok=True)
 
 
 def _processes(file: Path) -> list[int]:

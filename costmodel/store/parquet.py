@@ -12,13 +12,13 @@ anyway.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from costmodel.atomic_write import atomic_file
 from costmodel.errors import DataFileError, MissingExtraError
 from costmodel.process_state import garbage_collection_paused
 from costmodel.store.records import results_of, rows_of
@@ -123,13 +123,9 @@ def export_results(store: Store, system_name: str, path: Path, *, with_models: b
     header = {_KEY: json.dumps({"format": FORMAT_VERSION, "system": results.system.to_dict()})}
     schema = _schema(pyarrow, with_models).with_metadata(header)
     table = pyarrow.Table.from_pylist(list(rows_of(results)), schema)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        try:
+        with atomic_file(path) as partial:
             parquet.write_table(table, partial, compression="zstd", compression_level=_COMPRESSION)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
     except OSError as error:
         raise DataFileError(f"{path} cannot be written ({error.strerror or error}): check its folder") from error
     return results

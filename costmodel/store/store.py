@@ -14,7 +14,7 @@ from costmodel.partition.decomposition import Decomposition
 from costmodel.store import insertion, tables
 from costmodel.store.database import WAIT_S, Database, add_if_new, lock, select_in
 from costmodel.store.results import ImportSummary, Results, StoredModel, StoredSegment
-from costmodel.systems.system import System
+from costmodel.systems.system import System, measuring_command
 
 __all__ = ["Store", "StoredModel", "StoredSegment"]
 
@@ -77,7 +77,7 @@ class Store:
         if name not in systems:
             known = f"known here: {', '.join(systems)}" if systems else "none is known yet"
             raise UnknownSystemError(
-                f"nothing is measured for the system {name} ({known}); run `costmodel bench --system {name}` or "
+                f"nothing is measured for the system {name} ({known}); run `{measuring_command(name)}` or "
                 "`costmodel predict --probe` on that machine, or import its results with `costmodel import`"
             )
         return systems[name]
@@ -224,13 +224,18 @@ class Store:
                 connection.execute(insert(tables.measurements), measurements)
         return ImportSummary(len(measurements), len(results.measurements) - len(measurements), models, removed)
 
-    def measurement_count_and_last_id(self, system: str) -> tuple[int, int]:
-        """Returns the number of measurements of a system and the id of the last one; adding one changes both."""
+    def count_and_last_measurement(self, system: str) -> tuple[int, int, str]:
+        """Returns the number of measurements of a system, and the id and the time of the last one; 0 and "" for none.
+
+        Adding and replacing measurements changes this. SQLite gives the ids of removed rows to new ones, hence the
+        time.
+        """
         table = tables.measurements
         query = select(func.count(), func.coalesce(func.max(table.c.id), 0)).select_from(table).filter_by(system=system)
         with self._database.reading() as connection:
             count, last = connection.execute(query).one()
-        return int(count), int(last)
+            measured_at = connection.scalar(select(table.c.measured_at).filter_by(id=last)) or ""
+        return int(count), int(last), measured_at
 
     def latencies_us(self, system: str, signatures: Iterable[str] | None = None) -> dict[str, float]:
         """Returns latencies on a system in microseconds by signature, each the median over its measurements.

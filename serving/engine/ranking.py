@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from costmodel.errors import CostModelError
-from costmodel.estimate.estimate import Estimate
 from costmodel.serving.engine.sources import Deadline
 from costmodel.serving.loaded_predictors import LoadedPredictor
-from costmodel.serving.ranking import Arrivals, RankAnswer, RankError, cheapest, rank
+from costmodel.serving.ranking import Criteria, RankAnswer, Ranked, RankError, cheapest, in_order
 from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.problems import Problem, reason_of
 from costmodel.systems.catalogue import catalogue
@@ -43,7 +42,9 @@ def rank_document(
         CostModelError: Only one estimate is to be made and it fails, or the service itself fails.
         Problem: Only one estimate is to be made and the deadline has passed.
     """
-    estimates: list[Estimate] = []
+    prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | dict(usd_per_hour)
+    criteria = Criteria(slo_us, quantile, memory_bytes, prices, arrivals_per_s)
+    entries: list[Ranked] = []
     failed: list[RankError] = []
     # All models are priced by the same regressor of a system.
     loaded: dict[tuple[str, str | None], LoadedPredictor] = {}
@@ -52,17 +53,12 @@ def rank_document(
             deadline.check()
             key = question.system, question.version
             estimate, loaded[key] = service.estimate(owner, digest, name, question, loaded.get(key))
-            estimates.append(estimate)
+            entries.append(criteria.judged(estimate, loaded[key].predictor.variation if arrivals_per_s else None))
         except (CostModelError, Problem) as error:
             if len(questions) == 1:
                 raise
             failed.append({"model": name, "system": question.system, "error": reason_of(error)})
-    prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | dict(usd_per_hour)
-    variations = {key[0]: one.predictor.variation for key, one in loaded.items()} if arrivals_per_s else {}
-    ranked = rank(
-        estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices,
-        arrivals=None if arrivals_per_s is None else Arrivals(arrivals_per_s, variations),
-    )  # fmt: skip
+    ranked = in_order(entries)
     return {
         "slo_us": slo_us, "quantile": quantile, "memory_bytes": memory_bytes, "arrivals_per_s": arrivals_per_s,
         "best": cheapest(ranked), "ranking": ranked, "failed": failed,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from costmodel.errors import CostModelError, MissingExtraError
 from costmodel.serving.extender.settings import ExtenderSettings
+from costmodel.serving.listening import listen
 from costmodel.serving.logs import set_up_logging
 
 try:
@@ -30,7 +31,7 @@ def run_extender(host: str, port: int, settings: ExtenderSettings, on_ready: Cal
         on_ready: Function that is called with the URL of the extender as soon as clients can connect.
 
     Raises:
-        CostModelError: The URL of the service or of the API server is not a URL.
+        CostModelError: The URL of the service or of the API server is not a URL, or the address cannot be listened on.
     """
     if not settings.server.startswith(("http://", "https://")):
         raise CostModelError(f"{settings.server!r} is not the URL of a service: give one such as http://127.0.0.1:8000")
@@ -55,8 +56,6 @@ def run_extender(host: str, port: int, settings: ExtenderSettings, on_ready: Cal
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
     set_up_logging()
-    socket = config.bind_socket()
-    socket.listen(config.backlog)
-    shown = f"[{host}]" if ":" in host else host
-    on_ready(f"http://{shown}:{socket.getsockname()[1]}")
+    socket, url = listen(host, port, config.backlog)
+    on_ready(url)
     uvicorn.Server(config).run(sockets=[socket])

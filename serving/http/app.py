@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -26,6 +26,7 @@ from costmodel.serving.http.access import Access
 from costmodel.serving.http.connection_limits import ConnectionLimits
 from costmodel.serving.http.middleware import RequestMiddleware
 from costmodel.serving.http.openapi import describe
+from costmodel.serving.http.parameters import only_known_parameters, query_parameters
 from costmodel.serving.http.responses import problem_response
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.state import AppState
@@ -81,7 +82,9 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
         redoc_url=None,
         openapi_url=None,  # `_offer_document` serves a document that is rendered once
     )
-    for module in (queries, models, observations, reports, health, page):
+    for module in (queries, models, observations, reports):
+        app.include_router(module.router, dependencies=[Depends(only_known_parameters)])
+    for module in (health, page):
         app.include_router(module.router)
     page.mount_static(app)
     access = Access(tokens, insecure=settings.insecure, hosts=settings.hosts)
@@ -92,6 +95,7 @@ def create_app(settings: Settings | None = None, *, make_engines: MakeEngines = 
         trace(app)
     _answer_errors(app, metrics)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    app.state.query_parameters = query_parameters(app.openapi())
     _offer_document(app, settings.root_path)
     return app
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from costmodel.serving.http.bodies import FILE_TYPES, media_type, uploaded
 from costmodel.serving.http.openapi import FILE_BODY, IF_NONE_MATCH, NOT_MODIFIED, TAGGED, describes_file, problems
 from costmodel.serving.http.paging import Limit, page_of
-from costmodel.serving.http.queries import PredictOptions, _answer_from_cache, options_of
+from costmodel.serving.http.queries import PredictOptions, options_of
 from costmodel.serving.http.state import owner_of, state_of
 from costmodel.serving.uploads import UploadedModel
 from costmodel.serving.wire.answers import ModelAnswer, ModelsAnswer, PredictAnswer, StoredModelAnswer
@@ -75,7 +75,7 @@ async def prediction(request: Request, digest: _Digest, options: Annotated[Predi
     state = state_of(request)
     system = state.directory.snapshot.check(options.system, options.version)
     engine_options = options_of(options.model_copy(update={"system": system})) | {"digest": digest}
-    return await _answer_from_cache(state, request, "predict_model", engine_options, [])
+    return await state.answer(request, "predict_model", engine_options)
 
 
 @router.delete("/{digest}", operation_id="deleteModel", status_code=204, responses=problems(404, 422))
@@ -84,7 +84,6 @@ async def forget(request: Request, digest: _Digest) -> Response:
     state = state_of(request)
     if not await state.read(state.uploads.remove, owner_of(request), digest):
         raise _unknown(digest)
-    state.forget_answers()
     return Response(status_code=204)
 
 

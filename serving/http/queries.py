@@ -9,7 +9,7 @@ from starlette.responses import Response
 from costmodel.serving.http.answer import Answer
 from costmodel.serving.http.bodies import FILE_TYPES, json_body, media_type, uploaded
 from costmodel.serving.http.openapi import FILE_BODY, JSON_BODY, TAGGED, describes_json, describes_model, problems
-from costmodel.serving.http.state import AppState, key_of, owner_of, state_of
+from costmodel.serving.http.state import state_of
 from costmodel.serving.ranking import Quantile
 from costmodel.serving.tuning.question import Objective
 from costmodel.serving.wire.answers import BulkAnswer, CapacityAnswer, PredictAnswer, RankAnswer, TunedAnswer
@@ -32,9 +32,6 @@ from costmodel.units import parse_shape
 __all__ = ["PredictOptions", "options_of", "router"]
 
 router = APIRouter(prefix="/v1", tags=["predictions"])
-
-# Maximum size of a request whose answer is cached.
-_MOST_CACHED_REQUEST_BYTES = 16 << 10
 
 
 class _ModelOptions(BaseModel):
@@ -145,24 +142,7 @@ async def predict(request: Request, options: Annotated[PredictOptions, Query()])
             )
         return Answer.from_reply(reply).response(request)
     async with json_body(request) as body:
-        return await _answer_from_cache(state, request, "predict", {"version": options.version}, body)
-
-
-async def _answer_from_cache(
-    state: AppState, request: Request, operation: str, options: dict[str, Any], body: list[bytes]
-) -> Response:
-    """Returns the HTTP response to a request, from the cache or an engine; responses to small requests are cached."""
-    query = request.url.query
-    cacheable = len(query) + sum(map(len, body)) <= _MOST_CACHED_REQUEST_BYTES
-    key = key_of(owner_of(request), request.url.path, query, body) if cacheable else b""
-    answer = state.cached(key) if cacheable else None
-    request.scope["cached"] = answer is not None
-    if answer is None:
-        answer = Answer.from_reply(await state.perform(request, operation, options, body))
-        if cacheable:
-            state.remember(key, answer)
-    request.scope["system"] = answer.system
-    return answer.response(request)
+        return await state.answer(request, "predict", {"version": options.version}, body)
 
 
 @router.post(
@@ -227,7 +207,7 @@ async def capacity(request: Request, options: Annotated[CapacityOptions, Query()
             reply = await state.perform(request, "capacity_file", engine_options)
         return Answer.from_reply(reply).response(request)
     async with json_body(request) as body:
-        return await _answer_from_cache(state, request, "capacity", {"version": options.version}, body)
+        return await state.answer(request, "capacity", {"version": options.version}, body)
 
 
 @router.post(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from costmodel.errors import MissingExtraError
 from costmodel.process_state import environment_variables
+from costmodel.serving.listening import listen
 
 try:
     import uvicorn
@@ -29,12 +30,17 @@ def run_service(
         workers: Number of web server processes.
         settings: Settings by the names of their environment variables; they take precedence over the environment.
         on_ready: Function that is called with the URL of the service as soon as clients can connect.
+
+    Raises:
+        CostModelError: The address cannot be listened on.
     """
     given = dict(settings)
-    if workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # prometheus_client reads it when it is imported
-        given["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="costmodel-metrics-")
-    with environment_variables(given):  # the worker processes receive settings through the environment only
-        _run(host, port, workers, on_ready)
+    with tempfile.TemporaryDirectory(prefix="costmodel-metrics-") as folder:
+        # prometheus_client reads it when it is imported
+        if workers > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            given["PROMETHEUS_MULTIPROC_DIR"] = folder
+        with environment_variables(given):  # the worker processes receive settings through the environment only
+            _run(host, port, workers, on_ready)
 
 
 def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) -> None:
@@ -59,10 +65,9 @@ def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) ->
         http="costmodel.serving.http.protocol:LimitedProtocol",
     )
     set_up_logging()
-    socket = config.bind_socket()
-    socket.listen(config.backlog)  # clients that connect before a worker is ready wait and are not refused
-    shown = f"[{host}]" if ":" in host else host
-    on_ready(f"http://{shown}:{socket.getsockname()[1]}")
+    # Clients that connect before a worker is ready wait and are not refused.
+    socket, url = listen(host, port, config.backlog)
+    on_ready(url)
     if workers > 1:
         from costmodel.serving.http.supervisor import Supervisor
 

@@ -25,10 +25,13 @@ from costmodel.serving.http.telemetry import Metrics
 from costmodel.serving.observations.observations import Observations
 from costmodel.serving.uploads import UploadedModelStore
 
-__all__ = ["AppState", "key_of", "owner_of", "state_of"]
+__all__ = ["AppState", "owner_of", "state_of"]
 
 _MIB = 1 << 20
 _MOST_RENDERED_BYTES = 4 * _MIB
+# Maximum size of a request whose answer is cached, and the least number of answers that the cache has room for.
+_MOST_CACHED_REQUEST_BYTES = 16 << 10
+_LEAST_CACHED_ANSWERS = 8
 
 _Document = TypeVar("_Document")
 
@@ -71,6 +74,7 @@ class AppState:
     _answers: LRUCache[bytes, Answer] = field(init=False)
     _rendered: LRUCache[Hashable, bytes] = field(default_factory=lambda: LRUCache(_MOST_RENDERED_BYTES, len))
     _rendered_of: Snapshot | None = None
+    _deletions: int = 0
     _engine_threads: ThreadPoolExecutor = field(init=False)
     _read_threads: ThreadPoolExecutor = field(init=False)
 
@@ -139,19 +143,46 @@ class AppState:
         """Runs a short function that uses the store or the disk, in a thread, and returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, work, *arguments)
 
-    def cached(self, key: bytes) -> Answer | None:
-        """Returns the answer that is cached under a key, or None if there is none that is still valid."""
+    async def answer(
+        self, request: Request, operation: str, options: Mapping[str, Any], body: Sequence[bytes] = ()
+    ) -> Response:
+        """Returns the HTTP response to a request, from the cache or an engine; answers to small requests are cached.
+
+        Args:
+            request: Request that asks for the operation.
+            operation: Name of the operation, for an engine.
+            options: Parameters that are not in the body, for an engine.
+            body: Request body in parts; empty if there is none.
+
+        Raises:
+            Problem: The engine replied with a problem, or no engine became free in time.
+        """
+        query = request.url.query
+        cacheable = len(query) + sum(map(len, body)) <= _MOST_CACHED_REQUEST_BYTES
+        key = _key_of(owner_of(request), request.url.path, query, body) if cacheable else b""
+        answer = self._cached(key) if cacheable else None
+        request.scope["cached"] = answer is not None
+        if answer is None:
+            answer = Answer.from_reply(await self.perform(request, operation, options, body))
+            if cacheable and answer.nbytes <= self._answers.maxsize // _LEAST_CACHED_ANSWERS:
+                self._answers[key] = answer
+        request.scope["system"] = answer.system
+        return answer.response(request)
+
+    def _cached(self, key: bytes) -> Answer | None:
+        """Returns the answer that is cached under a key, or None if there is none that is still valid.
+
+        None is valid after any process has deleted a model, because there are no more answers about that one.
+        """
+        if (deletions := self.uploads.deletions()) != self._deletions:
+            self._answers.clear()
+            self._deletions = deletions
         answer = self._answers.get(key)
         entry = None if answer is None else self.directory.entries.get(answer.system)
         if answer is None or entry is None or entry.identity != answer.identity:
             return None
         self.metrics.cached.inc()
         return answer
-
-    def remember(self, key: bytes, answer: Answer) -> None:
-        """Caches an answer under a key, unless it takes more than an eighth of the cache."""
-        if answer.nbytes <= self._answers.maxsize // 8:
-            self._answers[key] = answer
 
     def rendered(self, kind: type[_Document], key: Hashable, make: Callable[[], _Document]) -> Response:
         """Returns a JSON document about the directory's newest `Snapshot` as an HTTP response.
@@ -171,10 +202,6 @@ class AppState:
         if body is None:
             body = self._rendered[key] = TypeAdapter(kind).dump_json(make())
         return Response(body, media_type="application/json")
-
-    def forget_answers(self) -> None:
-        """Empties the cache of answers, because a model was deleted."""
-        self._answers.clear()
 
     def refresh(self) -> None:
         """Reads the results store and the folder of regressors again, and updates the metrics.
@@ -205,7 +232,7 @@ class AppState:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def key_of(owner: str, path: str, query: str, body: Sequence[bytes]) -> bytes:
+def _key_of(owner: str, path: str, query: str, body: Sequence[bytes]) -> bytes:
     """Returns the key under which the answer to a request is cached: a hash of owner, path, query and body."""
     digest = hashlib.sha256(f"{owner}\n{path}\n{query}\n".encode())
     for part in body:

@@ -3,6 +3,7 @@
 import logging
 from socket import socket
 
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn import Config
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
@@ -26,9 +27,11 @@ class Supervisor(Multiprocess):
         """Notes that no web server has been ready yet."""
         super().__init__(config, sockets)
         self._served = False
+        self._seen: set[int] = set()
 
     def keep_subprocess_alive(self) -> None:
         """Replaces web servers that died or do not answer; ends the service if the first ones cannot start."""
+        self._forget_gauges()
         for index, process in enumerate(self.processes):
             if process.is_alive(timeout=self.config.timeout_worker_healthcheck):
                 self._served = self._served or process.is_ready(self.config.timeout_worker_healthcheck)
@@ -47,3 +50,10 @@ class Supervisor(Multiprocess):
                 return
             self.processes[index] = Process(self.config, self.sockets)
             self.processes[index].start()
+
+    def _forget_gauges(self) -> None:
+        """Removes the gauges of web servers that ended from the sums over all of them."""
+        running = {process.pid for process in self.processes if process.pid is not None}
+        for pid in self._seen - running:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        self._seen = running

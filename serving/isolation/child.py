@@ -11,7 +11,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,6 +40,18 @@ class ChildDeathError(ChildError):
         """Creates the error with a message and the exit status of the child."""
         super().__init__(message)
         self.code = code
+
+
+@cache
+def _starting_thread() -> ThreadPoolExecutor:
+    """Returns the thread that starts all children, which lives as long as this process.
+
+    Linux kills a child (see `open_answers`) as soon as the thread ends that started it, not only with the process.
+    """
+    return ThreadPoolExecutor(1, "child-starter")
+
+
+os.register_at_fork(after_in_child=_starting_thread.cache_clear)
 
 
 class Child:
@@ -71,10 +85,11 @@ class Child:
         """
         self.asked = 0
         self._answer_bytes = answer_bytes
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd=folder,
+        start = _starting_thread().submit(
+            subprocess.Popen, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd=folder,
             process_group=0, bufsize=0,
         )  # fmt: skip
+        self._process: subprocess.Popen[bytes] = start.result()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()

@@ -213,6 +213,7 @@ class ReaderPool:
                 answer_bytes=self.limits.answer_bytes + _HEADER_BYTES,
             )
         except ChildError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             raise BusyError(
                 "a reader process does not start: see the log of the service, and check the free memory"
             ) from error

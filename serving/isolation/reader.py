@@ -24,13 +24,16 @@ from onnx import ModelProto, TensorProto, helper
 
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose
-from costmodel.runtimes.base import DEFAULT_RUNTIME, get_runtime
+from costmodel.runtimes.base import DEFAULT_RUNTIME, LoopWatcher, get_runtime
 from costmodel.serving.isolation.child import open_answers, receive, send
 from costmodel.serving.isolation.confinement import Confinement, confine
 from costmodel.serving.isolation.limits import Limits, apply_limits, renew_cpu_limit
 from costmodel.serving.isolation.reading import Runtimes, answer_task
 
 __all__ = ["main"]
+
+# Share of the time of a task that a loop may run for, if the shapes behind it are only known when it has run.
+_LOOP_SHARE = 1 / 6
 
 
 def main() -> None:
@@ -44,6 +47,9 @@ def main() -> None:
     sys.modules["openvino_telemetry"] = cast(ModuleType, None)
     limits = Limits(**json.loads(sys.argv[1]))
     runtimes = _warm_up(json.loads(sys.argv[3]) if len(sys.argv) > 3 else ())
+    for runtime in runtimes.values():
+        if isinstance(runtime, LoopWatcher):
+            runtime.patience_s = _LOOP_SHARE * limits.wall_s
     send(answers, {"confinement": _confine(limits).to_dict()})
     while (message := receive(sys.stdin.buffer)) is not None:
         renew_cpu_limit(limits)

@@ -14,7 +14,6 @@ from costmodel.onnx_io.anonymisation import anonymise
 from costmodel.onnx_io.model import Model, read_model, read_without_weights
 from costmodel.partition.decomposition import Decomposition, decompose
 from costmodel.runtimes.base import Runtime, get_runtime
-from costmodel.serving.isolation.folding import check_folding
 from costmodel.serving.isolation.limits import Limits
 from costmodel.serving.isolation.names import clean_name, clean_sentence, is_clean
 from costmodel.serving.isolation.wire import decomposition_to_dict
@@ -64,7 +63,6 @@ def _lower(name: str, task: Mapping[str, Any], runtimes: Runtimes, limits: Limit
     else:
         model = _model_of(name, task, limits.layers)
         _check_count(name, len(model.proto.graph.node), limits)
-        check_folding(name, model.proto)
         warnings = model.warnings
         graph = _runtime(task["runtime"], runtimes).lower(model, task["level"])
     _check_layers(name, graph, limits)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-__all__ = ["COUNTED_PER_MODEL", "Drift", "Observation", "StoredObservation", "drift_of"]
+__all__ = ["COUNTED_PER_MODEL", "LEAST_OBSERVATIONS", "Drift", "Observation", "StoredObservation", "drift_of"]
 
 # Number of observations of one owner and one model that count: the newest, so that corrected predictions show.
 COUNTED_PER_MODEL = 10
 # Minimum number of observations for an owner to count, and the log ratio beyond which an owner's value counts as drift:
 # latencies that users observe vary by a few percent from run to run.
-_LEAST_OBSERVATIONS = 10
+LEAST_OBSERVATIONS = 10
 _DRIFT_LOG_RATIO = math.log(1.15)
 
 
@@ -99,6 +99,7 @@ class Drift:
             observations; None without observations.
         covered: Share of observed latencies inside their predicted intervals: the median over owners of each owner's
             share; None without observations.
+        judged: Whether an owner reported enough observations to tell whether the system has drifted.
         drifted: Whether more than half of the owners observe latencies that are typically above the predicted ones, or
             more than half below them, in each case by more than the usual variation (a factor of 1.15).
         latest_at: Time at which the newest of these observations was stored; ISO 8601 in UTC. None without
@@ -112,6 +113,7 @@ class Drift:
     ratio: float | None
     error: float | None
     covered: float | None
+    judged: bool
     drifted: bool
     latest_at: str | None
 
@@ -126,10 +128,10 @@ def drift_of(system: str, observations: Sequence[StoredObservation]) -> Drift:
         observations: Observations of the system, newest first.
     """
     by_owner = _counted_by_owner(observations)
-    enough = {owner: own for owner, own in by_owner.items() if len(own) >= _LEAST_OBSERVATIONS}
+    enough = {owner: own for owner, own in by_owner.items() if len(own) >= LEAST_OBSERVATIONS}
     by_owner = enough or by_owner
     if not by_owner:
-        return Drift(system, 0, 0, 0, None, None, None, drifted=False, latest_at=None)
+        return Drift(system, 0, 0, 0, None, None, None, judged=False, drifted=False, latest_at=None)
     log_ratios = [_median_log_ratio(own) for own in by_owner.values()]
     votes = max(sum(log > _DRIFT_LOG_RATIO for log in log_ratios), sum(log < -_DRIFT_LOG_RATIO for log in log_ratios))
     counted = [one for own in by_owner.values() for one in own]
@@ -141,6 +143,7 @@ def drift_of(system: str, observations: Sequence[StoredObservation]) -> Drift:
         ratio=math.exp(median(log_ratios)),
         error=median(median(abs(one.ratio - 1) for one in own) for own in by_owner.values()),
         covered=median(sum(one.covered for one in own) / len(own) for own in by_owner.values()),
+        judged=bool(enough),
         drifted=bool(enough) and votes > len(enough) / 2,
         latest_at=max(one.stored_at for one in counted),
     )

@@ -12,8 +12,9 @@ from costmodel.systems.system import System, default_name, same_hardware
 __all__ = ["Nearest", "by_distance", "systems_of_host"]
 
 # How many times as fast a run becomes with twice the threads, and the bounds of that in 90% of cases: geometric mean
-# and quantiles of the 391 models in data/ that are measured at one thread and at two, on three processors.
-_DOUBLING, _DOUBLING_BOUNDS = 1.74, (1.16, 1.98)
+# and quantiles over the models that data/ has at one thread and at two, under ONNX Runtime on three processors (927
+# pairs). `benchmarks/thread_doubling.py` prints them.
+_DOUBLING, _DOUBLING_BOUNDS = 1.68, (1.19, 1.96)
 
 
 @dataclass(frozen=True, slots=True)

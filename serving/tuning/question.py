@@ -6,13 +6,12 @@ from typing import Literal, get_args
 from costmodel.errors import TuningError
 from costmodel.serving.tuning.settings import Setting
 from costmodel.traffic.objective import MAX_BATCH, LatencyObjective
+from costmodel.units import usd_per_million
 
 __all__ = ["OBJECTIVES", "Objective", "Performance", "TuneQuestion"]
 
 Objective = Literal["latency", "throughput", "cost"]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
-
-_SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ class TuneQuestion:
             slo_latency_us=slo_latency_us,
             meets=None if self.slo is None or slo_latency_us is None else slo_latency_us <= self.slo.latency_us,
             throughput_per_s=throughput_per_s,
-            usd_per_million=None if price is None else price / _SECONDS_AN_HOUR / throughput_per_s * 1e6,
+            usd_per_million=None if price is None else usd_per_million(price, throughput_per_s),
         )
 
     def score(self, setting: Setting, latency_us: float) -> float:

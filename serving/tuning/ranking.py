@@ -12,7 +12,7 @@ from costmodel.serving.tuning.settings import Setting, Space
 __all__ = ["finalists", "ranked"]
 
 # Least number of settings to measure, if there are so many: a prediction may be wrong, and a setting may fail to run.
-_LEAST = 3
+_LEAST = 2
 # Share of the measured settings that may be ones about which nothing is predicted.
 _UNPRICED_SHARE = 1 / 3
 _TYPICAL_BATCH = 8
@@ -38,7 +38,7 @@ def finalists(prices: Prices, space: Space, question: TuneQuestion, default: Set
     """Returns the settings to measure, the most promising one first, and the default one, with which all are compared.
 
     These are the settings that are better than the best predicted one with a probability of at least 5%, and that could
-    meet the latency objective; at least three. Of settings that differ only in level or spinning, which make little
+    meet the latency objective; at least two. Of settings that differ only in level or spinning, which make little
     difference, the best one stands for the others, unless it is the best of all. Settings about which nothing is
     predicted, such as those of a runtime that was never measured here, take up to a third of the places.
 

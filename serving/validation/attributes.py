@@ -109,7 +109,7 @@ _NAMED = {
     ),
 }
 # Attributes that are read as integers, for all operators.
-_INTEGERS = frozenset({"group", "num_heads", "q_num_heads", "transA", "transBatchA"})
+_INTEGERS = frozenset({"axis", "group", "num_heads", "q_num_heads", "transA", "transB", "transBatchA"})
 
 
 def fault_of_attribute(name: object, content: object) -> str | None:

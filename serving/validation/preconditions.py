@@ -5,17 +5,19 @@ its preconditions here and may rely on them. As in those rules, operators are
 identified by their name alone, regardless of the domain.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import prod
 
 from google.protobuf.message import DecodeError
+from onnx import GraphProto
 
 from costmodel.errors import ModelError
 from costmodel.ir.attributes import subgraphs
 from costmodel.ir.equation import expand_equation
 from costmodel.ir.layer_view import LayerView
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
+from costmodel.serving.validation.tensors import fault_of_type
 
 __all__ = ["fault_of_preconditions"]
 
@@ -230,12 +232,27 @@ def _valid_keys(past: int) -> Precondition:
 
 
 def _valid_bodies(view: LayerView) -> str | None:
-    """Requires that the subgraphs of a layer are graphs."""
+    """Requires that the subgraphs of a layer are graphs, and that the tensors that they declare are not absurdly large.
+
+    A dimension without a size, which may be a negative number, counts as 1.
+    """
     try:
-        subgraphs(view.attributes)
+        bodies = subgraphs(view.attributes)
     except DecodeError:
         return "has a subgraph that is no ONNX graph"
+    for dimensions in (declared for body in bodies for declared in _declared_shapes(body)):
+        fault = fault_of_type("float64", [max(1, dimension) for dimension in dimensions])
+        if fault is not None:
+            return f"has a subgraph with a tensor that {fault}"
     return None
+
+
+def _declared_shapes(body: GraphProto) -> Iterator[Sequence[int]]:
+    """Yields the shapes of the constants, inputs and outputs of a subgraph, 0 for a dimension without a size."""
+    for tensor in body.initializer:
+        yield tensor.dims
+    for port in (*body.input, *body.output):
+        yield [dimension.dim_value for dimension in port.type.tensor_type.shape.dim]
 
 
 def _convolution(weight: int = 1) -> Sequence[Precondition]:

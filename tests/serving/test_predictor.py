@@ -105,7 +105,7 @@ def test_what_lies_outside_the_training_range_is_extrapolated(predictor: Predict
     assert outside.interval_us[1] / outside.latency_us > inside.interval_us[1] / inside.latency_us
     estimate = predictor.estimate(Decomposition("big", 1, (Segment(gigantic, ("relu",), ()),)))
     assert estimate.coverage["extrapolated"] == 1
-    assert any("1 of 1 sequences lie outside" in warning for warning in estimate.warnings)
+    assert any("1 of 1 sequences lies outside" in warning for warning in estimate.warnings)
     assert estimate.predictor != PredictorId()
 
 

@@ -1,7 +1,8 @@
 """Ranking: by whether the objective is met, then by price, then by latency."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 
 from costmodel.errors import TrafficError
 from costmodel.estimate.estimate import Estimate, PredictorId
-from costmodel.serving.ranking import Arrivals, cheapest, rank
+from costmodel.serving.ranking import Criteria, Ranked, cheapest, in_order
 
 
 def _estimate(system: str, latency_us: float, jitter: Mapping[str, float] | None = None) -> Estimate:
@@ -25,6 +26,12 @@ def _estimate(system: str, latency_us: float, jitter: Mapping[str, float] | None
         layers=(),
         predictor=PredictorId("lightgbm", "v1"),
     )
+
+
+def rank(estimates: Sequence[Estimate], **criteria: Any) -> list[Ranked]:
+    """Returns the ranking of estimates by some criteria."""
+    judge = Criteria(**criteria)
+    return in_order(judge.judged(estimate) for estimate in estimates)
 
 
 def test_the_cheapest_that_meets_the_objective_is_best() -> None:
@@ -53,14 +60,14 @@ def test_the_objective_is_about_a_quantile() -> None:
     assert (quiet.meets, quiet.within_interval) == (True, True)
     (unknown,) = rank([_estimate("one", 900, {})], slo_us=1000, quantile="p90")
     assert unknown.slo_latency_us == 900
+    assert (found.quantile_known, quiet.quantile_known, unknown.quantile_known) == (True, True, False)
 
 
 def test_traffic_needs_replicas_that_cost() -> None:
     """Under traffic the price is that of as many replicas as carry it: the quick system needs fewer than the slow."""
     estimates = [_estimate("slow", 40_000, {}), _estimate("quick", 10_000, {}), _estimate("hopeless", 60_000, {})]
     prices = {"slow": 0.1, "quick": 0.36, "hopeless": 0.01}
-    arrivals = Arrivals(120.0, dict.fromkeys(prices))
-    found = rank(estimates, slo_us=50_000, quantile="p99", usd_per_hour=prices, arrivals=arrivals)
+    found = rank(estimates, slo_us=50_000, quantile="p99", usd_per_hour=prices, arrivals_per_s=120.0)
     quick, slow, hopeless = found
     assert [one.system for one in found] == ["quick", "slow", "hopeless"]
     assert (quick.replicas, hopeless.replicas) == (2, None)
@@ -77,7 +84,7 @@ def test_traffic_needs_replicas_that_cost() -> None:
 def test_traffic_needs_an_objective(slo_us: float | None, quantile: str) -> None:
     """A ranking by traffic without an objective of requests is refused."""
     with pytest.raises(TrafficError, match="needs a latency objective at p50, p90 or p99"):
-        rank([_estimate("one", 900)], slo_us=slo_us, quantile=quantile, arrivals=Arrivals(1.0, {}))
+        rank([_estimate("one", 900)], slo_us=slo_us, quantile=quantile, arrivals_per_s=1.0)
 
 
 def test_what_fails_is_ordered_by_how_little() -> None:

@@ -51,6 +51,7 @@ def test_a_model_is_forgotten_by_its_owner_only(store: UploadedModelStore) -> No
     assert store.find("one", sent_as) is None
     assert store.find("other", digest) is not None
     assert not store.remove("one", digest)
+    assert store.deletions() == 1
 
 
 @pytest.mark.parametrize(

@@ -62,20 +62,32 @@ _FEW_LAYERS = 4
 _NAMED = 3
 
 
+# What to do about a model that ONNX Runtime refuses, by a part of its message.
+_ADVICE = {
+    "IR version": "export it with an ir_version that this version reads",
+    "is not a registered function/op": "replace the operator by those of ONNX, since costmodel loads no others",
+    "is not a graph input": "repair the model, which onnx.checker.check_model examines",
+    "Incompatible dimensions": "repair the model, or give other input shapes",
+    "ShapeInferenceError": "repair the model, or give other input shapes",
+    "TypeInferenceError": "repair the model, which onnx.checker.check_model examines",
+}
+_GENERAL_ADVICE = "export it with operators and an opset that this version runs"
+
+
 class OnnxRuntime:
-    """ONNX Runtime on the CPU, behind the interface through which costmodel uses every runtime."""
+    """ONNX Runtime on the CPU, behind the interface through which costmodel uses every runtime.
+
+    Attributes:
+        patience_s: Time in seconds after which the trial run of a network with a loop is stopped and the network
+            refused as endless.
+    """
 
     name = "onnxruntime"
     version: str = ort.__version__
 
     def __init__(self, *, patience_s: float = PATIENCE_S) -> None:
-        """Creates the adapter.
-
-        Args:
-            patience_s: Time in seconds after which the trial run of a network with a loop is stopped and the network
-                refused as endless.
-        """
-        self._patience_s = patience_s
+        """Creates the adapter."""
+        self.patience_s = patience_s
 
     def lower(self, model: Model, level: str) -> LayerGraph:
         """Returns the layers that ONNX Runtime executes at the level `level`; never reads weights (docs/adr/0002)."""
@@ -90,8 +102,8 @@ class OnnxRuntime:
                 source,
                 lowered,
                 declared=lambda names: _declared(source, path, names, model.name),
-                observe_source=lambda names: _observe(source, names, model, self._patience_s),
-                observe_lowered=lambda names: _observe(lowered, names, model, self._patience_s),
+                observe_source=lambda names: _observe(source, names, model, self.patience_s),
+                observe_lowered=lambda names: _observe(lowered, names, model, self.patience_s),
                 block=self.block,
             )
 
@@ -113,8 +125,8 @@ class OnnxRuntime:
                 source,
                 folded,
                 declared=lambda names: _declared(source, path, names, model.name),
-                observe_source=lambda names: _observe(source, names, model, self._patience_s),
-                observe_lowered=lambda names: _observe(folded, names, model, self._patience_s),
+                observe_source=lambda names: _observe(source, names, model, self.patience_s),
+                observe_lowered=lambda names: _observe(folded, names, model, self.patience_s),
                 block=1,
             )
             names = layer_names(source, folded)
@@ -129,7 +141,7 @@ class OnnxRuntime:
         except NotMaterialisableError as error:
             raise MeasurementError(f"{_in_words(sequence)} cannot run on this host: {error}") from error
         try:
-            return open_isolated(local, settings, self._patience_s)
+            return open_isolated(local, settings, self.patience_s)
         except Exception as error:
             raise MeasurementError(f"{_in_words(sequence)} does not load: {first_line(error)}") from error
 
@@ -139,7 +151,7 @@ class OnnxRuntime:
             session, weights = self._model_session(model, settings)
             runner = SessionRunner(session, _inputs(model), weights)
             if has_body(model.proto):
-                runner.check_end(self._patience_s)
+                runner.check_end(self.patience_s)
             return runner
         except Exception as error:
             raise _refusal(model.name, error) from error
@@ -298,7 +310,7 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: 
     except Exception as error:
         raise LoweringError(
             f"{model.name}: the shapes of {_some_of(names)} depend on data, and running the model to see them "
-            f"failed ({first_line(error, patience_s)}): give fixed shapes with --shape"
+            f"failed ({first_line(error, patience_s)}): give fixed shapes with the option shape"
         ) from error
     return {name: _type_of(kinds[name], value) for name, value in zip(names, values, strict=True)}
 
@@ -328,7 +340,6 @@ def _in_words(sequence: LayerSequence) -> str:
 
 
 def _refusal(name: str, error: Exception) -> LoweringError:
-    return LoweringError(
-        f"{name} is refused by onnxruntime {ort.__version__} ({first_line(error)}): "
-        "export it with operators and an opset that this version runs"
-    )
+    reason = first_line(error)
+    advice = next((advice for part, advice in _ADVICE.items() if part in reason), _GENERAL_ADVICE)
+    return LoweringError(f"{name} is refused by onnxruntime {ort.__version__} ({reason}): {advice}")

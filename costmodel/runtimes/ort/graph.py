@@ -72,7 +72,7 @@ def canonical_graph(
     unknown = shapes.missing()
     if unknown:
         raise LoweringError(
-            f"{name}: no shape is known for {', '.join(sorted(unknown))}; give fixed shapes with --shape"
+            f"{name}: no shape is known for {', '.join(sorted(unknown))}; give fixed shapes with the option shape"
         )
     shapes.check(name, {port.name for port in (*lowered.graph.input, *lowered.graph.output)})
     _check_reshapes(name, nodes, shapes.types)

@@ -140,9 +140,12 @@ class Shapes:
         """
         for value, kind in self.types.items():
             if kind.opaque and (value in border or value in self._tensors):
+                remedy = "cut the model where its values are tensors of numbers"
+                if kind.dtype in ("sequence", "map"):
+                    remedy = "export it with tensors only, a scikit-learn classifier with options={'zipmap': False}"
                 raise LoweringError(
                     f"{name}: {value} is a {kind.dtype}, which only layers in the middle of a model may exchange: "
-                    "cut the model where its values are tensors of numbers"
+                    f"{remedy}"
                 )
             if kind.dtype not in ITEM_BYTES and not kind.opaque:
                 raise LoweringError(f"{name}: {value} has elements of type {kind.dtype}: costmodel prices numbers only")

@@ -14,8 +14,8 @@ __all__ = ["has_blocked_body", "has_body", "with_bodies_of"]
 
 
 def has_body(model: ModelProto) -> bool:
-    """Returns whether a node of `model` has a subgraph."""
-    return next(messages(model.graph, GraphProto), None) is not None
+    """Returns whether a node of `model`, or of one of its local functions, has a subgraph."""
+    return any(next(messages(part, GraphProto), None) is not None for part in (model.graph, *model.functions))
 
 
 def has_blocked_body(model: ModelProto) -> bool:

@@ -42,7 +42,7 @@ function card(system) {
   const words = drift.observations && drift.ratio != null
     ? `Latencies that users reported are ${drift.ratio.toFixed(2)} times the predicted ones (${drift.observations} observation${drift.observations === 1 ? "" : "s"} of ${drift.models} model${drift.models === 1 ? "" : "s"} from ${drift.owners} user${drift.owners === 1 ? "" : "s"}); ${percent(drift.covered)} were inside the interval.`
     : "No latency has been reported for this system yet.";
-  const state = drift.observations ? h("span", { class: `badge ${drift.drifted ? "bad" : "good"}` }, drift.drifted ? "drifted" : "no drift") : null;
+  const state = drift.observations ? h("span", { class: `badge ${drift.drifted ? "bad" : drift.judged ? "good" : ""}` }, drift.drifted ? "drifted" : drift.judged ? "no drift" : "too few to tell") : null;
   const machine = host ? `${host.model_name || host.vendor}, ${host.physical_cores} cores` : "unknown hardware";
   const price = system.usd_per_hour == null ? "" : `, $${system.usd_per_hour} an hour`;
   return h("section", { class: "card" },

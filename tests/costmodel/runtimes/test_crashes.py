@@ -66,6 +66,8 @@ def test_errors_and_living_processes_are_no_crashes(tmp_path: Path) -> None:
     file.write_text(f"{os.getppid()}\n" * 5)
     with refusing_after_crashes(file, "x ran y"):
         pass
+    assert file.read_text().split() == [str(os.getppid())] * 5
+    assert file.read_text().split() == [str(os.getppid())] * 5
 
 
 def test_a_damaged_file_protects_from_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -182,7 +183,7 @@ class TestExporting:
     def test_a_failed_export_leaves_the_older_file(self, store: Store, file: Path) -> None:
         """A failed export, here on a full device, keeps the older file and leaves no partial one."""
         before = file.read_bytes()
-        file.with_name(f".{file.name}.{os.getpid()}.partial").symlink_to("/dev/full")
+        file.with_name(f".{file.name}.{os.getpid()}-{threading.get_ident()}.partial").symlink_to("/dev/full")
         with pytest.raises(DataFileError, match="No space left on device"):
             export_results(store, "fake-1", file)
         assert file.read_bytes() == before

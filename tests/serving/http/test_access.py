@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from costmodel.errors import CostModelError
+from costmodel.paths import Home
 from costmodel.serving.engine.operations import Operations
 from costmodel.serving.engine.settings import EngineSettings
 from costmodel.serving.http.app import create_app
@@ -22,7 +23,9 @@ from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.http.settings import Settings
 from costmodel.serving.http.tokens import Tokens, add_token
 from costmodel.serving.service import Service
+from costmodel.serving.uploads import UploadedModelStore
 from tests.served import FILE, HERE, InProcess, Serve
+from tests.synthetic import copied
 
 
 def test_with_tokens_only_their_owners_are_answered(serve: Serve, tmp_path: Path) -> None:
@@ -100,6 +103,30 @@ def test_a_token_may_do_what_its_scopes_say(serve: Serve, tmp_path: Path) -> Non
             if response.status_code == 403:
                 assert f'scope="{needed}"' in response.headers["www-authenticate"]
     assert client.get("/openapi.json", headers=tokens["metrics"]).status_code == 200
+
+
+def test_no_worker_answers_about_a_model_that_another_has_deleted(
+    serve: Serve, tmp_path: Path, trained: Home, convolution: ModelProto
+) -> None:
+    """A cached prediction of an uploaded model is gone as soon as any process has deleted the model."""
+    home = copied(trained, tmp_path / "home")
+    client = serve(home)
+    content = convolution.SerializeToString()
+    digest = client.post("/v1/predict", content=content, headers=FILE).json()["digest"]
+    for _ in range(2):
+        assert client.get(f"/v1/models/{digest}/prediction").status_code == 200
+    assert UploadedModelStore(home.data / "uploads", 1 << 30).remove("local", digest)
+    assert client.get(f"/v1/models/{digest}/prediction").status_code == 404
+
+
+def test_unknown_parameters_are_refused(serve: Serve) -> None:
+    """A misspelt parameter is named, with those that there are, and changes no answer silently."""
+    client = serve()
+    refused = client.post("/v1/predict?batchs=8", content=b"", headers=FILE)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("'batchs' is no parameter of this request: there are batch, ")
+    assert client.get("/v1/systems?of=mine").status_code == 422
+    assert client.get("/healthz?from=probe").status_code == 200
 
 
 def test_a_token_expires(serve: Serve, tmp_path: Path) -> None:
@@ -256,7 +283,7 @@ def test_each_request_is_one_line_of_json(client: TestClient, caplog: pytest.Log
         client.get("/v1/systems?secret=hidden", headers={"x-request-id": "traced"})
     (record,) = [found for found in caplog.records if getattr(found, "fields", {}).get("request_id") == "traced"]
     line = json.loads(JsonLines().format(record))
-    assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/systems", 200)
+    assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/systems", 422)
     assert line["ms"] > 0
     assert line["client"] == "127.0.0.1"
     assert "hidden" not in json.dumps(line)

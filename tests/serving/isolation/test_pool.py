@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import psutil
@@ -25,6 +26,15 @@ from tests.processes import await_end
 
 Parse = Callable[..., ModelProto]
 SWAPPING = Path(__file__).with_name("swapping.py")
+# A reader that greets and never answers.
+STUCK = """
+import sys, time
+from costmodel.serving.isolation.child import open_answers, receive, send
+answers = open_answers()
+send(answers, {})
+receive(sys.stdin.buffer)
+time.sleep(60)
+"""
 LIMITS = Limits(memory_bytes=1 << 30, cpu_s=10, wall_s=20.0, layers=2000)
 
 
@@ -190,11 +200,36 @@ def endless(written: Callable[[ModelProto | bytes], Path], parse: Parse) -> Path
 def test_a_loop_that_does_not_end_is_stopped(
     endless: Path, written: Callable[[ModelProto | bytes], Path], parse: Parse
 ) -> None:
-    """An endless task is stopped by the time limit, and the worker is replaced."""
-    with ReaderPool(1, Limits(wall_s=3.0, cpu_s=30)) as pool:
-        with pytest.raises(ModelError, match=r"next was not read: there was no answer in time; the limit is 3 s"):
+    """A loop without an end is stopped, and the worker goes on."""
+    with ReaderPool(1, Limits(wall_s=6.0, cpu_s=30)) as pool:
+        pool.start()
+        (worker,) = pool.pids
+        with pytest.raises(LoweringError, match=r"a loop in it has no end on synthetic values, or none within 1 s"):
             pool.lower(Task("next", endless))
         _healthy(pool, written, parse)
+        assert pool.pids == [worker]
+
+
+def test_a_task_that_does_not_end_is_stopped(endless: Path) -> None:
+    """A reader that gives no answer is ended by the time limit."""
+    with (
+        ReaderPool(1, Limits(wall_s=3.0, cpu_s=30), program=("-c", STUCK)) as pool,
+        pytest.raises(ModelError, match=r"next was not read: there was no answer in time; the limit is 3 s"),
+    ):
+        pool.lower(Task("next", endless))
+
+
+def test_a_reader_outlives_the_thread_that_started_it(
+    written: Callable[[ModelProto | bytes], Path], parse: Parse
+) -> None:
+    """Linux ends a child with the thread that forked it, which is one that lasts, whoever asked for the child."""
+    with ReaderPool(1, LIMITS) as pool:
+        thread = Thread(target=pool.start)
+        thread.start()
+        thread.join()
+        (worker,) = pool.pids
+        _healthy(pool, written, parse)
+        assert pool.pids == [worker]
 
 
 def test_the_task_of_a_killed_worker_is_repeated(
@@ -231,10 +266,10 @@ def test_a_file_that_brings_down_two_workers_is_to_blame(
 def test_a_client_that_waits_too_long_for_a_worker_gets_an_error(
     endless: Path, written: Callable[[ModelProto | bytes], Path], parse: Parse, tmp_path: Path
 ) -> None:
-    """A client that waits too long gets an error, and the running task continues until its own limit."""
+    """A client that waits too long gets an error, and the running task continues until its loop is stopped."""
     other = tmp_path / "endless.onnx"
     endless.rename(other)
-    limits = replace(LIMITS, wall_s=3.0, wait_s=0.05)
+    limits = replace(LIMITS, wall_s=12.0, wait_s=0.05)
     with ReaderPool(1, limits, tmp_path) as pool, ThreadPoolExecutor(1) as threads:
         pool.start()
         running = threads.submit(pool.lower, Task("endless", other))
@@ -242,7 +277,7 @@ def test_a_client_that_waits_too_long_for_a_worker_gets_an_error(
             time.sleep(0.01)
         with pytest.raises(BusyError, match="ask again"):
             _healthy(pool, written, parse)
-        with pytest.raises(ModelError, match="endless was not read"):
+        with pytest.raises(LoweringError, match="a loop in it has no end"):
             running.result()
         _healthy(pool, written, parse)
 
