@@ -67,7 +67,7 @@ def _kill(fleet: Fleet, store: Store, names: list[str], kills: int, killed: list
     """Kills a machine after each share of the measurements, and starts it again."""
     chance = random.Random(2026)
     while killed[0] < kills and not done.wait(0.05):
-        total, _ = store.measurement_count_and_last_id(SYSTEM)
+        total, *_ = store.count_and_last_measurement(SYSTEM)
         # Evenly over the first four fifths of the run, so that the last one still meets work.
         if total >= LAYERS * 0.8 * (killed[0] + 1) / (kills + 1):
             name = chance.choice(names)

@@ -1,11 +1,15 @@
 """Times with a stopwatch how long it takes to know the latencies of a corpus on a new system, by models and by layers.
 
-    python benchmarks/wall_clock.py CORPUS [--models N] [--state FOLDER] [--minutes M] [--sessions N]
+    python benchmarks/wall_clock.py CORPUS [--models N] [--share S] [--state FOLDER] [--minutes M] [--sessions N]
 
 By models: each one is loaded and run until the standard error of its latency is 1%. By layers: each unique layer is
 loaded and run once untimed and once timed, as `costmodel bench --quick` does. Both are sessions of `costmodel bench`,
 with its waits for a quiet machine, and take turns: layers, models, layers, models. The error of a session is estimated
 from the differences between two sessions, that of the models within a session also from its passes.
+
+With a share, layers are measured that hold this share of each model's predicted time, as `costmodel bench --share`
+does, and the regressor of this installation for this system, which must not have been trained on the corpus, predicts
+the others: the latency by layers is then the estimate of `costmodel predict`.
 
 After M minutes the command stops between two models; the same command, with the same FOLDER, goes on there, and prints
 the table once all sessions are complete. Not timed are what is done once for a system (its capabilities and quiet
@@ -27,10 +31,14 @@ import numpy as np
 
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups
+from costmodel.jobs.largest_layers import holding_share
 from costmodel.measure.groups import Group
 from costmodel.measure.precision import relative_error
 from costmodel.measure.protocol import QUICK, Protocol
+from costmodel.paths import find_home
 from costmodel.runtimes.base import RuntimeSettings, get_runtime
+from costmodel.serving.loaded_regressor import Regression
+from costmodel.serving.predictor import Predictor
 from costmodel.store.store import Store
 from costmodel.systems.system import System, this_system
 from costmodel.training.corpus import corpus_models
@@ -50,9 +58,15 @@ class Stopwatch:
             seconds of waiting, number of networks measured, and names of those that failed.
     """
 
-    def __init__(self, folder: Path, system: System) -> None:
-        """Opens the state of a benchmark in a folder."""
-        self._folder, self._system = folder, system
+    def __init__(self, folder: Path, system: System, regression: Regression | None = None) -> None:
+        """Opens the state of a benchmark in a folder.
+
+        Args:
+            folder: Folder of the state.
+            system: This host.
+            regression: Regressor of the layers that are not measured; None if all are.
+        """
+        self._folder, self._system, self._regression = folder, system, regression
         self._file = folder / "times.jsonl"
         self.lines = [json.loads(line) for line in self._file.read_text().splitlines()] if self._file.exists() else []
 
@@ -100,6 +114,9 @@ class Stopwatch:
         latency_us = self.store(kind, number).latencies_us(self._system.name)
         if kind == "models":
             return np.array([latency_us.get(item.whole.signature, np.nan) for item in items])
+        if self._regression is not None:
+            predictor = Predictor(self.store(kind, number), self._system, self._regression, settled=True)
+            return np.array([one.latency_us for one in predictor.estimate_all([item.decomposition for item in items])])
         return np.array(
             [sum(latency_us.get(s.sequence.signature, np.nan) for s in item.decomposition.segments) for item in items]
         )
@@ -146,6 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("corpus")
     parser.add_argument("--models", type=int, default=1000, help="number of models, the first ones by name")
+    parser.add_argument("--share", type=float, default=1.0, help="share of each model's time that is measured")
     parser.add_argument("--state", type=Path, help="folder in which the benchmark goes on; a new one by default")
     parser.add_argument("--minutes", type=float, default=1e9, help="minutes after which to stop between two models")
     parser.add_argument("--sessions", type=int, default=2, help="number of sessions of each kind")
@@ -157,17 +175,30 @@ def main() -> None:
     system = this_system(runtime, settings)
     items = decompose_models(corpus_models(given.corpus)[: given.models], runtime, settings.level, folder / "cache")
     cutting_s = time.monotonic() - begin
+    layers = [replace(group, whole=None) for item in items for group in measurement_groups(item, (1,))]
+    regression = None
+    begin_choice = time.perf_counter()
+    if given.share < 1:
+        home = find_home()
+        predictor = Predictor.load(Store(home.store_url), home.bundles_of(None), system.name)
+        regression, system = predictor.regression, predictor.system
+        cuts = [item.decomposition for item in items]
+        chosen = holding_share(predictor.estimate_all(cuts, measured=False), given.share)
+        layers = [replace(one, sequences=tuple(s for s in one.sequences if s.signature in chosen)) for one in layers]
+    choosing_s = time.perf_counter() - begin_choice
     groups = {
-        "layers": [replace(group, whole=None) for item in items for group in measurement_groups(item, (1,))],
+        "layers": [group for group in layers if group.sequences],
         "models": [Group(item.model.name, (), item.whole, item.model, item.footprint_bytes) for item in items],
     }
-    watch = Stopwatch(folder, system)
+    watch = Stopwatch(folder, system, regression)
     for number, kind in itertools.product(range(given.sessions), PROTOCOLS):
         if not watch.run(kind, number, groups[kind], begin + 60 * given.minutes):
             print(f"{len(watch.lines)} of {2 * given.sessions * len(items)} done: run it again with --state {folder}")
             return
     unique = int(watch.total("layers", 0, "measured"))
     print(f"{system.name}, {given.corpus}: {len(items)} models, {unique} unique layers, cutting {cutting_s:.1f} s")
+    if given.share < 1:
+        print(f"{given.share:.0%} of each model's predicted time is measured; choosing {choosing_s:.1f} s")
     failed = {name for line in watch.lines for name in line["failed"]}
     print(
         "\n".join(report(watch, items, given.sessions)) + ("\nfailed: " + ", ".join(sorted(failed)) if failed else "")

@@ -4,7 +4,7 @@ import re
 
 __all__ = [
     "format_bytes", "format_per_s", "format_us", "format_usd", "parse_bytes", "parse_duration_s", "parse_latency_us",
-    "parse_numbers", "parse_shape",
+    "parse_numbers", "parse_shape", "usd_per_million",
 ]  # fmt: skip
 
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h|d)?$")
@@ -45,6 +45,16 @@ def format_per_s(rate_per_s: float) -> str:
 def format_usd(usd: float) -> str:
     """Formats an amount in US dollars for display: with cents or, if it is less than ten of them, with two digits."""
     return f"${usd:.2f}" if abs(usd) >= 0.1 or not usd else f"${usd:.2g}"
+
+
+def usd_per_million(usd_per_hour: float, requests_per_s: float) -> float:
+    """Returns the price in US dollars of a million requests, one after the other.
+
+    Args:
+        usd_per_hour: Price an hour in US dollars of what answers them.
+        requests_per_s: Number of requests that it answers a second.
+    """
+    return usd_per_hour / _SECONDS["h"] / requests_per_s * 1e6
 
 
 def _three_digits(value: float) -> str:

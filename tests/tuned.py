@@ -1,15 +1,15 @@
 """A host with four CPUs on which a fake runtime's latency depends on the settings, so that the best one is known."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from costmodel.jobs.tuning.trial import LoadedSession, SessionSource
+from costmodel.jobs.tuning.trial import SessionSource, slice_times_us
 from costmodel.jobs.tuning.tune import Tuner
 from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import decompose
-from costmodel.runtimes.base import RuntimeSettings
+from costmodel.runtimes.base import Runner, RuntimeSettings
 from costmodel.store.store import Store
 from costmodel.systems.system import System, default_name
 from tests.fakes import HOST, FakeRunner, FakeRuntime, fake_system, measured, results
@@ -79,6 +79,35 @@ def fill_systems(
         )
         systems.append(system)
     return systems
+
+
+@dataclass
+class LoadedSession:
+    """A `Session` in this process, which runs when its times are asked for.
+
+    Attributes:
+        runner: Runner of the model.
+        clock_ns: Reads a monotonic clock, in nanoseconds.
+    """
+
+    runner: Runner
+    clock_ns: Callable[[], int]
+    _slice_s: float = 0.0
+
+    def wait(self) -> None:
+        """Runs the model once."""
+        self.runner.run()
+
+    def start(self, slice_s: float) -> None:
+        """Keeps the duration."""
+        self._slice_s = slice_s
+
+    def times_us(self) -> list[float]:
+        """Runs the model for the duration."""
+        return slice_times_us(self.runner, self._slice_s, self.clock_ns)
+
+    def close(self) -> None:
+        """Does nothing: the runner ends with its last reference."""
 
 
 def tuner_of(store: Store, runtime: TunedRuntime, folder: Path) -> Tuner:

@@ -13,7 +13,7 @@ from costmodel.features.tabular import Encoded, encode_all
 from costmodel.ir.footprint import COLD, Footprint
 from costmodel.ir.sequence import LayerSequence
 from costmodel.store.store import Store, StoredModel
-from costmodel.systems.system import System
+from costmodel.systems.system import System, measuring_command
 
 try:
     from scipy.cluster.hierarchy import DisjointSet
@@ -205,7 +205,7 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
     if whole_only and measured_wholes < LEAST_MODELS:
         raise TrainingError(
             f"the system {system.name} has {len(signatures)} measured sequences and training needs {LEAST_ROWS}, or "
-            f"{LEAST_MODELS} whole models: run `costmodel bench --system {system.name}` first, or import what you have"
+            f"{LEAST_MODELS} whole models: run `{measuring_command(system.name)}` first, or import what you have"
         )
     stored_sequences = store.sequences(signatures)
     sequences = {signature: stored_sequences[signature] for signature in signatures}

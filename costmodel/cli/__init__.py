@@ -3,6 +3,8 @@
 import contextlib
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -17,12 +19,26 @@ _INTERRUPTED = 130
 
 app = typer.Typer(
     name="costmodel",
-    help="Predict the latency of a neural network on a machine, without running it there.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"costmodel {version('costmodel')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Predict the latency of a neural network on a machine, without running it there."""
 
 
 def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from costmodel.jobs.bench_report import BenchReport
     from costmodel.jobs.budget import Plan
     from costmodel.runtimes.base import Runtime
+    from costmodel.serving.predictor import Predictor
     from costmodel.systems.system import System
 
 __all__ = ["bench", "bench_document", "bench_line", "note_failures"]
@@ -66,6 +67,14 @@ def bench(
             "--quick", help="Measure layers only, each as briefly as sums over models allow, and no whole models."
         ),
     ] = False,
+    share: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Measure only the layers that hold this share of each model's predicted time; needs a regressor.",
+        ),
+    ] = 1.0,
     models_only: Annotated[
         bool, typer.Option("--models-only", help="Measure whole models only, and no layers.")
     ] = False,
@@ -112,7 +121,7 @@ def bench(
         given = {
             "--system": system, "--granularity": most == AUTO, "--samples": samples, "--suggest": suggest,
             "--recheck": recheck, "--threads": threads > 1, "--inter-threads": inter_threads > 1,
-            "--assert-system": assert_system, "--quick": quick,
+            "--assert-system": assert_system, "--quick": quick, "--share": share < 1,
             "--models-only": models_only, "--passes": passes > 1,
         }  # fmt: skip
         refused = [name for name, value in given.items() if value]
@@ -126,6 +135,12 @@ def bench(
         raise typer.BadParameter(
             "whole models have neither --samples, --suggest, --recheck, --quick nor --granularity auto",
             param_hint="--models-only",
+        )
+    if share < 1 and (samples or suggest is not None or recheck or models_only or most != 1):
+        raise typer.BadParameter(
+            "single layers of models are chosen: leave out --samples, --suggest, --recheck, --models-only and "
+            "--granularity",
+            param_hint="--share",
         )
     if passes > 1 and (suggest is not None or recheck or quick or most == AUTO):
         raise typer.BadParameter(
@@ -166,6 +181,8 @@ def bench(
                 layers=not models_only,
                 wholes=not quick,
                 passes=passes,
+                share=share,
+                predictor=_predictor_of(context, here) if share < 1 else None,
                 progress=stage,
                 bench=partial(context.bench, protocol=QUICK) if quick else context.bench,
             )
@@ -281,6 +298,24 @@ def _plan_document(plan: "Plan") -> list[dict[str, Any]]:
         }
         for planned in plan.models
     ]
+
+
+def _predictor_of(context: Context, system: "System") -> "Predictor":
+    """Returns the predictor of a system that can tell which layers take longest.
+
+    Raises:
+        CostModelError: The system has no regressor.
+    """
+    from costmodel.errors import CostModelError
+    from costmodel.serving.predictor import Predictor
+
+    predictor = Predictor.load(context.store, context.bundles, system.name)
+    if predictor.regression is None:
+        raise CostModelError(
+            f"{system.name} has no regressor that tells which layers take longest: run `costmodel train`, or leave out "
+            "--share"
+        )
+    return predictor
 
 
 def note_failures(report: "BenchReport") -> None:

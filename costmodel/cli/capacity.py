@@ -118,7 +118,7 @@ def _measure_idle(context: Context, name: str) -> None:
 
 
 def _print(found: "Capacity") -> None:
-    from costmodel.units import format_us
+    from costmodel.units import format_us, format_usd
 
     result = found.result
     objective = "" if found.slo_us is None else f", {found.objective} <= {format_us(found.slo_us)}"
@@ -149,8 +149,11 @@ def _print(found: "Capacity") -> None:
     )
     if found.scenario == "server":
         say(f"  when idle  a request after a long idle time takes {format_us(found.idle_delay_us)} longer")
-    if found.usd_per_million is not None:
-        say(f"  cost       ${found.usd_per_hour:.2f} an hour, ${found.usd_per_million:.2f} per million requests")
+    if found.usd_per_million is not None and found.usd_per_hour is not None:
+        say(
+            f"  cost       {format_usd(found.usd_per_hour)} an hour, {format_usd(found.usd_per_million)} per million "
+            "requests"
+        )
 
 
 def _percentiles(found: "Capacity") -> dict[str, float | None]:

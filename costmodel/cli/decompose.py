@@ -69,11 +69,14 @@ def decompose(
         )
     context = Context(store, tools=command.obj, runtime_name=runtime)
     adapter, here = context.here(None, 1, level=level)
+    refused: dict[str, str] = {}
     with progress_bars() as stage:
         items = decompose_models(
             corpus_models(models), adapter, level, context.home.cache, granularity=most, batch=batch,
-            shapes=parse_shapes(shape), progress=stage("lowering models"),
+            shapes=parse_shapes(shape), refused=refused, progress=stage("lowering models"),
         )  # fmt: skip
+    for name, reason in refused.items():
+        note(f"{name} is left out: {reason}")
     cut = [item.decomposition for item in items]
     for item in items:
         for warning in item.model.warnings:

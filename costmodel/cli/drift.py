@@ -21,6 +21,7 @@ def drift(
     json: JsonOption = False,
 ) -> None:
     """Show how far observed latencies are from predictions."""
+    from costmodel.serving.observations.drift import LEAST_OBSERVATIONS
     from costmodel.serving.observations.observations import Observations
     from costmodel.systems.system import validate_name
 
@@ -38,7 +39,7 @@ def drift(
         ("system", "state", "drift", "error", "inside", "obs.", "models", "owners"),
         [
             (
-                one.system, "drifted" if one.drifted else "ok",
+                one.system, "drifted" if one.drifted else "ok" if one.judged else "too few",
                 *("-" if value is None else form.format(value) for value, form in
                   ((one.ratio, "{:.3f}"), (one.error, "{:.1%}"), (one.covered, "{:.0%}"))),
                 str(one.observations), str(one.models), str(one.owners),
@@ -49,6 +50,8 @@ def drift(
     )  # fmt: skip
     legend = "drift: observed over predicted latency; error: its distance from 1; inside: share within the interval"
     say(legend, style="dim")
+    if not all(one.judged for one in drifts):
+        say(f"too few: it takes {LEAST_OBSERVATIONS} observations of one token to tell", style="dim")
     for one in drifts:
         if one.drifted:
             say(f"{one.system} has drifted: measure it and train again")

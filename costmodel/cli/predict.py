@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from costmodel.systems.system import System
 
 __all__ = ["labelled", "measured_document", "predict", "print_estimate"]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 _SLOWEST_LAYERS = 8
 _UNRELIABLE = (
@@ -101,7 +104,10 @@ def predict(
     ] = None,
     probe: Annotated[
         bool,
-        typer.Option("--probe", help="First measure this host for 30 seconds, to adapt other systems' costs to it."),
+        typer.Option(
+            "--probe",
+            help="First measure this host for 30 seconds and adapt other systems' costs to it, which takes minutes.",
+        ),
     ] = False,
     threads: ThreadsOption = 1,
     runtime: RuntimeOption = "onnxruntime",
@@ -159,22 +165,28 @@ def predict(
         raise typer.BadParameter("models are run alone: leave out --measure", param_hint="--beside")
     context = Context(store, tools=command.obj, runtime_name=runtime)
     name = context.system_name(system, threads, inter_threads)
-    read = {label: read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()}
+    failed: dict[str, str] = {}
+    read = _of_each(
+        labelled(models), lambda label, path: read_model(path, batch=batch, shapes=shapes, name=label), failed
+    )
     if probe:
         probe_this_host(context, system, threads, inter_threads)
     else:
+        if system is not None and store is None:
+            context.import_if_shipped(name)
         extrapolate_if_unknown(context, name, threads, inter_threads)
     cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
     if on is not None:
         _lower_on(on, context, cost_model.predictor.system, list(read.values()))
     others = [read_model(path, batch=batch, name=label) for label, path in labelled(beside or ()).items()]
-    estimates = {
-        label: cost_model.predict(
+    estimates = _of_each(
+        read,
+        lambda _, model: cost_model.predict(
             model, granularity=max_layers, cover=cover, composition=compose, partial=partial,
             measured=not predict_all, beside=others,
-        )
-        for label, model in read.items()
-    }  # fmt: skip
+        ),
+        failed,
+    )  # fmt: skip
     measured: dict[str, Measurement] = {}
     if measure:
         settings = cost_model.predictor.system.settings
@@ -183,15 +195,43 @@ def predict(
         adapter, here = context.here(
             system, settings.threads, level=settings.level, inter_threads=settings.inter_threads, asserted=asserted
         )
-        wholes = {label: (whole_model(cost_model.lower(model)), model) for label, model in read.items()}
+        wholes = {label: (whole_model(cost_model.lower(read[label])), read[label]) for label in estimates}
         with progress_bars() as stage:
             measured = measure_models(
                 context.store, here, adapter, wholes, stage("running models"), bench=context.bench
             )
     if json:
-        print_json(_documents(estimates, measured))
+        print_json(_documents(estimates, measured, failed))
         return
     _print_all(estimates, measured)
+    for label, reason in failed.items():
+        note(f"{label} has no estimate: {reason}")
+
+
+def _of_each(
+    items: Mapping[str, _Item], work: Callable[[str, _Item], _Result], failed: dict[str, str]
+) -> dict[str, _Result]:
+    """Returns what a function makes of each item, by label, without those for which it raises an error.
+
+    Args:
+        items: Items by label.
+        work: Function of a label and its item.
+        failed: Mapping to which the reason is added for each item that is left out.
+
+    Raises:
+        CostModelError: There is an error for all of them.
+    """
+    from costmodel.errors import CostModelError
+
+    results: dict[str, _Result] = {}
+    for place, (label, item) in enumerate(items.items(), start=1):
+        try:
+            results[label] = work(label, item)
+        except CostModelError as error:
+            if place == len(items) and not results:
+                raise
+            failed[label] = str(error)
+    return results
 
 
 def _lower_on(scheduler: str, context: Context, system: "System", models: "list[Model]") -> None:
@@ -241,16 +281,18 @@ def labelled(models: Iterable[str]) -> "dict[str, Path]":
     return {item.name if names[item.name] == 1 else str(path): path for path, item in found.items()}
 
 
-def _documents(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> dict[str, Any]:
+def _documents(
+    estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]", failed: Mapping[str, str]
+) -> dict[str, Any]:
     documents = []
     for label, estimate in estimates.items():
         document: dict[str, Any] = {**estimate.to_dict()}
         if label in measured:
             document |= measured_document(estimate, measured[label])
         documents.append(document)
-    if len(documents) == 1:
+    if len(documents) == 1 and not failed:
         return documents[0]
-    result: dict[str, Any] = {"models": documents}
+    result: dict[str, Any] = {"models": documents, "failed": failed}
     if measured:
         result["geometric_mean_ratio"] = _geometric_mean_ratio(estimates, measured)
     return result

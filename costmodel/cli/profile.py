@@ -54,8 +54,8 @@ def profile(
 
     Shows for each layer what it is predicted to take, takes alone, and takes in the running model.
 
-    Runs the model here, first as it is, then under the runtime's own profiler. The layers whose costs are furthest
-    apart come first. If the system is another machine, the model is not run.
+    Runs the model here, first as it is, then under the runtime's own profiler. The layers whose costs differ most come
+    first. If the system is another machine, the model is not run.
     """
     from costmodel.jobs.profile_trace import trace_document
     from costmodel.jobs.profiling import profile_model
@@ -126,12 +126,12 @@ def _print(result: "ModelProfile") -> None:
     say(f"{result.model} on {result.system}", style="bold")
     if result.run is not None:
         low, high = result.run.measurement.interval_us
-        measured_us, in_place_us = result.run.measurement.latency_us, result.in_place_us
+        measured_us, in_model_us = result.run.measurement.latency_us, result.in_model_us
         say(f"  measured      {format_us(measured_us)}   90% interval {format_us(low)} to {format_us(high)}")
-        if in_place_us is not None:
+        if in_model_us is not None:
             say(
-                f"  in place      {format_us(in_place_us)}   sum of {len(result.layers)} layers under the profiler, "
-                f"{in_place_us / measured_us - 1:+.1%} to the measured latency; a run took "
+                f"  in the model  {format_us(in_model_us)}   sum of {len(result.layers)} layers under the profiler, "
+                f"{in_model_us / measured_us - 1:+.1%} to the measured latency; a run took "
                 f"{format_us(result.run.profiled_us)}"
             )
     if result.alone_us is not None:
@@ -144,11 +144,11 @@ def _print(result: "ModelProfile") -> None:
         say(f"  predicted     {format_us(result.predicted_us)}   interval {format_us(low)} to {format_us(high)}")
     say()
     print_table(
-        ("layers furthest apart", "operator", "kernels", "predicted", "alone", "in place", "apart"),
+        ("layer", "operator", "kernels", "predicted", "alone", "in the model", "difference"),
         [
             (
                 layer.name, layer.op_type, " ".join(layer.kernels), shown(layer.predicted_us), shown(layer.alone_us),
-                shown(layer.in_place_us), shown(layer.apart_us),
+                shown(layer.in_model_us), shown(layer.difference_us),
             )
             for layer in result.by_difference[:_SHOWN_LAYERS]
         ],
@@ -164,7 +164,7 @@ def _document(result: "ModelProfile", elsewhere: str | None) -> dict[str, Any]:
         "predicted_us": result.predicted_us,
         "predicted_interval_us": result.predicted_interval_us,
         "alone_us": result.alone_us,
-        "in_place_us": result.in_place_us,
+        "in_model_us": result.in_model_us,
         "measured_us": None if run is None else run.measurement.latency_us,
         "measured_interval_us": None if run is None else run.measurement.interval_us,
         "measured_stable": None if run is None else run.measurement.stable,
@@ -179,8 +179,8 @@ def _document(result: "ModelProfile", elsewhere: str | None) -> dict[str, Any]:
                 "kernels": list(layer.kernels),
                 "predicted_us": layer.predicted_us,
                 "alone_us": layer.alone_us,
-                "in_place_us": layer.in_place_us,
-                "apart_us": layer.apart_us,
+                "in_model_us": layer.in_model_us,
+                "difference_us": layer.difference_us,
             }
             for layer in result.by_difference
         ],

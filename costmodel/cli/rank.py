@@ -72,8 +72,7 @@ def rank(
     from costmodel.cli.predict import labelled
     from costmodel.errors import CostModelError
     from costmodel.onnx_io.model import read_model
-    from costmodel.serving.ranking import Arrivals, cheapest
-    from costmodel.serving.ranking import rank as ranked_by
+    from costmodel.serving.ranking import Criteria, cheapest, in_order
     from costmodel.systems.catalogue import catalogue
     from costmodel.systems.system import validate_name
     from costmodel.traffic.objective import parse_rate_per_s
@@ -102,8 +101,8 @@ def rank(
             "nothing is measured yet: run `costmodel bench`, or import results with `costmodel import`"
         )
     read = [read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()]
-    estimates = []
-    variations = {}
+    criteria = Criteria(slo_us, quantile, memory_bytes, prices, arrivals_per_s)
+    entries: list[Ranked] = []
     failed: list[RankError] = []
     for name in known:
         try:
@@ -113,17 +112,13 @@ def rank(
                 raise
             failed += [{"model": model.name, "system": name, "error": str(error)} for model in read]
             continue
-        if arrivals is not None:
-            variations[name] = cost_model.predictor.variation
+        variation = None if arrivals is None else cost_model.predictor.variation
         for model in read:
             try:
-                estimates.append(cost_model.predict(model))
+                entries.append(criteria.judged(cost_model.predict(model), variation))
             except CostModelError as error:
                 failed.append({"model": model.name, "system": name, "error": str(error)})
-    ranked = ranked_by(
-        estimates, slo_us=slo_us, quantile=quantile, memory_bytes=memory_bytes, usd_per_hour=prices,
-        arrivals=None if arrivals_per_s is None else Arrivals(arrivals_per_s, variations),
-    )  # fmt: skip
+    ranked = in_order(entries)
     best = cheapest(ranked)
     if json:
         document: RankAnswer = {
@@ -133,6 +128,11 @@ def rank(
         print_json(document)
         return
     _print(ranked, best, slo_us, quantile, memory_bytes, arrivals)
+    for name in dict.fromkeys(one.system for one in ranked if not one.quantile_known):
+        note(
+            f"how much latencies vary on {name} was never measured, so its {quantile} is the latency on the quiet "
+            "machine"
+        )
     for one in failed:
         note(f"{one['model']} on {one['system']}: {one['error']}")
 
@@ -145,7 +145,7 @@ def _print(
     memory_bytes: int | None,
     arrivals: str | None,
 ) -> None:
-    from costmodel.units import format_bytes, format_us
+    from costmodel.units import format_bytes, format_us, format_usd
 
     # Columns that nothing was asked about would leave less room for the others.
     headings = ["model", "system", quantile, "interval", "objective", "$ per million", "measured"]
@@ -162,7 +162,7 @@ def _print(
             "objective": _verdict(one),
             "memory": _memory(one),
             "replicas": "-" if one.replicas is None else str(one.replicas),
-            "$ per million": "-" if one.usd_per_million is None else f"{one.usd_per_million:.2f}",
+            "$ per million": "-" if one.usd_per_million is None else format_usd(one.usd_per_million),
             "measured": f"{one.coverage['measured']:.0%}",
         }
         for one in ranked

@@ -41,6 +41,8 @@ def export_results(
     """
     from costmodel.store import parquet
 
+    if path.suffix.lower() == ".csv":
+        raise typer.BadParameter("the file is written as Parquet: give it the ending .parquet", param_hint="path")
     context = Context(store, reads=True)
     name = context.system_name(system, threads)
     results = parquet.export_results(context.store, name, path, with_models=with_models)

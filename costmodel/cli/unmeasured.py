@@ -74,6 +74,6 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
         return similar_systems(machine.host, [system for system in systems if same_threads(system, described)])
 
     bases = context.bases(described, chosen)
-    note(f"nobody has measured {name}: a regressor is made for it from the measurements of other systems, once")
+    note(f"nobody has measured {name}: a regressor is made for it from the measurements of other systems, in minutes")
     with progress_bars() as stage:
         extrapolate(context.store, described, bases, context.bundles, progress=stage("training"))

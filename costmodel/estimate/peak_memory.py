@@ -6,20 +6,13 @@ be predicted: the prediction lies between both cases, and the interval covers th
 of the runtime.
 """
 
-import json
-import re
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
+from costmodel.estimate.fitted_coefficients import fitted_coefficients
 from costmodel.memory.session import MemoryDemand
 from costmodel.systems.system import System
 
 __all__ = ["PeakMemory", "predict_peak_memory", "typical_bytes"]
-
-# The only level of optimisation at which peaks were measured.
-_LEVEL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +41,8 @@ def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemo
         The peak memory; None if `demand` is None, or if no processes were measured with the runtime's version (major
         and minor) and level of optimisation.
     """
-    version = re.match(r"\d+\.\d+", system.runtime_version)
-    calibration = _calibrations().get(f"{system.runtime} {version[0]}") if version else None
-    if demand is None or calibration is None or system.settings.level != _LEVEL:
+    calibration = fitted_coefficients("peak_memory.json", system)
+    if demand is None or calibration is None:
         return None
     of_source = calibration["with_source" if demand.from_source else "without_source"]
 
@@ -71,11 +63,3 @@ def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemo
 def typical_bytes(compact_bytes: float, fragmented_bytes: float) -> float:
     """Returns the size that is off by the same share if memory is compact and if it is fragmented."""
     return 2 * compact_bytes * fragmented_bytes / (compact_bytes + fragmented_bytes or 1)
-
-
-@cache
-def _calibrations() -> dict[str, Any]:
-    """Returns the fitted coefficients by runtime and version, such as "onnxruntime 1.31"."""
-    text = files("costmodel.estimate").joinpath("peak_memory.json").read_text()
-    calibrations: dict[str, Any] = json.loads(text)
-    return calibrations

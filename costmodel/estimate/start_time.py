@@ -6,14 +6,10 @@ the memory takes for them. `benchmarks/start_time.py fit --write` fits the coeff
 them in `start_time.json` by version of the runtime.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
+from costmodel.estimate.fitted_coefficients import fitted_coefficients
 from costmodel.memory.session import MemoryDemand
 from costmodel.systems.system import System
 
@@ -21,8 +17,6 @@ __all__ = ["FIRST_RUN_TERMS", "LOAD_TERMS", "StartTime", "predict_start_time", "
 
 LOAD_TERMS = ("session", "nodes", "stored", "rewritten", "packed", "load_touched")
 FIRST_RUN_TERMS = ("session", "layers", "first_run_touched")
-# The only level of optimisation at which loading was measured.
-_LEVEL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +52,9 @@ def predict_start_time(
         capabilities, or if no sessions were measured with the runtime's version (major and minor) and level of
         optimisation.
     """
-    version = re.match(r"\d+\.\d+", system.runtime_version)
-    fitted = _fitted().get(f"{system.runtime} {version[0]}") if version else None
+    fitted = fitted_coefficients("start_time.json", system)
     rates = system.capabilities
-    if demand is None or demand.source_nodes is None or fitted is None or system.settings.level != _LEVEL:
+    if demand is None or demand.source_nodes is None or fitted is None:
         return None
     if not rates.get("layer_us") or not rates.get("memory_gbps"):
         return None
@@ -99,10 +92,3 @@ def terms_of(demand: MemoryDemand, rates: Mapping[str, float]) -> dict[str, floa
         "load_touched": per_byte * demand.load_touched_bytes,
         "first_run_touched": per_byte * demand.first_run_touched_bytes,
     }
-
-
-@cache
-def _fitted() -> dict[str, Any]:
-    """Returns the fitted coefficients by runtime and version, such as "onnxruntime 1.31"."""
-    fitted: dict[str, Any] = json.loads(files("costmodel.estimate").joinpath("start_time.json").read_text())
-    return fitted

@@ -9,6 +9,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups, put_models
+from costmodel.jobs.largest_layers import holding_share
 from costmodel.jobs.passes import run_passes
 from costmodel.jobs.sample_choice import chosen_samples
 from costmodel.measure.groups import Group, grouped, groups_of_samples
@@ -17,6 +18,7 @@ from costmodel.onnx_io.model import Model
 from costmodel.partition.suite import is_suite, read_suite
 from costmodel.progress import Progress, Stages, no_progress, reported
 from costmodel.runtimes.base import Runtime, lowering_key
+from costmodel.serving.predictor import Predictor
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 
@@ -40,6 +42,8 @@ def bench_target(
     layers: bool = True,
     wholes: bool = True,
     passes: int = 1,
+    share: float = 1.0,
+    predictor: Predictor | None = None,
     progress: Stages | None = None,
     bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
 ) -> BenchReport:
@@ -60,18 +64,22 @@ def bench_target(
         wholes: Whether each model is measured end to end as well.
         passes: Number of measurements that each model is to have end to end, and with it the layers that are measured;
             those in the store count.
+        share: Share of each model's predicted latency that measured layers are to hold, from 0 to 1: the quickest
+            layers, which hold the rest, are not measured.
+        predictor: Predictor of the system, with a regressor; needed if `share` is less than 1.
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.
         bench: Function that makes a benchmark session from a store, a system and a runtime.
 
     Raises:
-        MeasurementError: Only whole models are to be measured, and the target is a benchmark suite.
+        MeasurementError: Only whole models, or the layers that hold a share of their time, are to be measured, and the
+            target is a benchmark suite.
     """
     stage = progress or no_progress
     models: list[DecomposedModel] = []
     refused: dict[str, str] = {}
     if is_suite(Path(target)):
-        if not layers:
+        if not layers or share < 1:
             raise MeasurementError(f"{target} is a benchmark suite, which has no whole models: name the models instead")
         sequences = read_suite(Path(target))
     else:
@@ -88,6 +96,9 @@ def bench_target(
         groups = [replace(group, whole=None) for group in groups]
     if not layers:
         groups = [replace(group, sequences=()) for group in groups if group.whole is not None]
+    if predictor is not None and share < 1:
+        estimates = predictor.estimate_all([item.decomposition for item in models], measured=False)
+        groups = _with_largest(groups, holding_share(estimates, share, set(store.latencies_us(system.name))))
     with bench(store, system, runtime) as session:
         report = run_passes(store, session, groups, passes, budget_s=budget_s, stage=stage)
         if samples and not report.left:
@@ -116,6 +127,12 @@ def bench_target(
             report.left += second.left
     report.failed = refused | report.failed
     return report
+
+
+def _with_largest(groups: Iterable[Group], chosen: Set[str]) -> list[Group]:
+    """Returns the groups with the chosen sequences only, without those of which nothing is left to measure."""
+    found = [replace(group, sequences=tuple(s for s in group.sequences if s.signature in chosen)) for group in groups]
+    return [group for group in found if group.sequences or group.whole is not None]
 
 
 def _rest(budget_s: float | None, report: BenchReport) -> float | None:

@@ -34,7 +34,7 @@ from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
 from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime, SurroundedRunner
 from costmodel.systems.host import Host, probe_environment
-from costmodel.systems.system import System, check_same_system
+from costmodel.systems.system import QUIET_PROBE, System, check_same_system
 
 __all__ = ["BenchmarkSession"]
 
@@ -44,7 +44,6 @@ _PROBES_FOR_SUMS = 4
 # Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
 _WAITED_SHARE = 0.2
 # Prefix of the capabilities that are quiet times of the probes of the machine's state.
-_QUIET = "quiet_"
 
 
 class BenchmarkSession:
@@ -142,7 +141,7 @@ class BenchmarkSession:
 
     def _store_quiet_times(self) -> None:
         """Stores the quiet times of the probes with the system: the machine may be busy during the next session."""
-        quiet = {f"{_QUIET}{name}_us": us for name, us in self._monitor.quiet_us.items()}
+        quiet = {f"{QUIET_PROBE}{name}_us": us for name, us in self._monitor.quiet_us.items()}
         if any(us < self.system.capabilities.get(name, math.inf) for name, us in quiet.items()):
             self.system = replace(self.system, capabilities={**self.system.capabilities, **quiet})
             self.store.put_system(self.system)
@@ -403,7 +402,7 @@ def _disturbed(entry: TimedNetwork) -> dict[str, Any]:
 def _quiet_times(system: System) -> dict[str, float]:
     """Returns the time of each probe on the quiet machine, as earlier sessions found it, by name."""
     return {
-        name.removeprefix(_QUIET).removesuffix("_us"): us
+        name.removeprefix(QUIET_PROBE).removesuffix("_us"): us
         for name, us in system.capabilities.items()
-        if name.startswith(_QUIET)
+        if name.startswith(QUIET_PROBE)
     }

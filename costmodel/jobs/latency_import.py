@@ -17,7 +17,7 @@ from costmodel.runtimes.base import Runtime
 from costmodel.store.latency_csv import ObservedLatency, read_latencies
 from costmodel.store.results import ImportSummary, Results, StoredModel
 from costmodel.store.store import Store
-from costmodel.systems.system import System, validate_name
+from costmodel.systems.system import System, measuring_command, validate_name
 from costmodel.units import format_us
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def system_observed(
         )
     if not found.capabilities and found is not here:
         raise UnknownSystemError(
-            f"of the system {name} it is not known what its hardware can do: run `costmodel bench --system {name}` on "
+            f"of the system {name} it is not known what its hardware can do: run `{measuring_command(name)}` on "
             "that machine and import what it exports"
         )
     settings = replace(found.settings, level=level or found.settings.level)

@@ -67,7 +67,7 @@ def trace_document(profile: ModelProfile) -> TraceDocument:
     events = [*_model(profile), *_costs(profile, _PREDICTED), *_costs(profile, _ALONE), *_layers(profile)]
     tracks = {_MODEL: "model", _PREDICTED: "layers, predicted", _ALONE: "layers, measured alone"}
     for track in sorted({event["tid"] for event in events if event["tid"] >= _LAYERS}):
-        tracks[track] = "layers and kernels, in place" + (f", thread {track - _LAYERS}" if track > _LAYERS else "")
+        tracks[track] = "layers and kernels, in the model" + (f", thread {track - _LAYERS}" if track > _LAYERS else "")
     present = {event["tid"] for event in events}
     metadata = [_metadata("process_name", 0, {"name": f"{profile.model} on {profile.system}"})]
     for track, name in tracks.items():
@@ -102,7 +102,7 @@ def _model(profile: ModelProfile) -> Iterator[TraceEvent]:
         values: dict[str, Argument] = {
             "predicted_us": profile.predicted_us,
             "sum_measured_alone_us": profile.alone_us,
-            "sum_in_place_us": profile.in_place_us,
+            "sum_in_model_us": profile.in_model_us,
             "measured_us": None if profile.run is None else profile.run.measurement.latency_us,
             "under_profiler_us": None if profile.run is None else profile.run.profiled_us,
         }
@@ -114,7 +114,7 @@ def _values(layer: LayerProfile) -> dict[str, Argument]:
         "operator": layer.op_type,
         "predicted_us": layer.predicted_us,
         "measured_alone_us": layer.alone_us,
-        "in_place_us": layer.in_place_us,
+        "in_model_us": layer.in_model_us,
         "sources": list(layer.sources),
         "signature": layer.signature,
     }

@@ -1,4 +1,4 @@
-"""The job of `costmodel profile`: compares predicted costs of layers with those measured alone and in place."""
+"""The job of `costmodel profile`: compares predicted costs of layers with those measured alone and in the model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class LayerProfile:
         sources: Names of the nodes of the model file that the layers were made from.
         predicted_us: Predicted latency inside the model, in microseconds; None if nothing predicts it.
         alone_us: Measured latency in isolation, in microseconds; None if the store has no measurement.
-        in_place_us: Median time in the running model, in microseconds; None if the model was not run.
+        in_model_us: Median time in the running model, in microseconds; None if the model was not run.
         kernels: Kernels that executed the layers, with their operators, in order; empty if the model was not run.
     """
 
@@ -52,7 +52,7 @@ class LayerProfile:
     sources: tuple[str, ...]
     predicted_us: float | None
     alone_us: float | None
-    in_place_us: float | None
+    in_model_us: float | None
     kernels: tuple[str, ...] = ()
 
     @property
@@ -61,19 +61,19 @@ class LayerProfile:
         return "+".join(self.layers)
 
     @property
-    def apart_us(self) -> float | None:
+    def difference_us(self) -> float | None:
         """Largest difference between known costs of the layer, in microseconds; None if fewer than two are known."""
         known = self._known_us
         return max(known) - min(known) if len(known) > 1 else None
 
     @property
     def _known_us(self) -> list[float]:
-        return [us for us in (self.predicted_us, self.alone_us, self.in_place_us) if us is not None]
+        return [us for us in (self.predicted_us, self.alone_us, self.in_model_us) if us is not None]
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Sort key that puts layers first whose costs are furthest apart, and then the most expensive ones."""
-        return -(self.apart_us or 0.0), -max(self._known_us, default=0.0)
+        """Sort key that puts layers first whose costs differ most, and then the most expensive ones."""
+        return -(self.difference_us or 0.0), -max(self._known_us, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class RunProfile:
         return sorted(self.runs, key=lambda run: run.latency_us)[(len(self.runs) - 1) // 2]
 
     @property
-    def in_place_us(self) -> dict[str, float]:
+    def in_model_us(self) -> dict[str, float]:
         """Median time of each layer over the runs, in microseconds, by name; "" for nodes outside the lowered graph."""
         of_runs = [_times_us(run) for run in self.runs]
         return {name: median(times.get(name, 0.0) for times in of_runs) for name in of_runs[0]}
@@ -148,13 +148,13 @@ class ModelProfile:
         return _sum_us([layer.alone_us for layer in self.layers])
 
     @property
-    def in_place_us(self) -> float | None:
+    def in_model_us(self) -> float | None:
         """Sum of the layers' times in the running model, in microseconds; None if the model was not run."""
-        return _sum_us([layer.in_place_us for layer in self.layers])
+        return _sum_us([layer.in_model_us for layer in self.layers])
 
     @property
     def by_difference(self) -> list[LayerProfile]:
-        """The layers, those first whose costs are furthest apart, and then the most expensive ones."""
+        """The layers, those first whose costs differ most, and then the most expensive ones."""
         return sorted(self.layers, key=lambda layer: layer.rank)
 
 
@@ -170,7 +170,7 @@ def profile_model(
     runs: int = PROFILED_RUNS,
     bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
 ) -> ModelProfile:
-    """Returns the costs of a model's layers on a system: predicted, measured alone, and measured in place.
+    """Returns the costs of a model's layers on a system: predicted, measured alone, and measured in the running model.
 
     Args:
         store: Store with the measurements of the system.
@@ -249,7 +249,7 @@ def _layers(
     run: RunProfile | None,
 ) -> tuple[LayerProfile, ...]:
     sources = {layer.name: layer.sources for layer in graph.layers}
-    in_place_us = {} if run is None else run.in_place_us
+    in_model_us = {} if run is None else run.in_model_us
     kernels = {} if run is None else run.kernels
     costs: Sequence[Cost | None] = [None] * len(cut.segments) if estimate is None else [o.cost for o in estimate.layers]
     return tuple(
@@ -260,7 +260,7 @@ def _layers(
             sources=tuple(source for layer in segment.layers for source in sources[layer]),
             predicted_us=None if cost is None or cost.source == "unpriced" else cost.latency_us,
             alone_us=alone_us.get(segment.sequence.signature),
-            in_place_us=_sum_us([in_place_us.get(layer) for layer in segment.layers]),
+            in_model_us=_sum_us([in_model_us.get(layer) for layer in segment.layers]),
             kernels=tuple(kernel for layer in segment.layers for kernel in kernels.get(layer, ())),
         )
         for segment, cost in zip(cut.segments, costs, strict=True)
@@ -270,16 +270,16 @@ def _layers(
 def _notes_on(run: RunProfile, layers: Sequence[LayerProfile]) -> list[str]:
     """Returns remarks about what the runtime's profiler reported otherwise than the lowered graph says."""
     notes = []
-    if unseen := [layer.name for layer in layers if layer.in_place_us is None]:
+    if unseen := [layer.name for layer in layers if layer.in_model_us is None]:
         notes.append(f"the profiler reported no time for {len(unseen)} layers: {', '.join(unseen)}")
-    if elsewhere_us := run.in_place_us.get("", 0.0):
+    if elsewhere_us := run.in_model_us.get("", 0.0):
         notes.append(
             f"{format_us(elsewhere_us)} of each run are spent in nodes that are not layers of the lowered graph"
         )
     if 2 * run.num_disturbed > len(run.runs):
         notes.append(
             f"{run.num_disturbed} of {len(run.runs)} runs under the profiler lost the CPU to other processes, so times "
-            "in place may be too long: profile the model again when the machine is quiet"
+            "in the model may be too long: profile the model again when the machine is quiet"
         )
     if not run.measurement.stable:
         notes.append("the latency of the model is uncertain, because the machine was busy: profile it again")

@@ -18,6 +18,7 @@ import numpy as np
 
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.measure.groups import DEFAULT_L3_BYTES
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.stopwatch import timed_us
 from costmodel.runtimes.base import Runner
@@ -33,7 +34,7 @@ _WAITING_SHARE = 2.0
 _SIDE, _LAYERS = 64, 24
 _WINDOW_BYTES = 2 << 20
 _FLOAT_BYTES = 8
-_DEFAULT_L2_BYTES, _DEFAULT_L3_BYTES = 1 << 20, 32 << 20
+_DEFAULT_L2_BYTES = 1 << 20
 _LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 64 << 20, 256 << 20
 # Ratios to its quiet time from which a probe counts as slow, unless its own scatter is larger, and how many standard
 # deviations of that scatter then count as slow: docs/adr/0016 has the comparisons.
@@ -135,7 +136,7 @@ def state_probes(open_sequence: Callable[[LayerSequence], Runner], host: Host | 
         host: Host with the sizes of its caches.
     """
     l2_bytes = (host.l2_bytes if host else 0) or _DEFAULT_L2_BYTES
-    l3_bytes = (host.l3_bytes if host else 0) or _DEFAULT_L3_BYTES
+    l3_bytes = (host.l3_bytes if host else 0) or DEFAULT_L3_BYTES
     memory_bytes = min(max(4 * l3_bytes, _LEAST_MEMORY_BYTES), _MOST_MEMORY_BYTES)
     return (
         # In this order, because the last one leaves least behind in the caches.

@@ -42,6 +42,8 @@ class FixedInputs:
             sizes to `symbols` is not enough to get these shapes from the source model.
         batch_symbols: Names of the batch dimensions that became 1 by default.
         has_free_batch: Whether the source model leaves the size of its batch open.
+        changed_batch: Names of the inputs whose first axis has a size in the source model and was changed to the batch
+            size that was asked for.
     """
 
     types: Mapping[str, TensorType]
@@ -49,6 +51,7 @@ class FixedInputs:
     reshaped: bool
     batch_symbols: tuple[str, ...]
     has_free_batch: bool = False
+    changed_batch: tuple[str, ...] = ()
 
 
 def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, zero: bool) -> None:
@@ -71,7 +74,9 @@ def check_shape(title: str, tensor: str, shape: tuple[int, ...], dtype: str, *, 
         )
     for dimension in shape:
         if dimension < 0 or (dimension == 0 and not zero):
-            raise ShapeError(f"{title}: {tensor} has the dimension {dimension} in {list(shape)}: give it with --shape")
+            raise ShapeError(
+                f"{title}: {tensor} has the dimension {dimension} in {list(shape)}: give it with the option shape"
+            )
     if any(d > MAX_DIMENSION for d in shape) or math.prod(shape) * ITEM_BYTES.get(dtype, 8) > MAX_TENSOR_BYTES:
         raise ShapeError(f"{title}: {tensor} has the absurd shape {list(shape)}: no machine holds it; check the export")
 
@@ -98,12 +103,15 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
     fixed = {name: sizes.of(name) for name in declared}
     if sizes.missing:
         raise ShapeError(
-            f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with --shape NAME=1,2,3"
+            f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with the option shape, such "
+            "as NAME=1,2,3"
         )
+    changed = []
     if batch is not None and not sizes.batch_dimensions:
-        for name in fixed.keys() - shapes.keys():
-            if len(fixed[name]) > 1:
+        for name in sorted(fixed.keys() - shapes.keys()):
+            if len(fixed[name]) > 1 and fixed[name][0] != batch:
                 fixed[name] = (batch, *fixed[name][1:])
+                changed.append(name)
 
     for port in inputs:
         check_shape(title, f"input {port.name}", fixed[port.name], dtypes[port.name], zero=False)
@@ -120,6 +128,7 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
         reshaped=any(_differs(declared[name], shape) for name, shape in fixed.items()),
         batch_symbols=tuple(dict.fromkeys(sizes.batch_dimensions)) if batch is None else (),
         has_free_batch=any(dims and len(dims) > 1 and sizes.is_batch(dims[0]) for dims in declared.values()),
+        changed_batch=tuple(changed),
     )
 
 
@@ -161,7 +170,7 @@ def _check_request(
     for name, shape in shapes.items():
         dims = declared[name]
         if dims is not None and len(shape) != len(dims):
-            raise ShapeError(f"{title}: input {name} has {len(dims)} dimensions, --shape gives {len(shape)}")
+            raise ShapeError(f"{title}: input {name} has {len(dims)} dimensions, the option shape gives {len(shape)}")
 
 
 class _Sizes:

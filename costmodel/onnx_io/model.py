@@ -4,6 +4,7 @@ import hashlib
 import math
 import mmap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -26,6 +27,8 @@ __all__ = ["Model", "read_file", "read_model", "read_without_weights"]
 
 # Most protobuf fields per layer that are read from a file with a limit on layers: nodes, types and parts of constants.
 _FIELDS_PER_LAYER = 15
+# How an archive begins.
+_ZIP = b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,12 @@ def read_model(
     if inputs.batch_symbols:
         warnings.append(
             f"the batch ({', '.join(inputs.batch_symbols)}) is symbolic: priced for a batch of 1; give another "
-            "with --batch"
+            "with the option batch"
+        )
+    if inputs.changed_batch:
+        warnings.append(
+            f"the file fixes the size of the batch: the first axis of {', '.join(inputs.changed_batch)} was changed to "
+            f"{batch}"
         )
     return Model(
         name=title,
@@ -211,10 +219,17 @@ def read_file(path: Path, max_layers: int | None = None) -> ModelProto:
     except OSError as error:
         raise ModelReadError(f"{path} cannot be read ({error.strerror}): check its permissions") from error
     except ValueError as error:
-        raise ModelReadError(f"{path} is not an ONNX file or is truncated ({error}): copy it again") from error
+        raise ModelReadError(f"{path} is not an ONNX file or is truncated: {_remedy(path)}") from error
     if max_layers is not None and len(proto.graph.node) > max_layers:
         raise _too_many_layers(path, max_layers)
     return proto
+
+
+def _remedy(path: Path) -> str:
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        if file.read(len(_ZIP)) == _ZIP:
+            return "it is an archive, as PyTorch saves models; export the model with torch.onnx.export"
+    return "export or copy it again"
 
 
 def _too_many_layers(path: Path, max_layers: int | None) -> ModelReadError:

@@ -6,10 +6,12 @@ from .host import probe_host as probe_host
 from .host import usable_cpus as usable_cpus
 from .microarchitecture import Microarchitecture as Microarchitecture
 from .microarchitecture import microarchitecture_facts as microarchitecture_facts
+from .system import QUIET_PROBE as QUIET_PROBE
 from .system import System as System
 from .system import SystemDocument as SystemDocument
 from .system import check_same_system as check_same_system
 from .system import default_name as default_name
+from .system import measuring_command as measuring_command
 from .system import same_hardware as same_hardware
 from .system import this_system as this_system
 from .system import validate_name as validate_name

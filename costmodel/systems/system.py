@@ -8,16 +8,20 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from costmodel.errors import SystemMismatchError, SystemNameError
-from costmodel.runtimes.base import Runtime, RuntimeSettings
+from costmodel.runtimes.base import DEFAULT_RUNTIME, Runtime, RuntimeSettings
 from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import Host, probe_host
 from costmodel.unknown_fields import known_fields, unknown_fields
 
 __all__ = [
-    "System", "SystemDocument", "check_same_system", "default_name", "same_hardware", "this_system", "validate_name",
+    "QUIET_PROBE", "System", "SystemDocument", "check_same_system", "default_name", "measuring_command",
+    "same_hardware", "this_system", "validate_name",
 ]  # fmt: skip
 
 MAX_NAME_CHARACTERS = 64
+# How the names of those capabilities begin that are times of probes of the machine's state on the quiet machine. Each
+# session may find shorter ones; no estimate depends on them.
+QUIET_PROBE = "quiet_"
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 # Windows treats these names as devices, with any extension.
@@ -31,8 +35,11 @@ _NOISE = re.compile(
     re.IGNORECASE,
 )
 
-# The part of every default name that follows the hardware: runtime, version, threads.
-_DEFAULT_NAME = re.compile(r"-(ort|ov)\d+\.\d+-\d+t(-|$)")
+# The part of every default name that follows the hardware: runtime, version, threads, and settings that are not the
+# usual ones.
+_DEFAULT_NAME = re.compile(
+    r"-(?P<runtime>ort|ov)\d+\.\d+-(?P<threads>\d+)t(-(?P<inter>\d+)inter)?(-(?P<level>none|basic|extended))?(-|$)"
+)
 
 
 class SystemDocument(TypedDict):
@@ -147,6 +154,21 @@ def validate_name(name: str) -> str:
     )
 
 
+def measuring_command(name: str) -> str:
+    """Returns the command that measures a system, on its host, such as "costmodel bench --threads 2"."""
+    found = _DEFAULT_NAME.search(name)
+    if found is None:
+        return f"costmodel bench --system {name}"
+    (runtime,) = (runtime for runtime, short in _RUNTIMES.items() if short == found["runtime"])
+    options = {
+        "--runtime": runtime if runtime != DEFAULT_RUNTIME else None,
+        "--threads": found["threads"] if found["threads"] != "1" else None,
+        "--inter-threads": found["inter"],
+        "--level": found["level"],
+    }
+    return " ".join(["costmodel bench", *(f"{name} {value}" for name, value in options.items() if value is not None)])
+
+
 def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettings, *, patch: bool = False) -> str:
     """Returns the default name of a system, such as "amd-epyc-zen5-2c-ort1.31-1t".
 
@@ -209,7 +231,7 @@ def this_system(
     ):
         raise SystemMismatchError(
             f"{name} is what a host of other hardware or settings is called, and this one is {own}: leave out --system "
-            "and set --threads, --inter-threads and --level instead"
+            "and set --runtime, --threads, --inter-threads and --level instead"
         )
     entry = catalogue().get(validate_name(name))
     if entry is not None and not asserted and (differences := entry.differences(host)):

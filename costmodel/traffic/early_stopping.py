@@ -10,29 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["early_stopping_estimate_us", "least_queries"]
+__all__ = ["early_stopping_estimate_us"]
 
-CONFIDENCE = 0.99
-
-
-def least_queries(percentile: float, over: int, confidence: float = CONFIDENCE) -> int:
-    """Returns the least number of queries that bound a percentile while `over` of them exceed the bound.
-
-    MLPerf's minimum is that of 1 query over the bound: 64 at p90, 662 at p99.
-    """
-    low, high = over, over + 1
-    while not _is_enough(high, over, percentile, confidence):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _is_enough(middle, over, percentile, confidence) else (middle, high)
-    return high
+_CONFIDENCE = 0.99
 
 
-def early_stopping_estimate_us(
-    latencies_us: np.ndarray, percentile: float, confidence: float = CONFIDENCE
-) -> float | None:
-    """Returns the latency in microseconds that bounds a percentile with the given confidence, as LoadGen reports it.
+def early_stopping_estimate_us(latencies_us: np.ndarray, percentile: float) -> float | None:
+    """Returns the latency in microseconds that bounds a percentile with 99% confidence, as LoadGen reports it.
 
     Returns:
         The t-th largest latency, for the largest t such that so many queries bound the percentile while t of them
@@ -41,19 +25,10 @@ def early_stopping_estimate_us(
     queries = len(latencies_us)
     over = -1
     for over_latency, probability in enumerate(_cumulative(queries, 1 - percentile / 100)):
-        if probability > 1 - confidence:
+        if probability > 1 - _CONFIDENCE:
             break
         over = over_latency
     return float(np.partition(latencies_us, queries - over)[queries - over]) if over > 0 else None
-
-
-def _is_enough(queries: int, over: int, percentile: float, confidence: float) -> bool:
-    for over_latency, probability in enumerate(_cumulative(queries, 1 - percentile / 100)):
-        if probability > 1 - confidence:
-            return False
-        if over_latency == over:
-            return True
-    return False
 
 
 def _cumulative(number: int, chance: float) -> Iterator[float]:

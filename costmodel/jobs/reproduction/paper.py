@@ -8,7 +8,6 @@ __all__ = [
     "GEOMETRIC_MEAN",
     "GRANULARITIES",
     "LAYERS",
-    "MOST_UNIQUE_LAYERS",
     "RANGE",
     "SPEEDUP",
     "UNIQUE_LAYERS",
@@ -23,6 +22,5 @@ SPEEDUP = 4.4
 # Section 4: number of layers in all models, and of unique layers among them.
 LAYERS = 10_815
 UNIQUE_LAYERS = 1_529
-MOST_UNIQUE_LAYERS = 0.039  # figure 5: the share of the model with the most repetition
 # Figures 11 and 12.
 GRANULARITIES = tuple(range(1, 11))

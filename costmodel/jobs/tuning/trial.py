@@ -1,6 +1,5 @@
 """Trials: sessions of a model under one setting, which are timed for a while whenever it is their turn."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Protocol
 from costmodel.measure.stopwatch import timed_us
 from costmodel.runtimes.base import Runner, RuntimeSettings
 
-__all__ = ["LoadedSession", "OpenSession", "Session", "SessionSource", "slice_times_us"]
+__all__ = ["OpenSession", "Session", "SessionSource", "slice_times_us"]
 
 _LEAST_RUNS = 2
 
@@ -59,35 +58,6 @@ class Session(Protocol):
 
 OpenSession = Callable[[SessionSource], Session]
 """Function that begins to load a model and returns the session without waiting."""
-
-
-@dataclass
-class LoadedSession:
-    """A `Session` in this process, which runs when its times are asked for.
-
-    Attributes:
-        runner: Runner of the model.
-        clock_ns: Reads a monotonic clock, in nanoseconds.
-    """
-
-    runner: Runner
-    clock_ns: Callable[[], int] = time.perf_counter_ns
-    _slice_s: float = 0.0
-
-    def wait(self) -> None:
-        """Runs the model once."""
-        self.runner.run()
-
-    def start(self, slice_s: float) -> None:
-        """Keeps the duration."""
-        self._slice_s = slice_s
-
-    def times_us(self) -> list[float]:
-        """Runs the model for the duration."""
-        return slice_times_us(self.runner, self._slice_s, self.clock_ns)
-
-    def close(self) -> None:
-        """Does nothing: the runner ends with its last reference."""
 
 
 def slice_times_us(runner: Runner, slice_s: float, clock_ns: Callable[[], int]) -> list[float]:

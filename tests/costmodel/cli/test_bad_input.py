@@ -108,10 +108,13 @@ def test_what_is_not_a_file(refused: Callable[[Path], str], tmp_path: Path) -> N
 
 
 def test_one_bad_model_among_good_ones(run: Run, ready: Home, light_models: Mapping[str, Path], tmp_path: Path) -> None:
-    """One bad model among good ones is named, and no partial output is printed."""
+    """One bad model among good ones is named beside their estimates; if all are bad, there is an error."""
     (tmp_path / "strange.onnx").touch()
-    done = run(ready, "predict", light_models["vgg19"], tmp_path / "strange.onnx", "--system", SYSTEM.name, "--json")
-    assert "strange.onnx is empty" in done.sentence
+    asked = (tmp_path / "strange.onnx", "--system", SYSTEM.name, "--json")
+    document = run(ready, "predict", light_models["vgg19"], *asked).document
+    assert [one["model"] for one in document["models"]] == ["light_vgg19"]
+    assert "strange.onnx is empty" in document["failed"]["strange"]
+    assert "strange.onnx is empty" in run(ready, "predict", *asked).sentence
 
 
 @pytest.mark.parametrize("command", ["bench", "decompose"])

@@ -267,6 +267,13 @@ def test_a_signal_in_a_destructor_is_not_lost(
     assert done.err.splitlines()[-1] == "costmodel: stopped; what was stored is kept, run the same command again"
 
 
+def test_layers_are_chosen_by_a_regressor(run: Run, tmp_path: Path) -> None:
+    """Without a regressor nobody knows which layers take longest; single layers are chosen, and nothing else."""
+    assert "run `costmodel bench" in run(tmp_path, "bench", MODEL, *NAMED, "--share", "0.9").sentence
+    refused = run(tmp_path, "bench", MODEL, *NAMED, "--share", "0.9", "--samples", "3")
+    assert (refused.code, "leave out --samples" in " ".join(refused.err.split())) == (2, True)
+
+
 def test_one_bad_model_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
     """A bad model is named with its reason, and the rest of the folder is measured."""
     folder = tmp_path / "models"

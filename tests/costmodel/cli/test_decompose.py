@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,17 @@ def test_statistics_as_a_table(
     assert sum(line.startswith("light_") for line in lines) == 9
     assert any(line.startswith("all ") for line in lines)
     assert any(line.startswith("most repeated") for line in lines)
+
+
+def test_a_broken_model_of_a_folder_is_left_out(
+    run: Run, ready: Home, light_models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """The others are cut, and the broken one is named."""
+    shutil.copy(light_models["squeezenet"], tmp_path / "good.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"bad")
+    done = run(ready, "decompose", tmp_path, "--json")
+    assert [model["model"] for model in done.document["models"]] == ["good"]
+    assert "bad is left out: " in " ".join(done.err.split())
 
 
 def test_a_suite_is_written_with_decoys(run: Run, ready: Home, tmp_path: Path) -> None:

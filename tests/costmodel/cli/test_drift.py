@@ -22,13 +22,16 @@ def test_drifted_systems_are_marked_on_any_terminal(
     observations = Observations(Home(tmp_path).store_url)
     observations.put([replace(OBSERVED, system=LONG_CHAIN_LAYERS, latency_us=1.3 * OBSERVED.predicted_us)] * 30)
     observations.put([replace(OBSERVED, system="fine", latency_us=OBSERVED.predicted_us)] * 30)
+    observations.put([replace(OBSERVED, system="new", latency_us=9 * OBSERVED.predicted_us)])
     observations.close()
     monkeypatch.setenv("COLUMNS", str(columns))
     done = run(tmp_path, "drift")
-    head, fine, drifted = done.out.splitlines()[:3]
+    head, fine, drifted, new = done.out.splitlines()[:4]
     assert head.split()[:3] == ["system", "state", "drift"]
     assert fine.split()[:3] == ["fine", "ok", "1.000"]
     assert drifted.split()[1:4] == ["drifted", "1.300", "30.0%"]
-    assert max(map(len, (head, fine, drifted))) <= columns
+    assert new.split()[:3] == ["new", "too", "few"]
+    assert "it takes 10 observations of one token to tell" in done.said
+    assert max(map(len, (head, fine, drifted, new))) <= columns
     assert "drift: observed over predicted latency; error: its distance from 1" in done.said
     assert done.said.endswith(f" {LONG_CHAIN_LAYERS} has drifted: measure it and train again")

@@ -120,10 +120,24 @@ def test_batch_and_shape(predict: Run, parse: Callable[..., ModelProto], tmp_pat
     assert "y" in predict(tmp_path / "relu.onnx", "--shape", "y=1,16,8").sentence
 
 
+def test_a_model_without_an_estimate_does_not_stop_the_others(predict: Run, resnet: Path, tmp_path: Path) -> None:
+    """A folder with a broken file has estimates of the others; the broken file is named, alone it is an error."""
+    shutil.copy(resnet, tmp_path / "good.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"bad")
+    done = predict(tmp_path, "--json")
+    (good,) = done.document["models"]
+    assert good["model"] == "good"
+    assert "is not an ONNX file" in done.document["failed"]["bad"]
+    shown = predict(tmp_path)
+    assert "good on" in shown.out
+    assert "bad has no estimate: " in " ".join(shown.err.split())
+    assert "bad.onnx is not an ONNX file" in predict(tmp_path / "bad.onnx").sentence
+
+
 def test_a_system_without_data_says_how_to_get_some(run: Run, ready: Home, resnet: Path, tmp_path: Path) -> None:
     """A system without data is refused with how to get some, named or not, in old and new homes."""
     for home, options in ((ready, ["--system", "a.machine"]), (tmp_path / "new", ["--system", "x"]), (ready, [])):
-        assert "run `costmodel bench --system" in run(home, "predict", resnet, *options).sentence
+        assert "run `costmodel bench" in run(home, "predict", resnet, *options).sentence
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,14 @@ def imported(run: Run, ready: Home, elsewhere: Home, tmp_path: Path) -> Home:
     return elsewhere
 
 
+def test_measurements_are_not_written_under_the_name_of_a_table(run: Run, ready: Home, tmp_path: Path) -> None:
+    """A file that ends in .csv would be read as a table of latencies."""
+    done = run(ready, "export", tmp_path / "results.csv", *NAMED)
+    assert done.code == 2
+    assert "give it the ending .parquet" in done.err
+    assert not list(tmp_path.glob("results*"))
+
+
 def test_people_read_what_travelled(run: Run, ready: Home, tmp_path: Path) -> None:
     """The output has a line for each kind of record; models only if there are any."""
     path = tmp_path / "results.parquet"

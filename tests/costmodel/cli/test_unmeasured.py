@@ -76,6 +76,17 @@ def test_a_machine_of_the_catalogue_is_extrapolated_once(
     assert "c5.xlarge (guessed)" in run(home, "systems").out
 
 
+def test_a_shipped_system_is_imported_when_it_is_named(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
+) -> None:
+    """A model whose layers are measured there has an answer at once; any other needs a regressor, as the error says."""
+    run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
+    done = run(home, "predict", MEASURED[0], "--system", "made.base", "--json")
+    assert "made.base was imported from the data that is shipped" in done.err
+    assert done.document["coverage"]["measured"] == 1
+    assert "costmodel train" in run(home, "predict", "light_resnet50", "--system", "made.base").sentence
+
+
 def test_measuring_replaces_what_was_extrapolated(
     run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
 ) -> None:

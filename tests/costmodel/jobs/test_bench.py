@@ -1,22 +1,25 @@
 """The job of `costmodel bench` in simulated time."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
 from onnx import ModelProto
 
 from costmodel.errors import ModelError, ModelReadError, SuiteError
+from costmodel.estimate.cost import Cost
+from costmodel.estimate.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.jobs.bench import REPEATED_SEQUENCES, bench_target, measure_models, runnable_on
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.decomposed_models import decompose_models
 from costmodel.measure.capability import reference_sequence
 from costmodel.measure.machine_state import product_chain
 from costmodel.onnx_io.model import read_model
-from costmodel.partition.decomposition import decompose
+from costmodel.partition.decomposition import Decomposition, decompose
 from costmodel.partition.suite import read_suite, write_suite
 from costmodel.runtimes.base import lowering_key
 from costmodel.store.store import Store
@@ -56,6 +59,22 @@ def bench(store: Store, runtime: FakeRuntime, tmp_path: Path) -> Callable[..., B
         cache=tmp_path / "cache",
         bench=fake_sessions(runtime),
     )
+
+
+def estimate_of(cut: Decomposition, costs_us: Mapping[str, float]) -> Estimate:
+    """Returns an estimate of a model whose layers cost what is given for their operators."""
+    layers = [
+        LayerEstimate(
+            "+".join(one.layers), one.sequence.kind, one.sequence.signature,
+            Cost(us := costs_us[one.sequence.kind], (us, us), "predicted", one.sequence.kind),
+        )
+        for one in cut.segments
+    ]  # fmt: skip
+    total_us = sum(layer.cost.latency_us for layer in layers)
+    return Estimate(
+        model=cut.model, system="fake-1", latency_us=total_us, interval_us=(total_us, total_us), interval_level=0.9,
+        jitter={}, composition="sequential", granularity=1, layers=tuple(layers), predictor=PredictorId(),
+    )  # fmt: skip
 
 
 class TestDecomposing:
@@ -115,6 +134,22 @@ class TestBenchingACorpus:
         assert [p.signature for p in small.segments][:2] == [large.segments[0].signature] * 2
         measured = store.latencies_us("fake-1")
         assert set(measured) == {p.signature for m in (large, small) for p in m.segments} | {large.whole, small.whole}
+
+    def test_only_the_layers_that_hold_a_share_are_measured(
+        self, bench: Callable[..., BenchReport], corpus: Path, store: Store
+    ) -> None:
+        """By predicted costs, one layer of each model holds nine tenths of its time; whole models count, too."""
+        costs_us = {"Relu": 10.0, "Tanh": 1.0, "MatMul": 100.0}
+
+        def estimate_all(cuts: Sequence[Decomposition], *, measured: bool) -> list[Estimate]:
+            assert not measured
+            return [estimate_of(cut, costs_us) for cut in cuts]
+
+        report = bench(target=str(corpus), share=0.9, predictor=SimpleNamespace(estimate_all=estimate_all))
+        assert (report.measured, report.left, report.failed) == (4, 0, {})
+        kinds = {sequence.kind for sequence in store.sequences(store.latencies_us("fake-1")).values()}
+        assert {"Relu", "MatMul"} <= kinds
+        assert "Tanh" not in kinds
 
     def test_a_second_run_finds_everything(
         self, bench: Callable[..., BenchReport], corpus: Path, store: Store, runtime: FakeRuntime

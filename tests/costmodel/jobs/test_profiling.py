@@ -51,16 +51,16 @@ def bench(store: Store, runtime: FakeRuntime, model: Model, cache: Path) -> None
 def test_a_model_that_was_never_measured_has_times_in_place_only(profile: Callable[..., ModelProfile]) -> None:
     """The sum of the layers is that of their kernels; the profiler's own time is in the run, not in the layers."""
     found = profile(runs=4)
-    assert [(layer.name, layer.in_place_us, layer.kernels) for layer in found.layers] == [
+    assert [(layer.name, layer.in_model_us, layer.kernels) for layer in found.layers] == [
         ("y", pytest.approx(3.0), ("Relu",)),
         ("z", pytest.approx(3.0), ("Tanh",)),
     ]
     assert found.run is not None
     assert len(found.run.runs) == 4
-    assert found.in_place_us == pytest.approx(6.0)
+    assert found.in_model_us == pytest.approx(6.0)
     assert found.run.profiled_us == pytest.approx(7.0)
     assert (found.alone_us, found.predicted_us) == (None, None)
-    assert [layer.apart_us for layer in found.layers] == [None, None]
+    assert [layer.difference_us for layer in found.layers] == [None, None]
     assert "nothing is predicted: train a regressor with `costmodel train --system fake-1`" in found.notes
 
 
@@ -70,11 +70,11 @@ def test_runs_that_lost_the_cpu_do_not_count(profile: Callable[..., ModelProfile
     found = profile(runs=6)
     assert found.run is not None
     assert (len(found.run.runs), found.run.num_disturbed) == (6, 0)
-    assert found.in_place_us == pytest.approx(6.0)
+    assert found.in_model_us == pytest.approx(6.0)
 
 
 def test_a_machine_that_is_never_quiet_is_said(profile: Callable[..., ModelProfile], runtime: FakeRuntime) -> None:
-    """Where most runs lost the CPU, the notes warn that times in place may be too long."""
+    """Where most runs lost the CPU, the notes warn that times in the model may be too long."""
     runtime.noise = lambda _: 6.0
     found = profile(runs=4)
     assert any("4 of 4 runs under the profiler lost the CPU to other processes" in note for note in found.notes)
@@ -91,18 +91,20 @@ def test_what_was_measured_alone_stands_beside(
     store.put_measurement("fake-1", slow)
     found = profile()
     assert [layer.name for layer in found.by_difference] == ["z", "y"]
-    assert found.by_difference[0].apart_us == pytest.approx(max(found.layers[1].alone_us or 0.0, 3.0) - 3.0, abs=0.5)
+    assert found.by_difference[0].difference_us == pytest.approx(
+        max(found.layers[1].alone_us or 0.0, 3.0) - 3.0, abs=0.5
+    )
 
 
 def test_another_machine_is_not_run(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
-    """Predicted costs and stored measurements are shown, and no layer has a time in place."""
+    """Predicted costs and stored measurements are shown, and no layer has a time in the model."""
     home = trained_home(tmp_path_factory.getbasetemp() / "trained-home")
     found = profile_model(
         Store(home.store_url), SYSTEM, get_runtime(), read_model(LIGHT["squeezenet"]), cache=home.cache,
         bundles=home.bundles, here=False,
     )  # fmt: skip
     assert found.run is None
-    assert found.in_place_us is None
+    assert found.in_model_us is None
     assert found.predicted_us is not None
     assert found.alone_us is not None
     assert all(layer.predicted_us and layer.alone_us and layer.sources for layer in found.layers if layer.sources)
@@ -168,15 +170,17 @@ def check_trace(document: Any, tracks: list[str]) -> dict[str, list[TraceEvent]]
 def test_the_trace_has_a_track_for_each_level(
     profile: Callable[..., ModelProfile], store: Store, runtime: FakeRuntime, model: Model, tmp_path: Path
 ) -> None:
-    """Costs are laid end to end, and each layer in place contains its kernel."""
+    """Costs are laid end to end, and each layer in the model contains its kernel."""
     bench(store, runtime, model, tmp_path / "cache")
-    found = check_trace(trace_document(profile()), ["model", "layers, measured alone", "layers and kernels, in place"])
-    assert [(event["name"], event["cat"]) for event in found["layers and kernels, in place"]] == [
+    found = check_trace(
+        trace_document(profile()), ["model", "layers, measured alone", "layers and kernels, in the model"]
+    )
+    assert [(event["name"], event["cat"]) for event in found["layers and kernels, in the model"]] == [
         ("y", "layer"), ("Relu", "kernel"), ("z", "layer"), ("Tanh", "kernel")
     ]  # fmt: skip
     first, second = found["layers, measured alone"]
     assert second["ts"] == pytest.approx(first["ts"] + first["dur"])
-    assert found["model"][0]["args"]["sum_in_place_us"] == pytest.approx(6.0)
+    assert found["model"][0]["args"]["sum_in_model_us"] == pytest.approx(6.0)
 
 
 def test_bodies_and_threads_have_their_place_in_the_trace() -> None:
@@ -191,13 +195,18 @@ def test_bodies_and_threads_have_their_place_in_the_trace() -> None:
     )
     run = RunProfile(measured(elementwise(8), [45.0] * 5, kind="model"), (ProfiledRun(50.0, kernels),))
     layers = tuple(
-        LayerProfile((name,), op_type, "sha256:1", (name,), us, None, run.in_place_us[name], run.kernels[name])
+        LayerProfile((name,), op_type, "sha256:1", (name,), us, None, run.in_model_us[name], run.kernels[name])
         for name, op_type, us in (("loop", "Loop", 20.0), ("other", "Relu", 10.0))
     )
-    assert run.in_place_us == {"loop": 20, "": 1, "other": 30}
+    assert run.in_model_us == {"loop": 20, "": 1, "other": 30}
     found = check_trace(
         trace_document(ModelProfile("m", "s", 30.0, (20.0, 40.0), layers, run)),
-        ["model", "layers, predicted", "layers and kernels, in place", "layers and kernels, in place, thread 1"],
+        [
+            "model",
+            "layers, predicted",
+            "layers and kernels, in the model",
+            "layers and kernels, in the model, thread 1",
+        ],
     )
-    mul = found["layers and kernels, in place"][4]
+    mul = found["layers and kernels, in the model"][4]
     assert (mul["name"], mul["ts"] + mul["dur"]) == ("Mul", 30)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -71,6 +72,12 @@ class TestFiles:
         """Text, pictures, archives and zeros are refused as no ONNX."""
         (tmp_path / "other.onnx").write_bytes(content)
         assert "other.onnx is not an ONNX" in refusal(ModelReadError, tmp_path / "other.onnx")
+
+    def test_an_archive(self, tmp_path: Path) -> None:
+        """A file that PyTorch saved is an archive: the error says how to export the model."""
+        with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+            archive.writestr("model/data.pkl", b"weights")
+        assert "export the model with torch.onnx.export" in refusal(ModelReadError, tmp_path / "model.pt")
 
     @pytest.mark.parametrize("name", ["a\0b.onnx", "x" * 5000])
     def test_names_that_no_file_has(self, name: str) -> None:
@@ -167,7 +174,7 @@ class TestShapes:
         assert model.inputs == {"x": TensorType("float32", (1, 3)), "z": TensorType("float32", (1, 5))}
         (warning,) = model.warnings
         assert "N" in warning
-        assert "--batch" in warning
+        assert "option batch" in warning
 
     def test_a_batch_that_is_given(self, parse: Parse) -> None:
         """--batch sets the symbolic batch, without a warning."""
@@ -184,13 +191,14 @@ class TestShapes:
         """--batch replaces a fixed first axis, and the whole model runs at that size."""
         model = read_model(parse("(float[1,3] x, float[4] w) => (float y) { y = Relu(x) }"), batch=5)
         assert [kind.shape for kind in model.inputs.values()] == [(5, 3), (4,)]
+        assert model.warnings == ("the file fixes the size of the batch: the first axis of x was changed to 5",)
         assert runtime.lower(model, "all").types["y"].shape == (5, 3)
         runtime.open_model(model, settings).run()
 
     def test_any_other_symbol_must_be_given(self, parse: Parse) -> None:
         """Other symbolic axes are never guessed, and all of them are named."""
         message = refusal(ShapeError, parse("(float[batch,length,8] x, float[width,8] z) => (float y) { y = Relu(x) }"))
-        assert all(word in message for word in ("x axis 1", "length", "z axis 0", "width", "--shape"))
+        assert all(word in message for word in ("x axis 1", "length", "z axis 0", "width", "option shape"))
         assert "batch" not in message
 
     def test_a_length_is_no_batch(self, parse: Parse) -> None:

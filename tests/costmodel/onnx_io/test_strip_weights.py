@@ -80,8 +80,8 @@ def _packed(tensor: TensorProto, field: str) -> int:
 @given(_models())
 def test_only_the_values_of_large_tensors_are_left_out(model: ModelProto) -> None:
     """The stripped model equals the original in everything but the values of its large tensors."""
-    skimmed = ModelProto.FromString(strip_weights(memoryview(model.SerializeToString())))
-    assert skimmed == _without_large_values(model)
+    stripped = ModelProto.FromString(strip_weights(memoryview(model.SerializeToString())))
+    assert stripped == _without_large_values(model)
 
 
 def test_real_files_without_weights_are_left_as_they_are(light_models: MappingProxyType[str, Path]) -> None:
@@ -104,7 +104,7 @@ def test_weights_are_gone_and_nothing_else() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_arbitrary_bytes_are_skimmed_or_refused(data: bytes) -> None:
+def test_arbitrary_bytes_are_stripped_or_refused(data: bytes) -> None:
     """For arbitrary bytes the only exception is MalformedProtobufError."""
     with contextlib.suppress(MalformedProtobufError):
         strip_weights(memoryview(data))

@@ -14,7 +14,14 @@ from costmodel.runtimes.base import LEVELS, Runtime, RuntimeSettings
 from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import Host
 from costmodel.systems.microarchitecture import microarchitecture_facts
-from costmodel.systems.system import System, check_same_system, default_name, this_system, validate_name
+from costmodel.systems.system import (
+    System,
+    check_same_system,
+    default_name,
+    measuring_command,
+    this_system,
+    validate_name,
+)
 
 GIB = 2**30
 EPYC = Host(
@@ -118,6 +125,21 @@ def test_a_name_is_either_refused_or_safe_everywhere(name: str) -> None:
 def test_default_names_are_readable(host: Host, settings: RuntimeSettings, name: str) -> None:
     """The default name has processor, cores, runtime and threads."""
     assert default_name(host, "onnxruntime", "1.31.0", settings) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("amd-epyc-zen4-2c-ort1.31-1t", "costmodel bench"),
+        ("amd-epyc-zen4-2c-ort1.31-2t", "costmodel bench --threads 2"),
+        ("amd-epyc-zen4-2c-ov2026.4-1t", "costmodel bench --runtime openvino"),
+        ("x-8c-ort1.31-2t-4inter-none-nospin", "costmodel bench --threads 2 --inter-threads 4 --level none"),
+        ("c5.xlarge", "costmodel bench --system c5.xlarge"),
+    ],
+)
+def test_the_command_that_measures_a_system(name: str, command: str) -> None:
+    """The settings in a default name are options; any other name is given as it is."""
+    assert measuring_command(name) == command
 
 
 @pytest.mark.parametrize("version", ["1.31.0", "1.31.7", "1.31.0.dev20261101+cpu"])
@@ -350,7 +372,7 @@ def test_settings_are_checked_even_when_the_user_vouches() -> None:
 def test_the_default_name_of_another_setting_is_refused() -> None:
     """A default name with another number of threads is refused."""
     two = this_system(ORT, RuntimeSettings(threads=2), host=EPYC).name
-    with pytest.raises(SystemMismatchError, match="leave out --system and set --threads"):
+    with pytest.raises(SystemMismatchError, match="leave out --system and set --runtime, --threads"):
         this_system(ORT, RuntimeSettings(threads=1), two, EPYC)
     assert this_system(ORT, RuntimeSettings(threads=2), two, EPYC).name == two
 

@@ -51,7 +51,7 @@ def _await_measurements(folder: Path, count: int, client: "subprocess.Popen[str]
     while not (folder / "store.db").exists():
         time.sleep(0.02)
     store = Store(_url(folder))
-    while sum(store.measurement_count_and_last_id(system)[0] for system in ("a", "b")) < count:
+    while sum(store.count_and_last_measurement(system)[0] for system in ("a", "b")) < count:
         assert client.poll() is None
         time.sleep(0.02)
     store.close()

@@ -1,0 +1,38 @@
+"""Reads coefficients that were fitted to processes of a runtime, from the files beside this module."""
+
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from costmodel.systems.system import System
+
+__all__ = ["fitted_coefficients"]
+
+# Level of optimisation at which the processes ran.
+_LEVEL = "all"
+
+
+def fitted_coefficients(file: str, system: System) -> dict[str, Any] | None:
+    """Returns the coefficients for the runtime of a system.
+
+    Args:
+        file: Name of the file, such as "peak_memory.json".
+        system: System with the runtime and its settings.
+
+    Returns:
+        The coefficients; None if no processes were measured with the runtime's version (major and minor) and level of
+        optimisation.
+    """
+    version = re.match(r"\d+\.\d+", system.runtime_version)
+    if version is None or system.settings.level != _LEVEL:
+        return None
+    return _content(file).get(f"{system.runtime} {version[0]}")
+
+
+@cache
+def _content(file: str) -> dict[str, dict[str, Any]]:
+    """Returns the coefficients in a file by runtime and version, such as "onnxruntime 1.31"."""
+    content: dict[str, dict[str, Any]] = json.loads(files("costmodel.estimate").joinpath(file).read_text())
+    return content
