@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from onnx import helper
 
 from costmodel.errors import LoweringError, MeasurementError, ModelError
 from costmodel.ir.graph import LayerGraph, TensorType
@@ -55,6 +56,19 @@ def test_a_loop_without_an_end_is_refused_when_observed(impatient: OnnxRuntime) 
     """A run for observing data-dependent shapes is stopped at the time limit."""
     with pytest.raises(LoweringError, match="a loop in it has no end"):
         impatient.lower(read_model(Specimen(ENDLESS).model()), "all")
+
+
+def test_a_loop_in_a_local_function_is_stopped_too(impatient: OnnxRuntime) -> None:
+    """ONNX Runtime puts the body of a function in the place of its call, loops included."""
+    model = Specimen(ENDLESS).model()
+    inputs, outputs = ([port.name for port in ports] for ports in (model.graph.input, model.graph.output))
+    whole = helper.make_function("mine", "Whole", inputs, outputs, list(model.graph.node), list(model.opset_import))
+    model.functions.append(whole)
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    del model.graph.node[:]
+    model.graph.node.append(helper.make_node("Whole", inputs, outputs, domain="mine"))
+    with pytest.raises(LoweringError, match="a loop in it has no end"):
+        impatient.lower(read_model(model), "all")
 
 
 def test_a_model_without_an_end_is_not_measured(impatient: OnnxRuntime, settings: RuntimeSettings) -> None:
