@@ -255,7 +255,7 @@ def test_the_default_home_is_found(home: Home, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_host_that_was_never_measured_says_so(tmp_path: Path) -> None:
     """Without a name the system is this host, and the error says how to measure it."""
-    with pytest.raises(UnknownSystemError, match="run `costmodel bench --system"):
+    with pytest.raises(UnknownSystemError, match="run `costmodel bench` or"):
         CostModel.load(home=Home(_made(tmp_path)))
 
 
