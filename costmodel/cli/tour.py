@@ -6,6 +6,7 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.bench import bench_document, bench_line, note_failures
+from costmodel.cli.estimates import measured_document, print_estimate
 from costmodel.cli.evaluation_tables import print_evaluation
 from costmodel.cli.options import (
     Context,
@@ -16,7 +17,6 @@ from costmodel.cli.options import (
     parse_budget_s,
 )
 from costmodel.cli.output import note, print_json, progress_bars, say
-from costmodel.cli.predict import measured_document, print_estimate
 from costmodel.systems.host import usable_cpus
 
 __all__ = ["tour"]

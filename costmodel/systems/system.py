@@ -166,7 +166,9 @@ def measuring_command(name: str) -> str:
         "--inter-threads": found["inter"],
         "--level": found["level"],
     }
-    return " ".join(["costmodel bench", *(f"{name} {value}" for name, value in options.items() if value is not None)])
+    return " ".join(
+        ["costmodel bench", *(f"{option} {value}" for option, value in options.items() if value is not None)]
+    )
 
 
 def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettings, *, patch: bool = False) -> str:

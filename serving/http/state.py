@@ -163,8 +163,11 @@ class AppState:
         answer = self._cached(key) if cacheable else None
         request.scope["cached"] = answer is not None
         if answer is None:
+            deletions = self.uploads.deletions()
             answer = Answer.from_reply(await self.perform(request, operation, options, body))
-            if cacheable and answer.nbytes <= self._answers.maxsize // _LEAST_CACHED_ANSWERS:
+            fits = cacheable and answer.nbytes <= self._answers.maxsize // _LEAST_CACHED_ANSWERS
+            # What was read before a model was deleted must not be kept after it.
+            if fits and self.uploads.deletions() == deletions:
                 self._answers[key] = answer
         request.scope["system"] = answer.system
         return answer.response(request)

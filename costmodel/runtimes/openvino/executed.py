@@ -1,13 +1,13 @@
 """Reads the executed graph of a compiled OpenVINO model: its primitives, their layouts and their operators."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from costmodel.errors import LoweringError
 
-__all__ = ["Primitive", "executed_graph", "is_plain"]
+__all__ = ["Primitive", "added_inputs", "adds_result_of", "executed_graph", "is_plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +75,34 @@ def is_plain(layout: str, shape: tuple[int, ...]) -> bool:
         return re.search("[A-Z0-9]", layout) is None
     varying = [axis for axis in layout if shape[ord(axis) - ord("a")] != 1] if len(layout) == len(shape) else []
     return varying == sorted(varying)
+
+
+def added_inputs(graph: Sequence[Primitive]) -> set[str]:
+    """Returns the names of the inputs of a network to which a convolution adds its result, in their memory."""
+    return {
+        _origin(graph[source], graph).name
+        for primitive in graph
+        for source in _added(primitive, graph)
+        if _origin(graph[source], graph).kind == "Input"
+    }
+
+
+def adds_result_of(primitive: Primitive, graph: Sequence[Primitive], name: str) -> bool:
+    """Returns whether a primitive is a convolution that adds its result to one that reads the input `name`."""
+    return any(
+        graph[source].kind == "Convolution" and _origin(graph[graph[source].inputs[0][0]], graph).name == name
+        for source in _added(primitive, graph)
+    )
+
+
+def _added(primitive: Primitive, graph: Sequence[Primitive]) -> list[int]:
+    """Returns the positions of what a primitive, if it is a convolution, reads besides its input and its weights."""
+    read = [source for source, _ in primitive.inputs if graph[source].kind not in ("Const", "Reshape")]
+    return read[1:] if primitive.kind in ("Convolution", "Deconvolution") else []
+
+
+def _origin(primitive: Primitive, graph: Sequence[Primitive]) -> Primitive:
+    """Returns the primitive that a chain of reorders and views begins at."""
+    while primitive.kind in ("Reorder", "Reshape", "Transpose") and primitive.inputs:
+        primitive = graph[primitive.inputs[0][0]]
+    return primitive

@@ -35,7 +35,7 @@ from costmodel.ir.fused import expand
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import Runner, RuntimeSettings
-from costmodel.runtimes.openvino.executed import Primitive, executed_graph
+from costmodel.runtimes.openvino.executed import added_inputs, adds_result_of, executed_graph
 from costmodel.runtimes.openvino.forms import (
     PERMUTED,
     depthwise,
@@ -83,7 +83,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
     kinds = _blocked_inputs(sequence)
     if not (_is_reorder(sequence) and kinds):
         network, compiled = _compiled(sequence, settings)
-        if added := _added_inputs(executed_graph(compiled)):
+        if added := added_inputs(executed_graph(compiled)):
             return _open_in_place(sequence, added & kinds.keys(), settings, warm=warm)
         if not kinds or _is_recognised(compiled):
             return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
@@ -110,7 +110,7 @@ def _open_in_place(sequence: LayerSequence, added: Set[str], settings: RuntimeSe
     network.feed(producing=producible)
     compiled = compile_model(network.model, settings)
     graph = executed_graph(compiled)
-    if producible and all(any(_adds_result_of(one, graph, name) for one in graph) for name in producible):
+    if producible and all(any(adds_result_of(one, graph, name) for one in graph) for name in producible):
         return _produced_runner(network, compiled, producible, settings, warm=warm)
     network = _Network(sequence, whole_outputs=False)
     network.feed()
@@ -150,37 +150,6 @@ def _produced_runner(
     fed = {name: network.feeds[name] for name in sorted(produced_inputs)}
     surroundings = OpenVinoRunner(around, fed, _output_memory, warm=warm)
     return SurroundedOpenVinoRunner(compiled, network.feeds, _output_memory, surroundings, warm=warm)
-
-
-def _added_inputs(graph: Sequence[Primitive]) -> set[str]:
-    """Returns the names of the inputs of a network to which a convolution adds its result, in their memory."""
-    return {
-        _origin(graph[source], graph).name
-        for primitive in graph
-        for source in _added(primitive, graph)
-        if _origin(graph[source], graph).kind == "Input"
-    }
-
-
-def _adds_result_of(primitive: Primitive, graph: Sequence[Primitive], name: str) -> bool:
-    """Returns whether a primitive is a convolution that adds its result to one that reads the input `name`."""
-    return any(
-        graph[source].kind == "Convolution" and _origin(graph[graph[source].inputs[0][0]], graph).name == name
-        for source in _added(primitive, graph)
-    )
-
-
-def _added(primitive: Primitive, graph: Sequence[Primitive]) -> list[int]:
-    """Returns the positions of what a primitive, if it is a convolution, reads besides its input and its weights."""
-    read = [source for source, _ in primitive.inputs if graph[source].kind not in ("Const", "Reshape")]
-    return read[1:] if primitive.kind in ("Convolution", "Deconvolution") else []
-
-
-def _origin(primitive: Primitive, graph: Sequence[Primitive]) -> Primitive:
-    """Returns the primitive that a chain of reorders and views begins at."""
-    while primitive.kind in ("Reorder", "Reshape", "Transpose") and primitive.inputs:
-        primitive = graph[primitive.inputs[0][0]]
-    return primitive
 
 
 @lru_cache(_CACHED_EMPTY)

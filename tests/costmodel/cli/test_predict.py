@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from costmodel.cli.predict import print_estimate
+from costmodel.cli.estimates import print_estimate
 from costmodel.estimate.estimate import Estimate, PredictorId
 from costmodel.paths import Home
 from costmodel.store.store import Store
