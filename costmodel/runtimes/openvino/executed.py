@@ -88,11 +88,13 @@ def added_inputs(graph: Sequence[Primitive]) -> set[str]:
 
 
 def adds_result_of(primitive: Primitive, graph: Sequence[Primitive], name: str) -> bool:
-    """Returns whether a primitive is a convolution that adds its result to one that reads the input `name`."""
-    return any(
-        graph[source].kind == "Convolution" and _origin(graph[graph[source].inputs[0][0]], graph).name == name
-        for source in _added(primitive, graph)
-    )
+    """Returns whether a primitive is a convolution that adds its result to a pooling of one that reads `name`."""
+
+    def read_by(position: int, kind: str) -> int:
+        return graph[position].inputs[0][0] if graph[position].kind == kind else position
+
+    pooled = [read_by(source, "Pooling") for source in _added(primitive, graph)]
+    return any(_origin(graph[read_by(one, "Convolution")], graph).name == name for one in pooled)
 
 
 def _added(primitive: Primitive, graph: Sequence[Primitive]) -> list[int]:

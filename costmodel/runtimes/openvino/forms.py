@@ -15,7 +15,7 @@ __all__ = [
     "PERMUTED",
     "depthwise",
     "dequantised",
-    "first_element",
+    "element",
     "from_channels_last",
     "from_internal",
     "internal_form",
@@ -38,8 +38,15 @@ def is_channels_last(kind: TensorType) -> bool:
 
 
 def produced(source: Any, kind: TensorType) -> Any:
-    """Returns a depthwise convolution that passes a tensor on in a channels-last layout."""
-    return depthwise(source.output(0), kind, strides=[1] * (len(kind.shape) - 2))
+    """Returns the node that leaves a tensor in a channels-last layout in memory which the next layer may overwrite.
+
+    A depthwise convolution demands the layout. OpenVINO would fuse what follows with it; with the average pooling of
+    windows of one element that reads it, OpenVINO fuses nothing.
+    """
+    rank = len(kind.shape) - 2
+    ones, zeros = [1] * rank, [0] * rank
+    convolution = depthwise(source.output(0), kind, strides=ones)
+    return ops.avg_pool(convolution, ones, zeros, zeros, ones, True, "floor", "explicit")
 
 
 def depthwise(source: Any, kind: TensorType, strides: Any) -> Any:
@@ -112,9 +119,16 @@ def put_out(result: Any, kind: TensorType, name: str) -> None:
     result.input(0).replace_source_output(source)
 
 
-def first_element(source: Any) -> Any:
-    """Returns the first element of an output of a node, as an output; the output itself if it has no other."""
-    rank = len(source.get_shape())
-    if not rank or prod(source.get_shape()) <= 1:
+def element(source: Any, number: int = 0) -> Any:
+    """Returns one element of an output of a node, as an output; the output itself if it has no other.
+
+    Args:
+        source: The output.
+        number: Position of the element among all, from which it is counted on at the beginning if there are fewer.
+    """
+    shape = list(source.get_shape())
+    if prod(shape) <= 1:
         return source
-    return ops.slice(source, ops.constant([0] * rank), ops.constant([1] * rank), ops.constant([1] * rank)).output(0)
+    begins = [int(i) for i in np.unravel_index(number % prod(shape), shape)]
+    ends, steps = [i + 1 for i in begins], [1] * len(shape)
+    return ops.slice(source, ops.constant(begins), ops.constant(ends), ops.constant(steps)).output(0)

@@ -8,14 +8,15 @@ converts. These additions avoid that:
   model.
 - An input or output in a channels-last layout becomes a plain tensor of permuted shape, with a Transpose between it and
   the layer. OpenVINO recognises that as the same memory if the layer demands that layout, as a convolution does.
-- Other layers take the layout of what they read. For them, the Transpose of an input is followed by a depthwise
-  convolution with one weight for each channel, and the time of the same network without the layers is subtracted.
+- Other layers take the layout of what they read. For them, layers that leave a tensor in the channels-last layout
+  produce the input, and the time of the same network without the layers is subtracted. Both networks return single
+  elements, equally many: OpenVINO would copy the whole of what is produced, and each output takes a call 3 to 5 us.
 - A layer without weights to speak of runs once just before each run that is timed: everything else that it touches is
   in the caches inside a model, among it the memory between its primitives, which each network has of its own.
 - The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
   inside a model, where the runtime uses it again and again. A convolution that adds its result to an input, in the
-  memory of that input, cannot write to other memory: of its outputs, a network returns the first element only. Nor may
-  it overwrite memory that is fed, so that OpenVINO would copy it first: a depthwise convolution produces that input.
+  memory of that input, cannot write to other memory: of its outputs, a network returns single elements only. Nor may it
+  overwrite memory that is fed, so that OpenVINO would copy it first: that input is produced, too.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -40,7 +41,7 @@ from costmodel.runtimes.openvino.forms import (
     PERMUTED,
     depthwise,
     dequantised,
-    first_element,
+    element,
     from_channels_last,
     from_internal,
     internal_form,
@@ -91,8 +92,8 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
             # No convolution produces integers: the layer runs in the plain layout.
             network, compiled = _compiled(_in_plain_layout(sequence), settings)
             return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
-    network = _Network(sequence)
-    network.feed(producing=kinds.keys(), read_again=True)
+    network = _Network(sequence, outputs=len(kinds))
+    network.feed(producing=kinds.keys())
     return _produced_runner(network, compile_model(network.model, settings), kinds.keys(), settings, warm=warm)
 
 
@@ -106,13 +107,13 @@ def _open_in_place(sequence: LayerSequence, added: Set[str], settings: RuntimeSe
         warm: Whether it runs once just before each run that is timed.
     """
     producible = {name for name in added if _is_float(sequence.values[_blocked_inputs(sequence)[name]].type)}
-    network = _Network(sequence, whole_outputs=False)
+    network = _Network(sequence, outputs=max(1, len(producible)))
     network.feed(producing=producible)
     compiled = compile_model(network.model, settings)
     graph = executed_graph(compiled)
     if producible and all(any(adds_result_of(one, graph, name) for one in graph) for name in producible):
         return _produced_runner(network, compiled, producible, settings, warm=warm)
-    network = _Network(sequence, whole_outputs=False)
+    network = _Network(sequence, outputs=1)
     network.feed()
     return _runner(compile_model(network.model, settings), network.feeds, None, settings, warm=warm)
 
@@ -146,7 +147,8 @@ def _produced_runner(
     network: "_Network", compiled: Any, produced_inputs: Set[str], settings: RuntimeSettings, *, warm: bool
 ) -> Runner:
     """Returns the runner of a network some of whose inputs are produced, which is timed beside their production."""
-    around = compile_model(_surroundings({name: network.types[name] for name in sorted(produced_inputs)}), settings)
+    types = {name: network.types[name] for name in sorted(produced_inputs)}
+    around = compile_model(_surroundings(types, len(compiled.outputs)), settings)
     fed = {name: network.feeds[name] for name in sorted(produced_inputs)}
     surroundings = OpenVinoRunner(around, fed, _output_memory, warm=warm)
     return SurroundedOpenVinoRunner(compiled, network.feeds, _output_memory, surroundings, warm=warm)
@@ -176,13 +178,14 @@ class _Network:
         types: Types of its inputs by name, in the layouts in which they are read.
     """
 
-    def __init__(self, sequence: LayerSequence, *, whole_outputs: bool = True) -> None:
+    def __init__(self, sequence: LayerSequence, *, outputs: int | None = None) -> None:
         """Builds the network.
 
         Args:
             sequence: Sequence to build.
-            whole_outputs: Whether the outputs are those of the sequence. If not, they are their first elements, so that
-                OpenVINO chooses the memory of the others.
+            outputs: None for the outputs of the sequence. If given, the network returns an element of each of them
+                instead, and further elements of the first until there are so many, so that OpenVINO chooses their
+                memory.
         """
         plain = expand(_without_reorders(sequence))
         zeros = _zero_points(plain)
@@ -204,19 +207,20 @@ class _Network:
         kinds = [plain.values[i].type for i in plain.outputs]
         if _is_reorder(sequence):
             kinds = [replace(kind, blocked=False) for kind in kinds]
-        for number, (result, kind) in enumerate(zip(self.model.get_results(), kinds, strict=True)):
-            if whole_outputs:
-                put_out(result, kind, f"output{number}")
-            else:
-                result.input(0).replace_source_output(first_element(result.input(0).get_source_output()))
+        results = self.model.get_results()
+        if outputs is not None:
+            first = results[0].input(0).get_source_output()
+            for result in results:
+                result.input(0).replace_source_output(element(result.input(0).get_source_output()))
+            self.model.add_results([ops.result(element(first, i)) for i in range(1, outputs - len(results) + 1)])
+        for number, (result, kind) in enumerate(zip(results, kinds, strict=True)):
+            put_out(result, kind, f"output{number}")
 
-    def feed(self, *, producing: Set[str] = frozenset(), read_again: bool = False) -> None:
+    def feed(self, *, producing: Set[str] = frozenset()) -> None:
         """Feeds the inputs in the form that they have inside a model.
 
         Args:
-            producing: Names of inputs in a channels-last layout that a depthwise convolution produces.
-            read_again: Whether an output of the network reads them as well, so that OpenVINO does not fuse that
-                convolution with a layer.
+            producing: Names of inputs in a channels-last layout that layers before them produce.
         """
         for parameter in self.model.get_parameters():
             (name,) = parameter.output(0).get_names() & self.feeds.keys()
@@ -231,14 +235,7 @@ class _Network:
             inner = from_channels_last(last, kind, name) if last is not parameter else from_internal(fed, kind, name)
             if name in producing:
                 inner = produced(inner, kind)
-                if read_again:
-                    self.model.add_results([ops.result(first_element(inner.output(0)))])
             for target in readers:
-                node = target.get_node()
-                if name in producing and node.get_type_name() == "Add" and target.get_index() == 0:
-                    # Of two convolutions, the one that an addition reads first does the addition.
-                    node.input(0).replace_source_output(node.input(1).get_source_output())
-                    target = node.input(1)
                 target.replace_source_output(inner.output(0))
             if last is not parameter:
                 for target in begins:
@@ -321,14 +318,15 @@ def _demand_layout(model: Any, kind: TensorType) -> None:
         target.replace_source_output(depthwise(source, kind, strides=kind.shape[2:]).output(0))
 
 
-def _surroundings(types: Mapping[str, TensorType]) -> Any:
-    """Returns the network that only feeds and produces the given inputs."""
-    parameters, results = [], []
+def _surroundings(types: Mapping[str, TensorType], outputs: int) -> Any:
+    """Returns the network that only feeds and produces the given inputs, with at least the given number of outputs."""
+    parameters, sources = [], []
     for name, kind in types.items():
         fed = parameter_of(name, internal_form(kind, np.zeros(kind.shape, kind.dtype)))
         parameters.append(fed)
-        results.append(ops.result(first_element(produced(from_internal(fed, kind, name), kind).output(0))))
-    return Model(results, parameters)
+        sources.append(produced(from_internal(fed, kind, name), kind).output(0))
+    further = [element(sources[0], number) for number in range(1, outputs - len(sources) + 1)]
+    return Model([ops.result(one) for one in (*map(element, sources), *further)], parameters)
 
 
 @cache

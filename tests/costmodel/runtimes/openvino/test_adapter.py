@@ -224,10 +224,37 @@ def test_a_convolution_that_adds_to_an_input_does_not_copy_it(openvino: OpenVino
     runner = openvino.open_sequence(sequence, SETTINGS)
     assert isinstance(runner, SurroundedRunner)
     primitives = executed_graph(runner.compiled)
-    producer, layer = (i for i, primitive in enumerate(primitives) if primitive.kind == "Convolution")
-    assert producer in {source for source, _ in primitives[layer].inputs}
+    (produced,) = (i for i, primitive in enumerate(primitives) if primitive.kind == "Pooling")
+    assert any(
+        produced in {source for source, _ in primitive.inputs}
+        for primitive in primitives
+        if primitive.kind == "Convolution"
+    )
     assert not {"Eltwise", "Subgraph"} & {primitive.kind for primitive in primitives}
     assert [p.kind for p in executed_graph(runner.surroundings.compiled)].count("Convolution") == 1
+
+
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize(("operator", "inputs"), [("Relu", 1), ("Add", 2), ("Mul", 2)])
+def test_a_layer_in_a_channels_last_layout_is_all_that_is_timed(
+    openvino: OpenVino, operator: str, inputs: int, rank: int
+) -> None:
+    """The network has one primitive more than the one that is subtracted, and as many outputs."""
+    kind = TensorType("float32", (1, 16, *[8] * (rank - 2)), blocked=True)
+    sequence = LayerSequence(
+        (SequenceLayer(operator, "", 14, {}, tuple(range(inputs)), (inputs,)),),
+        (*[Value(kind, "input")] * inputs, Value(kind, "internal")),
+        (inputs,),
+    )
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    assert isinstance(runner, SurroundedRunner)
+    assert len(runner.compiled.outputs) == len(runner.surroundings.compiled.outputs)
+    timed, subtracted = (
+        Counter(p.kind for p in executed_graph(one.compiled) if p.kind != "Const")
+        for one in (runner, runner.surroundings)
+    )
+    assert sorted((timed - subtracted).elements()) in (["Eltwise"], ["Subgraph"])
+    assert not subtracted - timed
 
 
 def test_inputs_inside_a_model_are_not_converted(openvino: OpenVino) -> None:
