@@ -23,6 +23,7 @@ from costmodel.onnx_io.model import Model
 from costmodel.onnx_io.shape_inference import output_types
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
 from costmodel.runtimes.ort.graph import canonical_graph, layer_names
+from costmodel.runtimes.ort.inlined import restore_inlined
 from costmodel.runtimes.ort.isolated_session import open_isolated
 from costmodel.runtimes.ort.profiling import profiled_runs
 from costmodel.runtimes.ort.provenance import name_nodes
@@ -120,6 +121,7 @@ class OnnxRuntime:
         with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
             source, path = _written_without_weights(model, Path(folder))
             folded = _compile(path, "basic", model.name, without=REWRITES)
+            restore_inlined(folded, source)
             graph = canonical_graph(
                 model.name,
                 source,

@@ -114,6 +114,20 @@ def test_what_openvino_fuses_is_one_layer(openvino: OpenVino) -> None:
     assert {layer.domain for layer in graph.layers} <= {"", FUSED_DOMAIN, REORDER_DOMAIN}
 
 
+def test_an_operator_without_a_kernel_of_onnx_runtime_is_lowered_as_it_is(openvino: OpenVino) -> None:
+    """ONNX Runtime, which folds the model, writes HardSwish as two operators; OpenVINO fuses it with a convolution."""
+    model = residual_block()
+    for node in model.graph.node:
+        if node.name in ("relu0", "relu1"):
+            node.op_type = "HardSwish"
+    folded, _ = OnnxRuntime().fold(read_model(model))
+    assert [node.op_type for node in folded.graph.node].count("HardSwish") == 2
+    graph = openvino.lower(read_model(model), "all")
+    check_graph(graph)
+    found = [one for one in operators(graph) if one != "Reorder"]
+    assert found[:4] == ["Conv+HardSwish", "Conv+Relu", "Conv+Add+HardSwish", "MaxPool"]
+
+
 def test_tensors_between_convolutions_are_not_plain(openvino: OpenVino) -> None:
     """The lowered graph knows in which layout each tensor is, and has a layer where one is reordered."""
     graph = openvino.lower(read_model(residual_block()), "all")
