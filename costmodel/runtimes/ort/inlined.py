@@ -5,6 +5,7 @@ when it loads a model, whatever the level of optimisation. Another runtime may h
 layers in the model as it is than in the model that ONNX Runtime folded.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from onnx import ModelProto, NodeProto
@@ -29,14 +30,21 @@ def restore_inlined(folded: ModelProto, source: ModelProto) -> None:
     """
     nodes = dict(enumerate(folded.graph.node))
     producers = {name: position for position, node in nodes.items() for name in node.output}
+    readers = defaultdict(set)
+    for position, node in nodes.items():
+        for name in reads(node):
+            readers[name].add(position)
     known = {"", *producers, *(t.name for t in folded.graph.initializer), *(i.name for i in folded.graph.input)}
     for node in source.graph.node:
         if node.domain or not known.issuperset(node.input) or not producers.keys() >= set(node.output):
             continue
         parts = _parts_of(node, folded, producers)
         inside = {name for part in parts for name in folded.graph.node[part].output} - set(node.output)
-        if inside and not any(inside & set(reads(one)) for position, one in nodes.items() if position not in parts):
-            nodes = {position: one for position, one in nodes.items() if position not in parts} | {max(parts): node}
+        if inside and all(readers[name] <= parts for name in inside):
+            last = max(parts)
+            for part in parts - {last}:
+                del nodes[part]
+            nodes[last] = node
     ordered = [nodes[position] for position in sorted(nodes)]
     del folded.graph.node[:]
     folded.graph.node.extend(ordered)
