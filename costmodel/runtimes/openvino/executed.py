@@ -9,6 +9,9 @@ from costmodel.errors import LoweringError
 
 __all__ = ["Primitive", "added_inputs", "adds_result_of", "executed_graph", "is_plain"]
 
+# Kinds of primitives that move the elements of a tensor, or none of them.
+_MOVING = ("Reorder", "Reshape", "Transpose")
+
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
@@ -89,12 +92,11 @@ def added_inputs(graph: Sequence[Primitive]) -> set[str]:
 
 def adds_result_of(primitive: Primitive, graph: Sequence[Primitive], name: str) -> bool:
     """Returns whether a primitive is a convolution that adds its result to a pooling of one that reads `name`."""
-
-    def read_by(position: int, kind: str) -> int:
-        return graph[position].inputs[0][0] if graph[position].kind == kind else position
-
-    pooled = [read_by(source, "Pooling") for source in _added(primitive, graph)]
-    return any(_origin(graph[read_by(one, "Convolution")], graph).name == name for one in pooled)
+    through = (*_MOVING, "Pooling", "Convolution")
+    return any(
+        graph[source].kind == "Pooling" and _origin(graph[source], graph, through).name == name
+        for source in _added(primitive, graph)
+    )
 
 
 def _added(primitive: Primitive, graph: Sequence[Primitive]) -> list[int]:
@@ -103,8 +105,8 @@ def _added(primitive: Primitive, graph: Sequence[Primitive]) -> list[int]:
     return read[1:] if primitive.kind in ("Convolution", "Deconvolution") else []
 
 
-def _origin(primitive: Primitive, graph: Sequence[Primitive]) -> Primitive:
-    """Returns the primitive that a chain of reorders and views begins at."""
-    while primitive.kind in ("Reorder", "Reshape", "Transpose") and primitive.inputs:
+def _origin(primitive: Primitive, graph: Sequence[Primitive], through: Sequence[str] = _MOVING) -> Primitive:
+    """Returns the primitive that a chain of primitives of the given kinds begins at."""
+    while primitive.kind in through and primitive.inputs:
         primitive = graph[primitive.inputs[0][0]]
     return primitive

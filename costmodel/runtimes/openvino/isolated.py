@@ -10,7 +10,7 @@ converts. These additions avoid that:
   the layer. OpenVINO recognises that as the same memory if the layer demands that layout, as a convolution does.
 - Other layers take the layout of what they read. For them, layers that leave a tensor in the channels-last layout
   produce the input, and the time of the same network without the layers is subtracted. Both networks return single
-  elements, equally many: OpenVINO would copy the whole of what is produced, and each output takes a call 3 to 5 us.
+  elements, equally many: OpenVINO would copy the whole of what is produced, and each output takes a call 1 to 5 us.
 - A layer without weights to speak of runs once just before each run that is timed: everything else that it touches is
   in the caches inside a model, among it the memory between its primitives, which each network has of its own.
 - The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
