@@ -17,6 +17,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
+from costmodel.runtimes.openvino.dequantisation import with_moved_dequantisations
 from costmodel.runtimes.openvino.executed import executed_graph
 from costmodel.runtimes.openvino.isolated import open_empty, open_isolated
 from costmodel.runtimes.openvino.lowering import layers_of_primitives, lowered_graph
@@ -46,7 +47,8 @@ class OpenVino:
         """
         folded, graph = OnnxRuntime().fold(model)
         with _compiled(model.name, folded, RuntimeSettings()) as compiled:
-            return lowered_graph(folded, graph, executed_graph(compiled))
+            primitives = executed_graph(compiled)
+            return lowered_graph(folded, with_moved_dequantisations(graph, primitives), primitives)
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
         """Loads `sequence` as `costmodel.runtimes.openvino.isolated` describes."""
@@ -80,6 +82,7 @@ class OpenVino:
         folded, graph = OnnxRuntime().fold(model)
         with _compiled(model.name, folded, settings, counters=True) as compiled:
             primitives = executed_graph(compiled)
+            graph = with_moved_dequantisations(graph, primitives)
             lowered = lowered_graph(folded, graph, primitives)
             layer_of = layers_of_primitives(lowered, graph, primitives)
             runner = OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))

@@ -7,10 +7,12 @@ from typing import Any
 
 from costmodel.errors import LoweringError
 
-__all__ = ["Primitive", "added_inputs", "adds_result_of", "executed_graph", "is_plain"]
+__all__ = ["Primitive", "added_inputs", "adds_result_of", "executed_graph", "is_plain", "overwritten_inputs"]
 
 # Kinds of primitives that move the elements of a tensor, or none of them.
 _MOVING = ("Reorder", "Reshape", "Transpose")
+# Kinds of primitives that write their result to the memory of their first input.
+_IN_PLACE = ("MVN", "NormalizeL2", "ScatterElementsUpdate", "ScatterNDUpdate", "ScatterUpdate", "Softmax")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Primitive:
         operators: Names of the operators of the source model that OpenVINO says the node was made from. The list is not
             complete: names of operators that a transformation replaced are lost.
         layouts: Layout of each output, such as "abcd" (plain) or "acdb" (channels last).
+        dtypes: OpenVINO's name of the element type of each output, such as "f32" or "u8".
         shapes: Shape of each output.
         inputs: For each input, the position of the node that produces it, and the output of that node.
     """
@@ -33,6 +36,7 @@ class Primitive:
     implementation: str
     operators: tuple[str, ...]
     layouts: tuple[str, ...]
+    dtypes: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     inputs: tuple[tuple[int, int], ...]
 
@@ -50,7 +54,7 @@ def executed_graph(compiled: Any) -> list[Primitive]:
 
 def _primitive(node: Any, position: Mapping[str, int]) -> Primitive:
     facts = {name: str(getattr(value, "value", value)) for name, value in node.get_rt_info().items()}
-    layouts = facts.get("outputLayouts", "").split(",")
+    layouts, dtypes = (facts.get(key, "").split(",") for key in ("outputLayouts", "outputPrecisions"))
     sources = [port.get_source_output() for port in node.inputs()]
     if any(port.get_partial_shape().is_dynamic for port in node.outputs()):
         raise LoweringError(
@@ -62,6 +66,7 @@ def _primitive(node: Any, position: Mapping[str, int]) -> Primitive:
         implementation=facts.get("primitiveType", ""),
         operators=tuple(filter(None, facts.get("originalLayersNames", "").split(","))),
         layouts=tuple(layouts[min(i, len(layouts) - 1)] for i, _ in enumerate(node.outputs())),
+        dtypes=tuple(dtypes[min(i, len(dtypes) - 1)] for i, _ in enumerate(node.outputs())),
         shapes=tuple(tuple(port.get_shape()) for port in node.outputs()),
         inputs=tuple((position[s.get_node().get_friendly_name()], s.get_index()) for s in sources),
     )
@@ -88,6 +93,15 @@ def added_inputs(graph: Sequence[Primitive]) -> set[str]:
         for source in _added(primitive, graph)
         if _origin(graph[source], graph).kind == "Input"
     }
+
+
+def overwritten_inputs(graph: Sequence[Primitive]) -> set[str]:
+    """Returns the names of the inputs of a network to whose memory a primitive would write its result.
+
+    A request may not overwrite what it is given, so that OpenVINO copies these inputs first.
+    """
+    first = (_origin(graph[one.inputs[0][0]], graph, ("Reshape",)) for one in graph if one.kind in _IN_PLACE)
+    return {primitive.name for primitive in first if primitive.kind == "Input"}
 
 
 def adds_result_of(primitive: Primitive, graph: Sequence[Primitive], name: str) -> bool:

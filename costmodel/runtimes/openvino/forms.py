@@ -16,6 +16,7 @@ __all__ = [
     "depthwise",
     "dequantised",
     "element",
+    "flat",
     "from_channels_last",
     "from_internal",
     "internal_form",
@@ -28,6 +29,7 @@ __all__ = [
 # The types that OpenVINO's CPU plugin uses inside a model in the place of others: numpy's, and OpenVINO's own name of
 # the type that they replace.
 _INTERNAL = {"int64": (np.int32, "i64"), "bool": (np.uint8, "boolean")}
+_FACTOR = 0.9
 # End of the names of the Transposes that stand for a layout.
 PERMUTED = "_permuted"
 
@@ -38,11 +40,14 @@ def is_channels_last(kind: TensorType) -> bool:
 
 
 def produced(source: Any, kind: TensorType) -> Any:
-    """Returns the node that leaves a tensor in a channels-last layout in memory which the next layer may overwrite.
+    """Returns the node that leaves a tensor in its layout in memory which the next layer may overwrite.
 
-    A depthwise convolution demands the layout. OpenVINO would fuse what follows with it; with the average pooling of
-    windows of one element that reads it, OpenVINO fuses nothing.
+    A depthwise convolution demands a channels-last layout. OpenVINO would fuse what follows with it; with the average
+    pooling of windows of one element that reads it, OpenVINO fuses nothing. In the plain layout, a product does; what
+    overwrites it is not fused with it.
     """
+    if not is_channels_last(kind):
+        return ops.multiply(source, ops.constant(np.array(_FACTOR, kind.dtype)))
     rank = len(kind.shape) - 2
     ones, zeros = [1] * rank, [0] * rank
     convolution = depthwise(source.output(0), kind, strides=ones)
@@ -52,7 +57,7 @@ def produced(source: Any, kind: TensorType) -> Any:
 def depthwise(source: Any, kind: TensorType, strides: Any) -> Any:
     """Returns a convolution with one weight for each channel, with the given strides."""
     rank = len(kind.shape) - 2
-    weight = ops.constant(np.full((kind.shape[1], *[1] * (rank + 2)), 0.9, np.float32))
+    weight = ops.constant(np.full((kind.shape[1], *[1] * (rank + 2)), _FACTOR, np.float32))
     return ops.group_convolution(source, weight, list(strides), [0] * rank, [0] * rank, [1] * rank)
 
 
@@ -117,6 +122,11 @@ def put_out(result: Any, kind: TensorType, name: str) -> None:
         permuted.set_friendly_name(name + PERMUTED)
         source = permuted.output(0)
     result.input(0).replace_source_output(source)
+
+
+def flat(source: Any) -> Any:
+    """Returns an output of a node with one axis, as an output; OpenVINO keeps the plain layout for it."""
+    return ops.reshape(source, ops.constant([-1]), False).output(0)
 
 
 def element(source: Any, number: int = 0) -> Any:

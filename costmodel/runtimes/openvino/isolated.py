@@ -36,12 +36,13 @@ from costmodel.ir.fused import expand
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import Runner, RuntimeSettings
-from costmodel.runtimes.openvino.executed import added_inputs, adds_result_of, executed_graph
+from costmodel.runtimes.openvino.executed import added_inputs, adds_result_of, executed_graph, overwritten_inputs
 from costmodel.runtimes.openvino.forms import (
     PERMUTED,
     depthwise,
     dequantised,
     element,
+    flat,
     from_channels_last,
     from_internal,
     internal_form,
@@ -84,17 +85,25 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
     kinds = _blocked_inputs(sequence)
     if not (_is_reorder(sequence) and kinds):
         network, compiled = _compiled(sequence, settings)
-        if added := added_inputs(executed_graph(compiled)):
+        graph = executed_graph(compiled)
+        if added := added_inputs(graph):
             return _open_in_place(sequence, added & kinds.keys(), settings, warm=warm)
         if not kinds or _is_recognised(compiled):
+            if overwritten := overwritten_inputs(graph):
+                return _open_produced(sequence, overwritten, settings, warm=warm)
             return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
         if not all(_is_float(sequence.values[i].type) for i in kinds.values()):
             # No convolution produces integers: the layer runs in the plain layout.
             network, compiled = _compiled(_in_plain_layout(sequence), settings)
             return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
-    network = _Network(sequence, outputs=len(kinds))
-    network.feed(producing=kinds.keys())
-    return _produced_runner(network, compile_model(network.model, settings), kinds.keys(), settings, warm=warm)
+    return _open_produced(sequence, kinds.keys(), settings, warm=warm)
+
+
+def _open_produced(sequence: LayerSequence, names: Set[str], settings: RuntimeSettings, *, warm: bool) -> Runner:
+    """Returns the runner of a sequence some of whose inputs, those of the given names, are produced before it."""
+    network = _Network(sequence, outputs=len(names))
+    network.feed(producing=names)
+    return _produced_runner(network, compile_model(network.model, settings), names, settings, warm=warm)
 
 
 def _open_in_place(sequence: LayerSequence, added: Set[str], settings: RuntimeSettings, *, warm: bool) -> Runner:
@@ -209,10 +218,16 @@ class _Network:
             kinds = [replace(kind, blocked=False) for kind in kinds]
         results = self.model.get_results()
         if outputs is not None:
-            first = results[0].input(0).get_source_output()
-            for result in results:
-                result.input(0).replace_source_output(element(result.input(0).get_source_output()))
-            self.model.add_results([ops.result(element(first, i)) for i in range(1, outputs - len(results) + 1)])
+            read_last = any(is_channels_last(kind) for kind in self.types.values())
+            sources = [result.input(0).get_source_output() for result in results]
+            # A view has the plain layout only.
+            sources = [
+                flat(source) if read_last and not kind.blocked else source
+                for source, kind in zip(sources, kinds, strict=True)
+            ]
+            for result, source in zip(results, sources, strict=True):
+                result.input(0).replace_source_output(element(source))
+            self.model.add_results([ops.result(element(sources[0], i)) for i in range(1, outputs - len(results) + 1)])
         for number, (result, kind) in enumerate(zip(results, kinds, strict=True)):
             put_out(result, kind, f"output{number}")
 
@@ -226,7 +241,7 @@ class _Network:
             (name,) = parameter.output(0).get_names() & self.feeds.keys()
             kind = self.types[name]
             values = internal_form(kind, self.feeds[name])
-            if values is self.feeds[name]:
+            if values is self.feeds[name] and name not in producing:
                 continue
             # OpenVINO computes in integers only if nothing comes before the dequantisation.
             last = dequantised(parameter)

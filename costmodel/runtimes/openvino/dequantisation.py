@@ -1,0 +1,164 @@
+"""Moves the dequantisations of a model to where OpenVINO executes them.
+
+In an ONNX model, a quantised tensor is dequantised before it is pooled, transposed or concatenated. OpenVINO does these
+on the bytes, and dequantises what comes out, mostly inside the layer that computes with it. Its executed graph tells by
+the element types of the primitives. A tensor that several operators read has one dequantisation in the model, but each
+of these operators reads the bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.runtimes.openvino.executed import Primitive
+
+__all__ = ["with_moved_dequantisations"]
+
+_BYTES = ("i8", "u8")
+# Operators that only move elements, of whatever type, or choose among them.
+_MOVING = (
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Resize", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+)  # fmt: skip
+
+
+def with_moved_dequantisations(graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:
+    """Returns a model in which operators read bytes wherever OpenVINO executes them on bytes.
+
+    Args:
+        graph: The model that was compiled, with the names of its nodes as names of layers.
+        primitives: The executed graph.
+    """
+    if not any(layer.op_type == "DequantizeLinear" for layer in graph.layers):
+        return graph
+    return _Movement(graph, primitives).moved()
+
+
+class _Movement:
+    """The rewriting of one model.
+
+    Attributes:
+        _pending: For each value that is dequantised only where it is read, its dequantisation.
+    """
+
+    def __init__(self, graph: LayerGraph, primitives: Sequence[Primitive]) -> None:
+        self._graph = graph
+        self._primitive = {name: one for one in primitives if one.kind != "Reorder" for name in one.operators}
+        self._readers: dict[str, list[Layer]] = {}
+        for layer in graph.layers:
+            for name in layer.inputs:
+                self._readers.setdefault(name, []).append(layer)
+        self._types = dict(graph.types)
+        self._layers: list[Layer] = []
+        self._names: set[str] = set()
+        self._dequantised: set[str] = set()
+        self._pending: dict[str, Layer] = {}
+        self._on_bytes = self._candidates()
+
+    def moved(self) -> LayerGraph:
+        """Returns the rewritten model."""
+        merged = set[str]()
+        for layer in self._graph.layers:
+            if layer.name in merged:
+                continue
+            if self._is_of_an_activation(layer):
+                self._pending[layer.outputs[0]] = layer
+            elif layer.name in self._on_bytes and all(n in self._pending for n in _data_inputs(layer)):
+                self._add_on_bytes(layer, merged)
+            else:
+                self._add(layer)
+        for name in self._graph.outputs:
+            if name in self._pending:
+                self._dequantise(name, name)
+        return replace(self._graph, layers=tuple(self._layers), types=self._types)
+
+    def _candidates(self) -> set[str]:
+        """Returns the names of the operators that run on bytes if what they read is quantised."""
+        found = set[str]()
+        for layer in reversed(self._graph.layers):
+            if layer.op_type not in _MOVING or not self._types[layer.outputs[0]].dtype.startswith("float"):
+                continue
+            primitive = self._primitive.get(layer.name)
+            readers = self._readers.get(layer.outputs[0], [])
+            if primitive is None:  # OpenVINO made one primitive of it and what reads its result, or found it a view
+                on_bytes = len(readers) == 1 and readers[0].name in found
+            else:
+                on_bytes = primitive.dtypes[0] in _BYTES
+            if on_bytes:
+                found.add(layer.name)
+        return found
+
+    def _is_of_an_activation(self, layer: Layer) -> bool:
+        """Returns whether a layer dequantises, by a single scale, a tensor that is not a weight."""
+        return (
+            layer.op_type == "DequantizeLinear"
+            and layer.inputs[0] not in self._graph.constants
+            and self._types[layer.inputs[1]].elements == 1
+        )
+
+    def _add(self, layer: Layer) -> None:
+        """Adds a layer that reads its inputs as the model says, with dequantisations of its own.
+
+        Dequantisations that are primitives of their own are shared.
+        """
+        inputs = list(layer.inputs)
+        for name in dict.fromkeys(n for n in layer.inputs if n in self._pending):
+            shared = len(self._readers[name]) == 1 or self._pending[name].name in self._primitive
+            own = self._dequantise(name, name if shared else f"{name}/{layer.name}")
+            inputs = [own if n == name else n for n in inputs]
+        self._layers.append(replace(layer, inputs=tuple(inputs)))
+
+    def _dequantise(self, name: str, result: str) -> str:
+        """Adds the dequantisation of a value under another name if it is not there yet, and returns that name."""
+        if result in self._dequantised:
+            return result
+        self._dequantised.add(result)
+        pending = self._pending[name]
+        own = pending.name if pending.name not in self._names else f"{pending.name}/{result}"
+        self._names.add(own)
+        self._types[result] = self._types[name]
+        self._layers.append(replace(pending, name=own, outputs=(result,)))
+        return result
+
+    def _add_on_bytes(self, layer: Layer, merged: set[str]) -> None:
+        """Adds a layer that reads and writes bytes, and leaves the dequantisation to those who read its results.
+
+        Args:
+            layer: The layer.
+            merged: Names of layers that are no layers of their own, to which the quantisation of its result is added
+                if OpenVINO executes both as one.
+        """
+        data = _data_inputs(layer)
+        before = {name: self._pending[name] for name in data}
+        first = before[data[0]]
+        dtype = self._types[first.inputs[0]].dtype
+        inputs = tuple(before[n].inputs[0] if n in before else n for n in layer.inputs)
+        quantising = self._quantisation_of(layer)
+        if quantising is not None:
+            merged.add(quantising.name)
+            sources = tuple(dict.fromkeys((*layer.sources, *quantising.sources)))
+            self._layers.append(replace(layer, inputs=inputs, outputs=quantising.outputs, sources=sources))
+            return
+        outputs = []
+        for name in layer.outputs:
+            if name:
+                kind = self._types[name]
+                self._types[f"{name}/quantised"] = TensorType(dtype, kind.shape)
+                self._pending[name] = replace(
+                    first, name=f"{name}/dequantised", inputs=(f"{name}/quantised", *first.inputs[1:]), outputs=(name,)
+                )
+            outputs.append(name and f"{name}/quantised")
+        self._layers.append(replace(layer, inputs=inputs, outputs=tuple(outputs)))
+
+    def _quantisation_of(self, layer: Layer) -> Layer | None:
+        """Returns the quantisation of the result of a layer, if OpenVINO executes both as one primitive."""
+        readers = self._readers.get(layer.outputs[0], [])
+        if len(readers) != 1 or readers[0].op_type != "QuantizeLinear" or layer.outputs[0] in self._graph.outputs:
+            return None
+        its = self._primitive.get(readers[0].name)
+        return readers[0] if its is None or its is self._primitive.get(layer.name) else None
+
+
+def _data_inputs(layer: Layer) -> Sequence[str]:
+    """Returns the inputs whose elements an operator moves."""
+    return layer.inputs if layer.op_type == "Concat" else layer.inputs[:1]
