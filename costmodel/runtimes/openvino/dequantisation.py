@@ -6,7 +6,7 @@ the element types of the primitives. A tensor that several operators read has on
 of these operators reads the bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from costmodel.ir.graph import Layer, LayerGraph, TensorType

@@ -3,17 +3,21 @@
 `costmodel.runtimes.openvino.isolated` says which forms these are, and why.
 """
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 import openvino.opset13 as ops
+from openvino.opset1 import max_pool
 
 from costmodel.ir.graph import TensorType
 
 __all__ = [
+    "BYTE_RANGES",
     "PERMUTED",
     "depthwise",
+    "depthwise_of_bytes",
     "dequantised",
     "element",
     "flat",
@@ -23,6 +27,7 @@ __all__ = [
     "is_channels_last",
     "parameter_of",
     "produced",
+    "production_form",
     "put_out",
 ]
 
@@ -30,6 +35,9 @@ __all__ = [
 # the type that they replace.
 _INTERNAL = {"int64": (np.int32, "i64"), "bool": (np.uint8, "boolean")}
 _FACTOR = 0.9
+_SCALE = 0.02
+# The smallest and the largest number of the element types of quantised tensors.
+BYTE_RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
 # End of the names of the Transposes that stand for a layout.
 PERMUTED = "_permuted"
 
@@ -39,26 +47,55 @@ def is_channels_last(kind: TensorType) -> bool:
     return kind.blocked and len(kind.shape) > 2
 
 
-def produced(source: Any, kind: TensorType) -> Any:
+def production_form(kind: TensorType, values: np.ndarray) -> np.ndarray:
+    """Returns the values of an input in the element type and shape in which `produced` reads it."""
+    values = internal_form(kind, values)
+    return values.astype(np.float32) if kind.dtype in BYTE_RANGES else values
+
+
+def produced(fed: Any, kind: TensorType, name: str) -> Any:
     """Returns the node that leaves a tensor in its layout in memory which the next layer may overwrite.
 
-    A depthwise convolution demands a channels-last layout. OpenVINO would fuse what follows with it; with the average
-    pooling of windows of one element that reads it, OpenVINO fuses nothing. In the plain layout, a product does; what
-    overwrites it is not fused with it.
+    A depthwise convolution demands a channels-last layout. OpenVINO would fuse what follows with it; with the pooling
+    of windows of one element that reads it, OpenVINO fuses nothing. Bytes are quantised in between. In the plain
+    layout, a product does; what overwrites it is not fused with it.
+
+    Args:
+        fed: Input of the network, as `production_form` returns its values.
+        kind: Type of the tensor.
+        name: Name of the input.
     """
     if not is_channels_last(kind):
-        return ops.multiply(source, ops.constant(np.array(_FACTOR, kind.dtype)))
-    rank = len(kind.shape) - 2
-    ones, zeros = [1] * rank, [0] * rank
-    convolution = depthwise(source.output(0), kind, strides=ones)
+        return ops.multiply(from_internal(fed, kind, name), ops.constant(np.array(_FACTOR, kind.dtype)))
+    convolution = depthwise(from_channels_last(fed, kind, name).output(0), kind)
+    ones = [1] * (len(kind.shape) - 2)
+    zeros = [0] * len(ones)
+    if kind.dtype in BYTE_RANGES:
+        return max_pool(quantised(convolution, kind.dtype), ones, zeros, zeros, ones, "floor", "explicit")
     return ops.avg_pool(convolution, ones, zeros, zeros, ones, True, "floor", "explicit")
 
 
-def depthwise(source: Any, kind: TensorType, strides: Any) -> Any:
-    """Returns a convolution with one weight for each channel, with the given strides."""
+def depthwise(source: Any, kind: TensorType, strides: Sequence[int] = ()) -> Any:
+    """Returns a convolution with one weight for each channel, with the given strides, or else of one."""
     rank = len(kind.shape) - 2
     weight = ops.constant(np.full((kind.shape[1], *[1] * (rank + 2)), _FACTOR, np.float32))
-    return ops.group_convolution(source, weight, list(strides), [0] * rank, [0] * rank, [1] * rank)
+    return ops.group_convolution(source, weight, list(strides or [1] * rank), [0] * rank, [0] * rank, [1] * rank)
+
+
+def depthwise_of_bytes(source: Any, kind: TensorType, strides: Sequence[int]) -> Any:
+    """Returns a convolution in integers of a quantised tensor, with one weight for each channel."""
+    rank = len(kind.shape) - 2
+    scale = ops.constant(np.float32(_SCALE))
+    weight = ops.convert(ops.constant(np.full((kind.shape[1], *[1] * (rank + 2)), 3, np.int8)), "f32")
+    data, weight = (ops.multiply(one, scale) for one in (ops.convert(source, "f32"), weight))
+    made = ops.group_convolution(data, weight, list(strides), [0] * rank, [0] * rank, [1] * rank)
+    return quantised(made, kind.dtype)  # OpenVINO computes in integers only in a network that quantises
+
+
+def quantised(source: Any, dtype: str) -> Any:
+    """Returns the node that turns numbers into bytes."""
+    least, most = (ops.constant(np.float32(bound)) for bound in BYTE_RANGES[dtype])
+    return ops.convert(ops.fake_quantize(source, least, most, least, most, 256), np.dtype(dtype))
 
 
 def internal_form(kind: TensorType, values: np.ndarray) -> np.ndarray:

@@ -38,8 +38,10 @@ from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
 from costmodel.runtimes.base import Runner, RuntimeSettings
 from costmodel.runtimes.openvino.executed import added_inputs, adds_result_of, executed_graph, overwritten_inputs
 from costmodel.runtimes.openvino.forms import (
+    BYTE_RANGES,
     PERMUTED,
     depthwise,
+    depthwise_of_bytes,
     dequantised,
     element,
     flat,
@@ -49,6 +51,7 @@ from costmodel.runtimes.openvino.forms import (
     is_channels_last,
     parameter_of,
     produced,
+    production_form,
     put_out,
 )
 from costmodel.runtimes.openvino.lowering import REORDER_DOMAIN
@@ -80,7 +83,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
     if all(layer.op_type in _VIEWS for layer in expand(sequence).layers):
         return open_empty(1, 1, settings)  # an output would be a copy, which there is none of inside a model
     warm = weight_bytes(sequence) <= _WARM_BYTES
-    if _is_reorder(sequence) and not _is_float(sequence.values[sequence.layers[0].inputs[0]].type):
+    if _is_reorder(sequence) and not _is_producible(sequence.values[sequence.layers[0].inputs[0]].type):
         sequence = _as_transpose(sequence)
     kinds = _blocked_inputs(sequence)
     if not (_is_reorder(sequence) and kinds):
@@ -92,8 +95,8 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
             if overwritten := overwritten_inputs(graph):
                 return _open_produced(sequence, overwritten, settings, warm=warm)
             return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
-        if not all(_is_float(sequence.values[i].type) for i in kinds.values()):
-            # No convolution produces integers: the layer runs in the plain layout.
+        if not all(_is_producible(sequence.values[i].type) for i in kinds.values()):
+            # No convolution produces integers of more than a byte: the layer runs in the plain layout.
             network, compiled = _compiled(_in_plain_layout(sequence), settings)
             return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
     return _open_produced(sequence, kinds.keys(), settings, warm=warm)
@@ -115,7 +118,7 @@ def _open_in_place(sequence: LayerSequence, added: Set[str], settings: RuntimeSe
         settings: Settings of the runtime.
         warm: Whether it runs once just before each run that is timed.
     """
-    producible = {name for name in added if _is_float(sequence.values[_blocked_inputs(sequence)[name]].type)}
+    producible = {name for name in added if _is_producible(sequence.values[_blocked_inputs(sequence)[name]].type)}
     network = _Network(sequence, outputs=max(1, len(producible)))
     network.feed(producing=producible)
     compiled = compile_model(network.model, settings)
@@ -240,16 +243,19 @@ class _Network:
         for parameter in self.model.get_parameters():
             (name,) = parameter.output(0).get_names() & self.feeds.keys()
             kind = self.types[name]
-            values = internal_form(kind, self.feeds[name])
+            values = (production_form if name in producing else internal_form)(kind, self.feeds[name])
             if values is self.feeds[name] and name not in producing:
                 continue
             # OpenVINO computes in integers only if nothing comes before the dequantisation.
-            last = dequantised(parameter)
+            last = parameter if name in producing else dequantised(parameter)
             readers, begins = last.output(0).get_target_inputs(), parameter.output(0).get_target_inputs()
             fed = parameter_of(name, values)
-            inner = from_channels_last(last, kind, name) if last is not parameter else from_internal(fed, kind, name)
             if name in producing:
-                inner = produced(inner, kind)
+                inner = produced(fed, kind, name)
+            elif last is parameter:
+                inner = from_internal(fed, kind, name)
+            else:
+                inner = from_channels_last(last, kind, name)
             for target in readers:
                 target.replace_source_output(inner.output(0))
             if last is not parameter:
@@ -276,8 +282,8 @@ def _blocked_inputs(sequence: LayerSequence) -> dict[str, int]:
     return {value_name(i): i for i in input_indices(sequence) if is_channels_last(sequence.values[i].type)}
 
 
-def _is_float(kind: TensorType) -> bool:
-    return kind.dtype.startswith("float")
+def _is_producible(kind: TensorType) -> bool:
+    return kind.dtype in ("float32", *BYTE_RANGES)
 
 
 def _as_transpose(sequence: LayerSequence) -> LayerSequence:
@@ -330,16 +336,17 @@ def _demand_layout(model: Any, kind: TensorType) -> None:
         shape = [kind.shape[0] * kind.shape[1], prod(kind.shape[2:])]
         target.replace_source_output(ops.reshape(source, ops.constant(shape), False).output(0))
     else:
-        target.replace_source_output(depthwise(source, kind, strides=kind.shape[2:]).output(0))
+        convolution = depthwise_of_bytes if kind.dtype in BYTE_RANGES else depthwise
+        target.replace_source_output(convolution(source, kind, kind.shape[2:]).output(0))
 
 
 def _surroundings(types: Mapping[str, TensorType], outputs: int) -> Any:
     """Returns the network that only feeds and produces the given inputs, with at least the given number of outputs."""
     parameters, sources = [], []
     for name, kind in types.items():
-        fed = parameter_of(name, internal_form(kind, np.zeros(kind.shape, kind.dtype)))
+        fed = parameter_of(name, production_form(kind, np.zeros(kind.shape, kind.dtype)))
         parameters.append(fed)
-        sources.append(produced(from_internal(fed, kind, name), kind).output(0))
+        sources.append(produced(fed, kind, name).output(0))
     further = [element(sources[0], number) for number in range(1, outputs - len(sources) + 1)]
     return Model([ops.result(one) for one in (*map(element, sources), *further)], parameters)
 
