@@ -1,7 +1,7 @@
 """The OpenVINO adapter: lowers models, and opens layer sequences and whole models on the CPU."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
-from costmodel.runtimes.openvino.dequantisation import with_moved_dequantisations
-from costmodel.runtimes.openvino.executed import executed_graph
+from costmodel.runtimes.openvino.dequantisation import in_executed_types
+from costmodel.runtimes.openvino.executed import Primitive, executed_graph
 from costmodel.runtimes.openvino.isolated import open_empty, open_isolated
 from costmodel.runtimes.openvino.lowering import layers_of_primitives, lowered_graph
 from costmodel.runtimes.openvino.profiling import profiled_runs
 from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, core, first_line
+from costmodel.runtimes.openvino.views import with_own_views
 from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.synthetic.index_inputs import index_limits
 from costmodel.synthetic.values import model_inputs
@@ -48,7 +49,7 @@ class OpenVino:
         folded, graph = OnnxRuntime().fold(model)
         with _compiled(model.name, folded, RuntimeSettings()) as compiled:
             primitives = executed_graph(compiled)
-            return lowered_graph(folded, with_moved_dequantisations(graph, primitives), primitives)
+            return lowered_graph(folded, _as_executed(graph, primitives), primitives)
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
         """Loads `sequence` as `costmodel.runtimes.openvino.isolated` describes."""
@@ -82,7 +83,7 @@ class OpenVino:
         folded, graph = OnnxRuntime().fold(model)
         with _compiled(model.name, folded, settings, counters=True) as compiled:
             primitives = executed_graph(compiled)
-            graph = with_moved_dequantisations(graph, primitives)
+            graph = _as_executed(graph, primitives)
             lowered = lowered_graph(folded, graph, primitives)
             layer_of = layers_of_primitives(lowered, graph, primitives)
             runner = OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
@@ -92,6 +93,11 @@ class OpenVino:
     def fingerprint(self) -> str:
         """Returns the instruction sets on which OpenVINO's choice of primitives depends."""
         return "-".join(sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")))
+
+
+def _as_executed(graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:
+    """Returns a folded model with the element types and the views that OpenVINO's executed graph shows."""
+    return with_own_views(in_executed_types(graph, primitives), primitives)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""Moves the dequantisations of a model to where OpenVINO executes them.
+"""Brings a quantised model into the element types in which OpenVINO executes it, which its executed graph tells.
 
-In an ONNX model, a quantised tensor is dequantised before it is pooled, transposed or concatenated. OpenVINO does these
-on the bytes, and dequantises what comes out, mostly inside the layer that computes with it. Its executed graph tells by
-the element types of the primitives. A tensor that several operators read has one dequantisation in the model, but each
-of these operators reads the bytes.
+- In an ONNX model, a quantised tensor is dequantised before it is pooled, transposed or concatenated. OpenVINO does
+  these on the bytes, and dequantises what comes out, mostly inside the layer that computes with it.
+- A tensor that several operators read has one dequantisation in the model, but each of these operators reads the bytes.
+- The second factor of a product must be signed: unsigned bytes around 128 become signed ones around zero.
+- Where OpenVINO computes in floats after all, quantisation and dequantisation together are one primitive that rounds.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from dataclasses import replace
 from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.runtimes.openvino.executed import Primitive
 
-__all__ = ["with_moved_dequantisations"]
+__all__ = ["in_executed_types", "rounding_quantisations"]
 
 _BYTES = ("i8", "u8")
 # Operators that only move elements, of whatever type, or choose among them.
@@ -22,7 +23,7 @@ _MOVING = (
 )  # fmt: skip
 
 
-def with_moved_dequantisations(graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:
+def in_executed_types(graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:
     """Returns a model in which operators read bytes wherever OpenVINO executes them on bytes.
 
     Args:
@@ -31,10 +32,29 @@ def with_moved_dequantisations(graph: LayerGraph, primitives: Sequence[Primitive
     """
     if not any(layer.op_type == "DequantizeLinear" for layer in graph.layers):
         return graph
-    return _Movement(graph, primitives).moved()
+    return _Rewriting(graph, primitives).result()
 
 
-class _Movement:
+def rounding_quantisations(graph: LayerGraph, primitives: Sequence[Primitive]) -> set[str]:
+    """Returns the names of the quantisations whose results OpenVINO keeps as floats.
+
+    Args:
+        graph: The model that was compiled, with the names of its nodes as names of layers.
+        primitives: The executed graph.
+    """
+    to_bytes = {
+        source for one in primitives if one.kind == "Reorder" and one.dtypes[0] in _BYTES for source, _ in one.inputs
+    }
+    operators = {
+        name
+        for position, one in enumerate(primitives)
+        if one.dtypes[0] == "f32" and position not in to_bytes
+        for name in one.operators
+    }
+    return {layer.name for layer in graph.layers if layer.op_type == "QuantizeLinear" and layer.name in operators}
+
+
+class _Rewriting:
     """The rewriting of one model.
 
     Attributes:
@@ -49,20 +69,26 @@ class _Movement:
             for name in layer.inputs:
                 self._readers.setdefault(name, []).append(layer)
         self._types = dict(graph.types)
+        self._constants = dict(graph.constants)
+        rounding = rounding_quantisations(graph, primitives)
+        self._rounded = {layer.outputs[0] for layer in graph.layers if layer.name in rounding}
         self._layers: list[Layer] = []
         self._names: set[str] = set()
         self._dequantised: set[str] = set()
         self._pending: dict[str, Layer] = {}
         self._on_bytes = self._candidates()
 
-    def moved(self) -> LayerGraph:
+    def result(self) -> LayerGraph:
         """Returns the rewritten model."""
         merged = set[str]()
         for layer in self._graph.layers:
             if layer.name in merged:
                 continue
             if self._is_of_an_activation(layer):
-                self._pending[layer.outputs[0]] = layer
+                self._pending[layer.outputs[0]] = self._signed(layer, layer.inputs[0])
+            elif layer.op_type == "QuantizeLinear" and self._is_made_signed(layer):
+                self._types[layer.outputs[0]] = replace(self._types[layer.outputs[0]], dtype="int8")
+                self._add(self._signed(layer, layer.outputs[0]))
             elif layer.name in self._on_bytes and all(n in self._pending for n in _data_inputs(layer)):
                 self._add_on_bytes(layer, merged)
             else:
@@ -70,7 +96,22 @@ class _Movement:
         for name in self._graph.outputs:
             if name in self._pending:
                 self._dequantise(name, name)
-        return replace(self._graph, layers=tuple(self._layers), types=self._types)
+        return replace(self._graph, layers=tuple(self._layers), types=self._types, constants=self._constants)
+
+    def _is_made_signed(self, layer: Layer) -> bool:
+        """Returns whether OpenVINO quantises to signed bytes what the model quantises to unsigned ones."""
+        primitive = self._primitive.get(layer.name)
+        unsigned = self._types[layer.outputs[0]].dtype == "uint8"
+        return unsigned and len(layer.inputs) > 2 and primitive is not None and primitive.dtypes[0] == "i8"
+
+    def _signed(self, layer: Layer, quantised: str) -> Layer:
+        """Returns a quantisation or dequantisation with a zero as its zero point if the quantised value is signed."""
+        if len(layer.inputs) < 3 or self._types[quantised].dtype == self._types[layer.inputs[2]].dtype:
+            return layer
+        zero = f"{layer.inputs[2]}/signed"
+        self._types[zero] = replace(self._types[layer.inputs[2]], dtype=self._types[quantised].dtype)
+        self._constants[zero] = (0,)
+        return replace(layer, inputs=(*layer.inputs[:2], zero))
 
     def _candidates(self) -> set[str]:
         """Returns the names of the operators that run on bytes if what they read is quantised."""
@@ -99,13 +140,15 @@ class _Movement:
     def _add(self, layer: Layer) -> None:
         """Adds a layer that reads its inputs as the model says, with dequantisations of its own.
 
-        Dequantisations that are primitives of their own are shared.
+        Dequantisations that are primitives of their own, or belong to the one that rounds, are shared.
         """
         inputs = list(layer.inputs)
         for name in dict.fromkeys(n for n in layer.inputs if n in self._pending):
-            shared = len(self._readers[name]) == 1 or self._pending[name].name in self._primitive
-            own = self._dequantise(name, name if shared else f"{name}/{layer.name}")
-            inputs = [own if n == name else n for n in inputs]
+            pending = self._pending[name]
+            own = pending.name in self._primitive or pending.inputs[0] in self._rounded
+            shared = own or len(self._readers[name]) == 1
+            read = self._dequantise(name, name if shared else f"{name}/{layer.name}")
+            inputs = [read if n == name else n for n in inputs]
         self._layers.append(replace(layer, inputs=tuple(inputs)))
 
     def _dequantise(self, name: str, result: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.errors import LoweringError
 
-__all__ = ["Primitive", "added_inputs", "adds_result_of", "executed_graph", "is_plain", "overwritten_inputs"]
+__all__ = ["Primitive", "added_inputs", "adds_result_of", "executed_graph", "is_plain", "is_view", "overwritten_inputs"]
 
 # Kinds of primitives that move the elements of a tensor, or none of them.
 _MOVING = ("Reorder", "Reshape", "Transpose")
@@ -83,6 +83,11 @@ def is_plain(layout: str, shape: tuple[int, ...]) -> bool:
         return re.search("[A-Z0-9]", layout) is None
     varying = [axis for axis in layout if shape[ord(axis) - ord("a")] != 1] if len(layout) == len(shape) else []
     return varying == sorted(varying)
+
+
+def is_view(primitive: Primitive) -> bool:
+    """Returns whether a primitive only gives memory another layout, in the place of a transposition."""
+    return primitive.kind == "Reorder" and primitive.name.endswith("_fake")
 
 
 def added_inputs(graph: Sequence[Primitive]) -> set[str]:

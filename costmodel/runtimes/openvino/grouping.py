@@ -6,12 +6,13 @@ therefore belongs to the primitive that executes what reads its result, and a pr
 operators whose primitives read its result.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from costmodel.ir.graph import Layer, LayerGraph
 from costmodel.ir.strong_components import strong_components
 from costmodel.ir.topological_order import topological_order
+from costmodel.runtimes.openvino.dequantisation import rounding_quantisations
 from costmodel.runtimes.openvino.executed import Primitive
 
 __all__ = ["Group", "grouped"]
@@ -72,6 +73,7 @@ def grouped(graph: LayerGraph, primitives: Sequence[Primitive]) -> list[Group]:
                 layer = by_name.get(name.rpartition("/")[0])
             if layer is not None:
                 sets.join(layer, base + p)
+    named |= _join_rounding(sets, graph, rounding_quantisations(graph, primitives))
     _adopt_primitives(sets, base, primitives, working, named)
     _adopt_layers(sets, graph, named)
     _close_cycles(sets, graph)
@@ -97,6 +99,19 @@ def working_primitives(primitives: Sequence[Primitive]) -> set[int]:
             if primitive.kind not in _NO_WORK:
                 working.add(position)
     return working
+
+
+def _join_rounding(sets: _Sets, graph: LayerGraph, rounding: Set[str]) -> set[int]:
+    """Joins quantisations whose results remain floats with their dequantisations, and returns the latter."""
+    quantised = {layer.outputs[0]: i for i, layer in enumerate(graph.layers) if layer.name in rounding}
+    found = {
+        i
+        for i, layer in enumerate(graph.layers)
+        if layer.op_type == "DequantizeLinear" and layer.inputs[0] in quantised
+    }
+    for i in found:
+        sets.join(quantised[graph.layers[i].inputs[0]], i)
+    return found
 
 
 def _adopt_primitives(

@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 
 from costmodel.ir.fused import fuse
 from costmodel.ir.graph import Layer, LayerGraph, TensorType
-from costmodel.runtimes.openvino.executed import Primitive, is_plain
+from costmodel.runtimes.openvino.executed import Primitive, is_plain, is_view
 from costmodel.runtimes.openvino.grouping import Group, grouped
 
 __all__ = ["REORDER_DOMAIN", "layers_of_primitives", "lowered_graph"]
@@ -132,6 +132,13 @@ class _Layouts:
         owner = {p: number for number, group in enumerate(groups) for p in group.primitives}
         maker = {n: number for number, group in enumerate(groups) for x in group.layers for n in x.outputs if n}
         inputs = set(graph.inputs)
+        # Groups with a transposition that none of their primitives executes.
+        self._transposing = {
+            number
+            for number, group in enumerate(groups)
+            if any(layer.op_type == "Transpose" for layer in group.layers)
+            and not any(primitives[p].kind == "Transpose" for p in group.primitives)
+        }
         self._read: dict[tuple[str, int], bool] = {}
         self._produced: dict[str, bool] = {}
         self.reorders: dict[int, tuple[tuple[str, ...], int]] = {}
@@ -169,15 +176,18 @@ class _Layouts:
             self.reorders.setdefault(reorder, (tuple(names.get((made_by, number), ())), number))
         if made_by == number:
             return
-        shape = primitives[origin].shapes[origin_port]
+        shape, shape_read = primitives[origin].shapes[origin_port], primitives[source].shapes[port]
         produced = not is_plain(primitives[origin].layouts[origin_port], shape)
-        # A reorder that changes the shape is a Transpose of the same memory, not a change of the layout.
-        read = produced
-        if primitives[source].shapes[port] == shape:
-            read = not is_plain(primitives[source].layouts[port], shape)
+        read = not is_plain(primitives[source].layouts[port], shape_read)
+        # Nothing moves where a reorder stands for a transposition, which belongs to the reader or else to the producer.
+        view = any(is_view(primitives[reorder]) for reorder in passed)
+        transposed = view and made_by in self._transposing
         for name in names.get((made_by, number), ()):
-            if graph.types[name].shape == shape:
+            if graph.types[name].shape == shape_read and transposed:
                 self._read[name, number] = read
+                self._produced.setdefault(name, read)
+            elif graph.types[name].shape == shape:
+                self._read[name, number] = produced if view or shape_read != shape else read
                 self._produced.setdefault(name, produced)
 
     def produced(self, name: str) -> bool:
