@@ -2,12 +2,13 @@
 
 - In an ONNX model, a quantised tensor is dequantised before it is pooled, transposed or concatenated. OpenVINO does
   these on the bytes, and dequantises what comes out, mostly inside the layer that computes with it.
+- Likewise, a tensor that is transposed and then quantised may be quantised first, by the layer that makes it.
 - A tensor that several operators read has one dequantisation in the model, but each of these operators reads the bytes.
 - The second factor of a product must be signed: unsigned bytes around 128 become signed ones around zero.
 - Where OpenVINO computes in floats after all, quantisation and dequantisation together are one primitive that rounds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from costmodel.ir.graph import Layer, LayerGraph, TensorType
@@ -81,7 +82,7 @@ class _Rewriting:
     def result(self) -> LayerGraph:
         """Returns the rewritten model."""
         merged = set[str]()
-        for layer in self._graph.layers:
+        for layer in self._with_early_quantisations():
             if layer.name in merged:
                 continue
             if self._is_of_an_activation(layer):
@@ -97,6 +98,73 @@ class _Rewriting:
             if name in self._pending:
                 self._dequantise(name, name)
         return replace(self._graph, layers=tuple(self._layers), types=self._types, constants=self._constants)
+
+    def _with_early_quantisations(self) -> list[Layer]:
+        """Returns the layers, with quantisations before the operators that already move their bytes."""
+        layers = {layer.name: layer for layer in self._graph.layers}
+        producer = {name: layer.name for layer in self._graph.layers for name in layer.outputs if name}
+        before: dict[str, Layer] = {}  # a new layer by the name of the one that it precedes
+        for quantising in self._graph.layers:
+            chain = self._moving_bytes_before(quantising, layers, producer)
+            view = chain[0] if chain and chain[0] not in self._primitive else None
+            if view is not None:
+                readers = self._readers[quantising.outputs[0]]
+                if len(readers) > 1 or readers[0].op_type != "DequantizeLinear":
+                    continue
+                self._put_behind(view, readers[0], quantising.outputs[0], layers, before)
+                del chain[0]
+            if not chain:
+                continue
+            first = layers[chain[-1]]
+            source, dtype = first.inputs[0], self._types[quantising.outputs[0]].dtype
+            result = f"{source}/{quantising.name}"
+            self._types[result] = TensorType(dtype, self._types[source].shape)
+            for name in chain:
+                self._types[layers[name].outputs[0]] = replace(self._types[layers[name].outputs[0]], dtype=dtype)
+            before[first.name] = replace(quantising, inputs=(source, *quantising.inputs[1:]), outputs=(result,))
+            layers[first.name] = replace(first, inputs=(result, *first.inputs[1:]))
+            layers[chain[0]] = replace(layers[chain[0]], outputs=quantising.outputs)
+            del layers[quantising.name]
+        return [one for name, layer in layers.items() for one in (before.get(name), layer) if one is not None]
+
+    def _put_behind(
+        self, view: str, dequantising: Layer, quantised: str, layers: dict[str, Layer], before: dict[str, Layer]
+    ) -> None:
+        """Puts a transposition that OpenVINO does not execute behind the dequantisation of what it reads."""
+        layer = layers.pop(view)
+        shape = self._types[layer.inputs[0]].shape
+        self._types[quantised] = replace(self._types[quantised], shape=shape)
+        between = f"{dequantising.outputs[0]}/{view}"
+        self._types[between] = replace(self._types[dequantising.outputs[0]], shape=shape)
+        before[dequantising.name] = replace(layers[dequantising.name], outputs=(between,))
+        layers[dequantising.name] = replace(layer, inputs=(between,), outputs=dequantising.outputs)
+
+    def _moving_bytes_before(
+        self, quantising: Layer, layers: Mapping[str, Layer], producer: Mapping[str, str]
+    ) -> list[str]:
+        """Returns the names of the operators that move bytes before the model quantises them, the last one first.
+
+        Args:
+            quantising: A layer.
+            layers: The layers by name.
+            producer: The name of the layer that produces each value.
+        """
+        if quantising.op_type != "QuantizeLinear" or quantising.name in self._primitive:
+            return []
+        chain = list[str]()
+        name = quantising.inputs[0]
+        while (before := layers.get(producer.get(name, ""))) is not None:
+            primitive = self._primitive.get(before.name)
+            if (
+                before.op_type not in ("Reshape", "Transpose")
+                or len(self._readers[name]) != 1
+                or name in self._graph.outputs
+                or (primitive is not None and primitive.dtypes[0] not in _BYTES)
+            ):
+                break
+            chain.append(before.name)
+            name = before.inputs[0]
+        return chain if any(one in self._primitive for one in chain) else []
 
     def _is_made_signed(self, layer: Layer) -> bool:
         """Returns whether OpenVINO quantises to signed bytes what the model quantises to unsigned ones."""
@@ -146,7 +214,7 @@ class _Rewriting:
         for name in dict.fromkeys(n for n in layer.inputs if n in self._pending):
             pending = self._pending[name]
             own = pending.name in self._primitive or pending.inputs[0] in self._rounded
-            shared = own or len(self._readers[name]) == 1
+            shared = own or len(self._readers.get(name, ())) <= 1
             read = self._dequantise(name, name if shared else f"{name}/{layer.name}")
             inputs = [read if n == name else n for n in inputs]
         self._layers.append(replace(layer, inputs=tuple(inputs)))

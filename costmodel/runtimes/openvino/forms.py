@@ -29,6 +29,7 @@ __all__ = [
     "produced",
     "production_form",
     "put_out",
+    "skip_transposition",
 ]
 
 # The types that OpenVINO's CPU plugin uses inside a model in the place of others: numpy's, and OpenVINO's own name of
@@ -153,12 +154,53 @@ def put_out(result: Any, kind: TensorType, name: str) -> None:
     source = result.input(0).get_source_output()
     if kind.dtype in _INTERNAL:
         source = ops.convert(source, _INTERNAL[kind.dtype][0]).output(0)
-    rank = len(source.get_shape())
+    target, rank = result.input(0), len(source.get_shape())
     if is_channels_last(kind) and rank == len(kind.shape):
-        permuted = ops.transpose(source, ops.constant([0, *range(2, rank), 1]))
+        target.replace_source_output(source)
+        target = _before_quantisation(target)
+        permuted = ops.transpose(target.get_source_output(), ops.constant([0, *range(2, rank), 1]))
         permuted.set_friendly_name(name + PERMUTED)
         source = permuted.output(0)
-    result.input(0).replace_source_output(source)
+    target.replace_source_output(source)
+
+
+def _before_quantisation(target: Any) -> Any:
+    """Returns the input of the quantisation whose result `target` reads if it quantises a transposed tensor.
+
+    OpenVINO merges two transpositions only if nothing is between them. If it does not, returns `target`.
+    """
+    above = target
+    while (node := above.get_source_output().get_node()).get_type_name() in ("Convert", "FakeQuantize"):
+        if len(node.output(0).get_target_inputs()) > 1:
+            break
+        above = node.input(0)
+    return above if node.get_type_name() == "Transpose" else target
+
+
+def skip_transposition(permuted: Any) -> None:
+    """Lets those who flatten and transpose a tensor in a channels-last layout read its memory as it is.
+
+    Args:
+        permuted: The node that `from_channels_last` returned.
+    """
+    batch, channels, *sizes = permuted.output(0).get_shape()
+    for target in permuted.output(0).get_target_inputs():
+        flattened = target.get_node()
+        if flattened.get_type_name() != "Reshape" or list(flattened.get_output_shape(0)) != [
+            batch,
+            channels,
+            prod(sizes),
+        ]:
+            continue
+        readers = [port.get_node() for port in flattened.output(0).get_target_inputs()]
+        if (
+            len(readers) == 1
+            and readers[0].get_type_name() == "Transpose"
+            and list(readers[0].get_output_shape(0)) == [batch, prod(sizes), channels]
+        ):
+            view = ops.reshape(permuted.input_value(0), ops.constant([batch, prod(sizes), channels]), False)
+            for reader in readers[0].output(0).get_target_inputs():
+                reader.replace_source_output(view.output(0))
 
 
 def flat(source: Any) -> Any:

@@ -53,6 +53,7 @@ from costmodel.runtimes.openvino.forms import (
     produced,
     production_form,
     put_out,
+    skip_transposition,
 )
 from costmodel.runtimes.openvino.lowering import REORDER_DOMAIN
 from costmodel.runtimes.openvino.session import OpenVinoRunner, SurroundedOpenVinoRunner, compile_model, core
@@ -258,6 +259,8 @@ class _Network:
                 inner = from_channels_last(last, kind, name)
             for target in readers:
                 target.replace_source_output(inner.output(0))
+            if is_channels_last(kind) and name not in producing:
+                skip_transposition(inner)
             if last is not parameter:
                 for target in begins:
                     target.replace_source_output(fed.output(0))
