@@ -39,7 +39,7 @@ _FACTOR = 0.9
 _SCALE = 0.02
 # The smallest and the largest number of the element types of quantised tensors.
 BYTE_RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
-# End of the names of the Transposes that stand for a layout.
+# Part of the names of the Transposes that stand for a layout.
 PERMUTED = "_permuted"
 
 

@@ -141,7 +141,7 @@ def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["_Net
 def _is_recognised(compiled: Any) -> bool:
     """Returns whether OpenVINO took every Transpose that stands for a layout as the same memory."""
     return not any(
-        primitive.kind == "Transpose" and any(name.endswith(PERMUTED) for name in primitive.operators)
+        primitive.kind == "Transpose" and any(PERMUTED in name for name in primitive.operators)
         for primitive in executed_graph(compiled)
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from onnx import ModelProto, TensorProto, numpy_helper
@@ -186,6 +187,9 @@ class _Layouts:
             if graph.types[name].shape == shape_read and transposed:
                 self._read[name, number] = read
                 self._produced.setdefault(name, read)
+            elif _is_flattened_last(graph.types[name].shape, shape):
+                self._read[name, number] = True
+                self._produced.setdefault(name, True)
             elif graph.types[name].shape == shape:
                 self._read[name, number] = produced if view or shape_read != shape else read
                 self._produced.setdefault(name, produced)
@@ -197,3 +201,11 @@ class _Layouts:
     def read(self, name: str, group: int) -> bool:
         """Returns whether a group reads a value in another layout than the plain one."""
         return self._read.get((name, group), self.produced(name))
+
+
+def _is_flattened_last(shape: tuple[int, ...], executed: tuple[int, ...]) -> bool:
+    """Returns whether a primitive leaves a tensor with its channels last and the other axes flattened."""
+    if len(shape) < 4:
+        return False
+    batch, channels, *sizes = shape
+    return executed == (batch, prod(sizes), channels)
