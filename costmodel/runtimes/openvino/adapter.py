@@ -17,10 +17,10 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
-from costmodel.runtimes.openvino.dequantisation import in_executed_types
 from costmodel.runtimes.openvino.executed import Primitive, executed_graph
+from costmodel.runtimes.openvino.executed_types import in_executed_types
 from costmodel.runtimes.openvino.isolated import open_empty, open_isolated
-from costmodel.runtimes.openvino.lowering import layers_of_primitives, lowered_graph
+from costmodel.runtimes.openvino.lowering import REVISION, layers_of_primitives, lowered_graph
 from costmodel.runtimes.openvino.profiling import profiled_runs
 from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, core, first_line
 from costmodel.runtimes.openvino.views import with_own_views
@@ -91,8 +91,8 @@ class OpenVino:
             return profiled_runs(runner, names, layer_of, runs=runs, warm_up_runs=warm_up_runs)
 
     def fingerprint(self) -> str:
-        """Returns the instruction sets on which OpenVINO's choice of primitives depends."""
-        return "-".join(sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")))
+        """Returns the instruction sets on which OpenVINO's choice of primitives depends, and the `REVISION`."""
+        return "-".join([*sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")), f"lowering{REVISION}"])
 
 
 def _as_executed(graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:

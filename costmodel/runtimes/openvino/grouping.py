@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from costmodel.ir.graph import Layer, LayerGraph
 from costmodel.ir.strong_components import strong_components
 from costmodel.ir.topological_order import topological_order
-from costmodel.runtimes.openvino.dequantisation import rounding_quantisations
 from costmodel.runtimes.openvino.executed import Primitive
+from costmodel.runtimes.openvino.executed_types import rounding_quantisations
 
 __all__ = ["Group", "grouped"]
 

@@ -93,7 +93,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
         if added := added_inputs(graph):
             return _open_in_place(sequence, added & kinds.keys(), settings, warm=warm)
         if not kinds or _is_recognised(compiled):
-            if overwritten := overwritten_inputs(graph):
+            if overwritten := {n for n in overwritten_inputs(graph) if network.types[n].dtype == "float32"}:
                 return _open_produced(sequence, overwritten, settings, warm=warm)
             return _runner(compiled, network.feeds, _output_memory, settings, warm=warm)
         if not all(_is_producible(sequence.values[i].type) for i in kinds.values()):

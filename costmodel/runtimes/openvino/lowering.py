@@ -12,9 +12,11 @@ from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.runtimes.openvino.executed import Primitive, is_plain, is_view
 from costmodel.runtimes.openvino.grouping import Group, grouped
 
-__all__ = ["REORDER_DOMAIN", "layers_of_primitives", "lowered_graph"]
+__all__ = ["REORDER_DOMAIN", "REVISION", "layers_of_primitives", "lowered_graph"]
 
 REORDER_DOMAIN = "openvino"
+# Incremented when models have other layers than before, so that a store keeps both decompositions of a model.
+REVISION = 2
 
 _ZERO_POINT = 100  # fits into int8 and uint8
 

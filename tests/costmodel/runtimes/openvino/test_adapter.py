@@ -163,6 +163,134 @@ def test_a_quantised_convolution_is_one_layer_that_computes_in_integers(openvino
     assert "Convolution" in {p.kind for p in executed_graph(runner.compiled) if p.implementation.lower().endswith("i8")}
 
 
+@pytest.fixture
+def quantised(parse: Parse) -> Callable[..., ModelProto]:
+    """Returns a model of nodes that read bytes `q`, quantised from `x`, with their scale and zero points."""
+
+    def made(nodes: str, result: str, zero: int = 7, size: str = "1,16,8,8") -> ModelProto:
+        model = parse(
+            f"""(float[{size}] x) => (float[{result}] y)
+                <float s = {{0.05}}, uint8 z = {{{zero}}}, uint8 low = {{0}}, int8 o = {{0}}, float few = {{0.001}}>
+            {{ a = Relu(x) q = QuantizeLinear(a, s, z) {nodes} }}"""
+        )
+        for number, node in enumerate(model.graph.node):
+            node.name = f"{node.op_type}{number}"
+        weights = [one for one in ("w", "v") if any(one in node.input for node in model.graph.node)]
+        values = np.random.default_rng(0).integers(-9, 9, (16, 16, 1, 1), dtype=np.int8)
+        model.graph.initializer.extend(numpy_helper.from_array(values + number, w) for number, w in enumerate(weights))
+        return model
+
+    return made
+
+
+CONVOLUTION = "{0}f = DequantizeLinear(w, few, o) {0}c = Conv({0}d, {0}f) {0}t = QuantizeLinear({0}c, s, z)"
+
+
+def test_what_moves_quantised_tensors_moves_bytes(openvino: OpenVino, quantised: Callable[..., ModelProto]) -> None:
+    """OpenVINO pools bytes, and each reader of a quantised tensor dequantises by itself."""
+    model = quantised(
+        "d = DequantizeLinear(q, s, z) p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(d)"
+        f"r = QuantizeLinear(p, s, z) ad = DequantizeLinear(r, s, z) {CONVOLUTION.format('a')}"
+        f"bd = Identity(d) {CONVOLUTION.format('b')}"
+        "m = DequantizeLinear(at, s, z) n = DequantizeLinear(bt, s, z)"
+        "k = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(n) y = Add(m, k)",
+        "1,16,4,4",
+    )
+    graph = openvino.lower(read_model(model), "all")
+    check_graph(graph)
+    pool = next(layer for layer in graph.layers if layer.op_type == "MaxPool")
+    assert [graph.types[name].dtype for name in (*pool.inputs, *pool.outputs)] == ["uint8", "uint8"]
+    for layer in graph.layers:
+        if layer.op_type == "Conv":
+            assert graph.types[layer.inputs[0]].dtype == "uint8"
+            assert len(layer.outputs) == 1
+    for segment in decompose("m", graph).segments:
+        runner = openvino.open_sequence(segment.sequence, SETTINGS)
+        runner.feed()
+        runner.run()
+        if segment.sequence.kind == "MaxPool":
+            pooled = [p.dtypes for p in executed_graph(runner.compiled) if p.kind == "Pooling"]
+            assert pooled == [("u8",)] * len(pooled) != []
+
+
+@pytest.mark.parametrize(("zero", "integers"), [(128, True), (120, False)])
+def test_products_of_activations_compute_in_integers_only_if_they_do_in_the_model(
+    openvino: OpenVino, quantised: Callable[..., ModelProto], zero: int, integers: bool
+) -> None:
+    """Bytes around 128 are signed bytes for OpenVINO; around another number, it computes with floats."""
+    model = quantised(
+        "d = DequantizeLinear(q, s, z) b = Softmax(x) u = QuantizeLinear(b, few, low)"
+        "e = DequantizeLinear(u, few, low) c = MatMul(e, d) t = QuantizeLinear(c, s, z) y = DequantizeLinear(t, s, z)",
+        "1,2,32,32",
+        zero,
+        "1,2,32,32",
+    )
+    graph = openvino.lower(read_model(model), "all")
+    check_graph(graph)
+    (segment,) = (s for s in decompose("m", graph).segments if "MatMul" in s.sequence.kind)
+    read = {v.type.dtype for v in expand(segment.sequence).values if v.role == "input"}
+    assert ("int8" in read) is integers
+    assert ("float32" in read) is not integers
+    runner = openvino.open_sequence(segment.sequence, SETTINGS)
+    (product,) = (p for p in executed_graph(runner.compiled) if p.kind == "MatMul")
+    assert product.implementation.lower().endswith("i8") is integers
+
+
+def test_a_layer_that_overwrites_its_input_is_timed_without_a_copy(openvino: OpenVino) -> None:
+    """The input of a softmax is produced, since OpenVINO would copy what it is given, and no result is put out."""
+    kind = TensorType("float32", (1, 4, 32, 32))
+    sequence = LayerSequence(
+        (SequenceLayer("Softmax", "", 13, {"axis": {"i": -1}}, (0,), (1,)),),
+        (Value(kind, "input"), Value(kind, "internal")),
+        (1,),
+    )
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    assert isinstance(runner, SurroundedRunner)
+    timed, subtracted = (
+        Counter(p.kind for p in executed_graph(one.compiled) if p.kind != "Const")
+        for one in (runner, runner.surroundings)
+    )
+    assert sorted((timed - subtracted).elements()) == ["Softmax"]
+    assert not subtracted - timed
+    assert [tuple(port.get_shape()) for port in runner.compiled.outputs] == [(1, 1, 1, 1)]
+
+
+def test_a_layer_that_leaves_the_plain_layout_leaves_it_alone_too(openvino: OpenVino) -> None:
+    """A Split that reads channels last and writes the plain layout takes a hundred times as long as one that copies."""
+    read = TensorType("float32", (1, 9, 8, 8), blocked=True)
+    parts = [TensorType("float32", (1, channels, 8, 8)) for channels in (1, 8)]
+    sizes = TensorType("int64", (2,))
+    sequence = LayerSequence(
+        (SequenceLayer("Split", "", 13, {"axis": {"i": 1}}, (0, 1), (2, 3)),),
+        (Value(read, "input"), Value(sizes, "constant", (1, 8)), *(Value(one, "internal") for one in parts)),
+        (2, 3),
+    )
+    runner = openvino.open_sequence(sequence, SETTINGS)
+    (split,) = (p for p in executed_graph(runner.compiled) if p.kind == "Split")
+    assert split.layouts == ("abcd", "abcd")
+
+
+def test_each_reader_of_a_view_transposes_by_itself(openvino: OpenVino, parse: Parse) -> None:
+    """A transposition that OpenVINO does not execute is part of each convolution that reads its result."""
+    model = parse(
+        """(float[1,32,64] x) => (float[1,64,32] y)
+        { a = Exp(x) t = Transpose<perm = [0, 2, 1]>(a) b = Conv(t, w) c = Conv(t, v) y = Add(b, c) }"""
+    )
+    for number, node in enumerate(model.graph.node):
+        node.name = f"{node.op_type}{number}"
+    rng = np.random.default_rng(0)
+    model.graph.initializer.extend(weight(rng, name, 64, 64, 1) for name in ("w", "v"))
+    graph = openvino.lower(read_model(model), "all")
+    check_graph(graph)
+    found = [one for one in operators(graph) if "Conv" in one]
+    assert len(found) == 2
+    assert all("Transpose" in one for one in found)
+    for segment in decompose("m", graph).segments:
+        if "Conv" in segment.sequence.kind:
+            runner = openvino.open_sequence(segment.sequence, SETTINGS)
+            assert "Transpose" not in {p.kind for p in executed_graph(runner.compiled)}
+
+
 def test_scales_do_not_make_other_layers(openvino: OpenVino) -> None:
     """Layers with other scales of quantisation are the same, as they take the same time."""
     other = quantised_convolution(7)

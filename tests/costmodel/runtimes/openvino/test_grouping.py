@@ -21,7 +21,14 @@ def graph(*layers: Layer) -> LayerGraph:
 def primitive(kind: str, operators: str, *inputs: int) -> Primitive:
     """Returns a primitive that reads the first outputs of others."""
     return Primitive(
-        "", kind, "", tuple(operators.split()), ("abcd",), ("f32",), (KIND.shape,), tuple((position, 0) for position in inputs)
+        "",
+        kind,
+        "",
+        tuple(operators.split()),
+        ("abcd",),
+        ("f32",),
+        (KIND.shape,),
+        tuple((position, 0) for position in inputs),
     )
 
 

@@ -108,8 +108,8 @@ class _Rewriting:
             chain = self._moving_bytes_before(quantising, layers, producer)
             view = chain[0] if chain and chain[0] not in self._primitive else None
             if view is not None:
-                readers = self._readers[quantising.outputs[0]]
-                if len(readers) > 1 or readers[0].op_type != "DequantizeLinear":
+                readers = self._readers.get(quantising.outputs[0], [])
+                if len(readers) != 1 or readers[0].op_type != "DequantizeLinear":
                     continue
                 self._put_behind(view, readers[0], quantising.outputs[0], layers, before)
                 del chain[0]
