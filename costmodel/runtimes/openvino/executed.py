@@ -40,6 +40,11 @@ class Primitive:
     shapes: tuple[tuple[int, ...], ...]
     inputs: tuple[tuple[int, int], ...]
 
+    @property
+    def dtype(self) -> str:
+        """Element type of the first output, or "" if there is none."""
+        return next(iter(self.dtypes), "")
+
 
 def executed_graph(compiled: Any) -> list[Primitive]:
     """Returns the executed graph of an `openvino.CompiledModel`, in execution order.

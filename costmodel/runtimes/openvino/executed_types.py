@@ -44,12 +44,12 @@ def rounding_quantisations(graph: LayerGraph, primitives: Sequence[Primitive]) -
         primitives: The executed graph.
     """
     to_bytes = {
-        source for one in primitives if one.kind == "Reorder" and one.dtypes[0] in _BYTES for source, _ in one.inputs
+        source for one in primitives if one.kind == "Reorder" and one.dtype in _BYTES for source, _ in one.inputs
     }
     operators = {
         name
         for position, one in enumerate(primitives)
-        if one.dtypes[0] == "f32" and position not in to_bytes
+        if one.dtype == "f32" and position not in to_bytes
         for name in one.operators
     }
     return {layer.name for layer in graph.layers if layer.op_type == "QuantizeLinear" and layer.name in operators}
@@ -159,7 +159,7 @@ class _Rewriting:
                 before.op_type not in ("Reshape", "Transpose")
                 or len(self._readers[name]) != 1
                 or name in self._graph.outputs
-                or (primitive is not None and primitive.dtypes[0] not in _BYTES)
+                or (primitive is not None and primitive.dtype not in _BYTES)
             ):
                 break
             chain.append(before.name)
@@ -170,7 +170,7 @@ class _Rewriting:
         """Returns whether OpenVINO quantises to signed bytes what the model quantises to unsigned ones."""
         primitive = self._primitive.get(layer.name)
         unsigned = self._types[layer.outputs[0]].dtype == "uint8"
-        return unsigned and len(layer.inputs) > 2 and primitive is not None and primitive.dtypes[0] == "i8"
+        return unsigned and len(layer.inputs) > 2 and primitive is not None and primitive.dtype == "i8"
 
     def _signed(self, layer: Layer, quantised: str) -> Layer:
         """Returns a quantisation or dequantisation with a zero as its zero point if the quantised value is signed."""
@@ -192,7 +192,7 @@ class _Rewriting:
             if primitive is None:  # OpenVINO made one primitive of it and what reads its result, or found it a view
                 on_bytes = len(readers) == 1 and readers[0].name in found
             else:
-                on_bytes = primitive.dtypes[0] in _BYTES
+                on_bytes = primitive.dtype in _BYTES
             if on_bytes:
                 found.add(layer.name)
         return found
