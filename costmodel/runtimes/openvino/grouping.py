@@ -6,7 +6,7 @@ therefore belongs to the primitive that executes what reads its result, and a pr
 operators whose primitives read its result.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from costmodel.ir.graph import Layer, LayerGraph
@@ -18,6 +18,8 @@ from costmodel.runtimes.openvino.executed_types import rounding_quantisations
 __all__ = ["Group", "grouped"]
 
 _NO_WORK = ("Input", "Parameter", "Const", "Output", "Result")
+# The kind of primitive of operators of which each is executed by a primitive of its own.
+_KINDS = {"Conv": "Convolution", "ConvTranspose": "Deconvolution", "Resize": "Interpolate", "Softmax": "Softmax"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +65,21 @@ def grouped(graph: LayerGraph, primitives: Sequence[Primitive]) -> list[Group]:
     base = len(graph.layers)
     working = working_primitives(primitives)
     by_name = {layer.name: position for position, layer in enumerate(graph.layers)}
+    # What makes an output of the model may be called like the output.
+    results = {n: position for position, layer in enumerate(graph.layers) for n in layer.outputs if n in graph.outputs}
     named = set()
     for p in sorted(working):
         for name in primitives[p].operators:
-            layer = by_name.get(name)
+            layer = by_name.get(name, results.get(name))
             if layer is not None:
                 named |= {layer, base + p}
             else:  # a part of an operator, such as the transposition of an argument
                 layer = by_name.get(name.rpartition("/")[0])
             if layer is not None:
                 sets.join(layer, base + p)
+    for layer, p in _same_work(graph, primitives, named, sorted(working), base):
+        sets.join(layer, base + p)
+        named |= {layer, base + p}
     named |= _join_rounding(sets, graph, rounding_quantisations(graph, primitives))
     _adopt_primitives(sets, base, primitives, working, named)
     _adopt_layers(sets, graph, named)
@@ -99,6 +106,26 @@ def working_primitives(primitives: Sequence[Primitive]) -> set[int]:
             if primitive.kind not in _NO_WORK:
                 working.add(position)
     return working
+
+
+def _same_work(
+    graph: LayerGraph, primitives: Sequence[Primitive], named: Set[int], working: Sequence[int], base: int
+) -> Iterator[tuple[int, int]]:
+    """Yields operators and primitives, both without the other's name, that compute the same tensors in the same way.
+
+    Where several operators of a kind have results of one shape, their order decides.
+    """
+    operators: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for i, layer in enumerate(graph.layers):
+        if i not in named and layer.op_type in _KINDS:
+            operators.setdefault((_KINDS[layer.op_type], graph.types[layer.outputs[0]].shape), []).append(i)
+    nameless: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for p in working:
+        if base + p not in named and primitives[p].kind in _KINDS.values():
+            nameless.setdefault((primitives[p].kind, primitives[p].shapes[0]), []).append(p)
+    for key, found in nameless.items():
+        if len(operators.get(key, [])) == len(found):
+            yield from zip(operators[key], found, strict=True)
 
 
 def _join_rounding(sets: _Sets, graph: LayerGraph, rounding: Set[str]) -> set[int]:
