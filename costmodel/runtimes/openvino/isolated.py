@@ -11,6 +11,8 @@ converts. These additions avoid that:
 - Other layers take the layout of what they read. For them, layers that leave a tensor in the channels-last layout
   produce the input, and the time of the same network without the layers is subtracted. Both networks return single
   elements, equally many: OpenVINO would copy the whole of what is produced, and each output takes a call 1 to 5 us.
+- A layer that writes its result to the memory of its input, such as a softmax, may not overwrite what is fed, so that
+  OpenVINO would copy it first. Such an input is produced as well, in its own layout.
 - A layer without weights to speak of runs once just before each run that is timed: everything else that it touches is
   in the caches inside a model, among it the memory between its primitives, which each network has of its own.
 - The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
@@ -23,44 +25,31 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache, lru_cache, reduce
 from itertools import accumulate
-from math import prod
 from typing import Any
 
 import numpy as np
 import openvino.opset13 as ops
-from onnx import numpy_helper
 from openvino import Model
 
 from costmodel.ir.footprint import weight_bytes
 from costmodel.ir.fused import expand
 from costmodel.ir.graph import TensorType
-from costmodel.ir.sequence import LayerSequence, input_indices, weight_indices
+from costmodel.ir.sequence import LayerSequence, input_indices
 from costmodel.runtimes.base import Runner, RuntimeSettings
 from costmodel.runtimes.openvino.executed import added_inputs, adds_result_of, executed_graph, overwritten_inputs
 from costmodel.runtimes.openvino.forms import (
     BYTE_RANGES,
     PERMUTED,
-    depthwise,
-    depthwise_of_bytes,
-    dequantised,
     element,
-    flat,
-    from_channels_last,
-    from_internal,
-    internal_form,
     is_channels_last,
     parameter_of,
     produced,
     production_form,
-    put_out,
-    skip_transposition,
 )
-from costmodel.runtimes.openvino.lowering import REORDER_DOMAIN
-from costmodel.runtimes.openvino.session import OpenVinoRunner, SurroundedOpenVinoRunner, compile_model, core
-from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_arrays, aligned_copies
-from costmodel.synthetic.index_inputs import index_limits
-from costmodel.synthetic.network import build_network, value_name
-from costmodel.synthetic.values import synthetic_value
+from costmodel.runtimes.openvino.isolated_network import IsolatedNetwork, is_reorder
+from costmodel.runtimes.openvino.session import OpenVinoRunner, SurroundedOpenVinoRunner, compile_model
+from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_arrays
+from costmodel.synthetic.network import value_name
 
 __all__ = ["open_empty", "open_isolated"]
 
@@ -84,10 +73,10 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
     if all(layer.op_type in _VIEWS for layer in expand(sequence).layers):
         return open_empty(1, 1, settings)  # an output would be a copy, which there is none of inside a model
     warm = weight_bytes(sequence) <= _WARM_BYTES
-    if _is_reorder(sequence) and not _is_producible(sequence.values[sequence.layers[0].inputs[0]].type):
+    if is_reorder(sequence) and not _is_producible(sequence.values[sequence.layers[0].inputs[0]].type):
         sequence = _as_transpose(sequence)
     kinds = _blocked_inputs(sequence)
-    if not (_is_reorder(sequence) and kinds):
+    if not (is_reorder(sequence) and kinds):
         network, compiled = _compiled(sequence, settings)
         graph = executed_graph(compiled)
         if added := added_inputs(graph):
@@ -105,7 +94,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
 
 def _open_produced(sequence: LayerSequence, names: Set[str], settings: RuntimeSettings, *, warm: bool) -> Runner:
     """Returns the runner of a sequence some of whose inputs, those of the given names, are produced before it."""
-    network = _Network(sequence, outputs=len(names))
+    network = IsolatedNetwork(sequence, outputs=len(names))
     network.feed(producing=names)
     return _produced_runner(network, compile_model(network.model, settings), names, settings, warm=warm)
 
@@ -120,20 +109,20 @@ def _open_in_place(sequence: LayerSequence, added: Set[str], settings: RuntimeSe
         warm: Whether it runs once just before each run that is timed.
     """
     producible = {name for name in added if _is_producible(sequence.values[_blocked_inputs(sequence)[name]].type)}
-    network = _Network(sequence, outputs=max(1, len(producible)))
+    network = IsolatedNetwork(sequence, outputs=max(1, len(producible)))
     network.feed(producing=producible)
     compiled = compile_model(network.model, settings)
     graph = executed_graph(compiled)
     if producible and all(any(adds_result_of(one, graph, name) for one in graph) for name in producible):
         return _produced_runner(network, compiled, producible, settings, warm=warm)
-    network = _Network(sequence, outputs=1)
+    network = IsolatedNetwork(sequence, outputs=1)
     network.feed()
     return _runner(compile_model(network.model, settings), network.feeds, None, settings, warm=warm)
 
 
-def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["_Network", Any]:
+def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["IsolatedNetwork", Any]:
     """Returns the network of a sequence, fed in internal form, and the compiled model."""
-    network = _Network(sequence)
+    network = IsolatedNetwork(sequence)
     network.feed()
     return network, compile_model(network.model, settings)
 
@@ -157,7 +146,7 @@ def _runner(
 
 
 def _produced_runner(
-    network: "_Network", compiled: Any, produced_inputs: Set[str], settings: RuntimeSettings, *, warm: bool
+    network: "IsolatedNetwork", compiled: Any, produced_inputs: Set[str], settings: RuntimeSettings, *, warm: bool
 ) -> Runner:
     """Returns the runner of a network some of whose inputs are produced, which is timed beside their production."""
     types = {name: network.types[name] for name in sorted(produced_inputs)}
@@ -180,104 +169,6 @@ def open_empty(inputs: int, outputs: int, settings: RuntimeSettings, *, warm: bo
     compiled = compile_model(Model(views, fed, "empty"), settings)
     feeds = {f"input{number}": np.ones(_EMPTY_SIZE, np.float32) for number in range(inputs)}
     return OpenVinoRunner(compiled, feeds, _output_memory, warm=warm)
-
-
-class _Network:
-    """The network of a sequence as an `openvino.Model`.
-
-    Attributes:
-        model: The `openvino.Model`.
-        feeds: Values of its inputs by name.
-        types: Types of its inputs by name, in the layouts in which they are read.
-    """
-
-    def __init__(self, sequence: LayerSequence, *, outputs: int | None = None) -> None:
-        """Builds the network.
-
-        Args:
-            sequence: Sequence to build.
-            outputs: None for the outputs of the sequence. If given, the network returns an element of each of them
-                instead, and further elements of the first until there are so many, so that OpenVINO chooses their
-                memory.
-        """
-        plain = expand(_without_reorders(sequence))
-        zeros = _zero_points(plain)
-        values = {i: synthetic_value(plain, i) for i in weight_indices(plain)}
-        weights = [
-            numpy_helper.from_array(np.zeros_like(value) if i in zeros else value, value_name(i))
-            for i, value in values.items()
-        ]
-        network = build_network(plain, weights=weights)
-        limits = index_limits(network.graph)
-        indices = input_indices(plain)
-        self.types = {value_name(i): plain.values[i].type for i in indices}
-        fed = {value_name(i): synthetic_value(plain, i, limits.get(value_name(i))) for i in indices}
-        self.feeds: dict[str, np.ndarray] = dict(zip(fed, aligned_copies(list(fed.values())), strict=True))
-        self.model = core().read_model(network.SerializeToString())
-        if _is_reorder(sequence):
-            _demand_layout(self.model, plain.values[sequence.layers[0].inputs[0]].type)
-        # In the order of the outputs of the network, which is that of the sequence.
-        kinds = [plain.values[i].type for i in plain.outputs]
-        if _is_reorder(sequence):
-            kinds = [replace(kind, blocked=False) for kind in kinds]
-        results = self.model.get_results()
-        if outputs is not None:
-            read_last = any(is_channels_last(kind) for kind in self.types.values())
-            sources = [result.input(0).get_source_output() for result in results]
-            # A view has the plain layout only.
-            sources = [
-                flat(source) if read_last and not kind.blocked else source
-                for source, kind in zip(sources, kinds, strict=True)
-            ]
-            for result, source in zip(results, sources, strict=True):
-                result.input(0).replace_source_output(element(source))
-            self.model.add_results([ops.result(element(sources[0], i)) for i in range(1, outputs - len(results) + 1)])
-        for number, (result, kind) in enumerate(zip(results, kinds, strict=True)):
-            put_out(result, kind, f"output{number}")
-
-    def feed(self, *, producing: Set[str] = frozenset()) -> None:
-        """Feeds the inputs in the form that they have inside a model.
-
-        Args:
-            producing: Names of inputs in a channels-last layout that layers before them produce.
-        """
-        for parameter in self.model.get_parameters():
-            (name,) = parameter.output(0).get_names() & self.feeds.keys()
-            kind = self.types[name]
-            values = (production_form if name in producing else internal_form)(kind, self.feeds[name])
-            if values is self.feeds[name] and name not in producing:
-                continue
-            # OpenVINO computes in integers only if nothing comes before the dequantisation.
-            last = parameter if name in producing else dequantised(parameter)
-            readers, begins = last.output(0).get_target_inputs(), parameter.output(0).get_target_inputs()
-            fed = parameter_of(name, values)
-            if name in producing:
-                inner = produced(fed, kind, name)
-            elif last is parameter:
-                inner = from_internal(fed, kind, name)
-            else:
-                inner = from_channels_last(last, kind, name)
-            for target in readers:
-                target.replace_source_output(inner.output(0))
-            if is_channels_last(kind) and name not in producing:
-                skip_transposition(inner)
-            if last is not parameter:
-                for target in begins:
-                    target.replace_source_output(fed.output(0))
-            parameter.output(0).set_names(set())
-            self.model.add_parameters([fed])
-            self.model.remove_parameter(parameter)
-            self.feeds[name] = values
-        self.model.validate_nodes_and_infer_types()
-
-
-def _zero_points(sequence: LayerSequence) -> set[int]:
-    """Returns the indices of zero points, which are zeros if their values are not known, as those of channels are."""
-    return {
-        layer.inputs[2]
-        for layer in sequence.layers
-        if layer.op_type in ("QuantizeLinear", "DequantizeLinear") and len(layer.inputs) > 2
-    }
 
 
 def _blocked_inputs(sequence: LayerSequence) -> dict[str, int]:
@@ -310,37 +201,6 @@ def _in_plain_layout(sequence: LayerSequence) -> LayerSequence:
     plain = expand(sequence)
     values = tuple(replace(value, type=replace(value.type, blocked=False)) for value in plain.values)
     return LayerSequence(plain.layers, values, plain.outputs)
-
-
-def _is_reorder(sequence: LayerSequence) -> bool:
-    return len(sequence.layers) == 1 and sequence.layers[0].domain == REORDER_DOMAIN
-
-
-def _without_reorders(sequence: LayerSequence) -> LayerSequence:
-    """Returns the sequence with an Identity for each reorder, for which ONNX has no operator."""
-    return LayerSequence(
-        tuple(
-            replace(layer, op_type="Identity", domain="", since=1) if layer.domain == REORDER_DOMAIN else layer
-            for layer in sequence.layers
-        ),
-        sequence.values,
-        sequence.outputs,
-    )
-
-
-def _demand_layout(model: Any, kind: TensorType) -> None:
-    """Makes the network of an Identity reorder its input: to the plain layout from channels-last, or else to that one.
-
-    A view has the plain layout only. A depthwise convolution demands a channels-last layout; it computes one position.
-    """
-    target = model.get_results()[0].input(0)
-    source = target.get_source_output()
-    if kind.blocked:
-        shape = [kind.shape[0] * kind.shape[1], prod(kind.shape[2:])]
-        target.replace_source_output(ops.reshape(source, ops.constant(shape), False).output(0))
-    else:
-        convolution = depthwise_of_bytes if kind.dtype in BYTE_RANGES else depthwise
-        target.replace_source_output(convolution(source, kind, kind.shape[2:]).output(0))
 
 
 def _surroundings(types: Mapping[str, TensorType], outputs: int) -> Any:

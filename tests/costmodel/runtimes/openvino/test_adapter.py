@@ -255,6 +255,28 @@ def test_a_layer_that_overwrites_its_input_is_timed_without_a_copy(openvino: Ope
     assert [tuple(port.get_shape()) for port in runner.compiled.outputs] == [(1, 1, 1, 1)]
 
 
+@pytest.mark.parametrize("scale", [1, 2])
+def test_a_normalisation_is_timed_with_scale_and_bias_only_if_it_has_them(
+    openvino: OpenVino, parse: Parse, scale: int
+) -> None:
+    """OpenVINO leaves out a scale of ones and a bias of zeros, so the layer by itself must have them, too."""
+    model = parse(
+        f"""(float[1,4,64] x) => (float[1,4,64] y) <float[4] s = {{{scale}, 1, 1, 1}}, float[4] b = {{0, 0, 0, 0}}>
+        {{ a = Exp(x) n = InstanceNormalization(a, s, b) y = Identity(n) }}"""
+    )
+    for number, node in enumerate(model.graph.node):
+        node.name = f"{node.op_type}{number}"
+    (segment,) = (
+        one
+        for one in decompose("m", openvino.lower(read_model(model), "all")).segments
+        if one.sequence.kind == "InstanceNormalization"
+    )
+    known = {v.data for v in expand(segment.sequence).values if v.role == "constant"}
+    assert ((1.0, 1.0, 1.0, 1.0) in known) is (scale == 1)
+    assert (0.0, 0.0, 0.0, 0.0) in known
+    openvino.open_sequence(segment.sequence, SETTINGS).run()
+
+
 def test_a_layer_that_leaves_the_plain_layout_leaves_it_alone_too(openvino: OpenVino) -> None:
     """A Split that reads channels last and writes the plain layout takes a hundred times as long as one that copies."""
     read = TensorType("float32", (1, 9, 8, 8), blocked=True)

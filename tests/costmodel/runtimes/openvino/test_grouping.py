@@ -1,5 +1,7 @@
 """Which operators are executed together, from what the executed graph tells."""
 
+from dataclasses import replace
+
 from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.runtimes.openvino.executed import Primitive
 from costmodel.runtimes.openvino.grouping import grouped
@@ -62,6 +64,32 @@ def test_a_primitive_without_a_name_belongs_to_its_reader() -> None:
     model = graph(layer("a", "LayerNormalization", "x"))
     found = grouped(model, [primitive("Input", ""), primitive("MVN", "new", 0), primitive("Subgraph", "a", 1)])
     assert [group.primitives for group in found] == [(1, 2)]
+
+
+def test_a_primitive_called_like_an_output_is_the_operator_that_makes_it() -> None:
+    """The last operator is not joined with the one before it if its primitive has the name of the model's output."""
+    model = graph(layer("a", "Conv", "x"), layer("b", "Resize", "a"))
+    model = replace(model, outputs=("y",), layers=(model.layers[0], replace(model.layers[1], outputs=("y",))))
+    model = replace(model, types={**model.types, "y": KIND})
+    found = groups(model, primitive("Input", ""), primitive("Convolution", "a", 0), primitive("Subgraph", "y", 1))
+    assert found == [("a",), ("b",)]
+
+
+def test_operators_and_primitives_without_names_are_matched_by_what_they_compute() -> None:
+    """Transposed convolutions lose their names, but are no part of the convolution before them."""
+    model = graph(layer("a", "Conv", "x"), layer("b", "ConvTranspose", "a"), layer("c", "ConvTranspose", "b"))
+    found = grouped(
+        model,
+        [
+            primitive("Input", ""),
+            primitive("Convolution", "a", 0),
+            primitive("Deconvolution", "new", 1),
+            primitive("Deconvolution", "other", 2),
+        ],
+    )
+    assert [([one.name for one in group.layers], group.primitives) for group in found] == [
+        (["a"], (1,)), (["b"], (2,)), (["c"], (3,))
+    ]  # fmt: skip
 
 
 def test_a_part_of_an_operator_is_executed_with_the_operator() -> None:
