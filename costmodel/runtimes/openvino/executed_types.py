@@ -90,7 +90,7 @@ class _Rewriting:
             elif layer.op_type == "QuantizeLinear" and self._is_made_signed(layer):
                 self._types[layer.outputs[0]] = replace(self._types[layer.outputs[0]], dtype="int8")
                 self._add(self._signed(layer, layer.outputs[0]))
-            elif layer.name in self._on_bytes and all(n in self._pending for n in _data_inputs(layer)):
+            elif layer.name in self._on_bytes and self._reads_bytes_of_one_type(layer):
                 self._add_on_bytes(layer, merged)
             else:
                 self._add(layer)
@@ -98,6 +98,14 @@ class _Rewriting:
             if name in self._pending:
                 self._dequantise(name, name)
         return replace(self._graph, layers=tuple(self._layers), types=self._types, constants=self._constants)
+
+    def _reads_bytes_of_one_type(self, layer: Layer) -> bool:
+        """Returns whether all elements that an operator moves are dequantised bytes, either signed or unsigned."""
+        data = _data_inputs(layer)
+        return all(name in self._pending for name in data) and len(set(map(self._quantised_dtype, data))) == 1
+
+    def _quantised_dtype(self, name: str) -> str:
+        return self._types[self._pending[name].inputs[0]].dtype
 
     def _with_early_quantisations(self) -> list[Layer]:
         """Returns the layers, with quantisations before the operators that already move their bytes."""
@@ -242,10 +250,10 @@ class _Rewriting:
         data = _data_inputs(layer)
         before = {name: self._pending[name] for name in data}
         first = before[data[0]]
-        dtype = self._types[first.inputs[0]].dtype
+        dtype = self._quantised_dtype(data[0])
         inputs = tuple(before[n].inputs[0] if n in before else n for n in layer.inputs)
         quantising = self._quantisation_of(layer)
-        if quantising is not None:
+        if quantising is not None and self._types[quantising.outputs[0]].dtype == dtype:
             merged.add(quantising.name)
             sources = tuple(dict.fromkeys((*layer.sources, *quantising.sources)))
             self._layers.append(replace(layer, inputs=inputs, outputs=quantising.outputs, sources=sources))

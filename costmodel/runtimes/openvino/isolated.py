@@ -120,7 +120,7 @@ def _open_in_place(sequence: LayerSequence, added: Set[str], settings: RuntimeSe
     return _runner(compile_model(network.model, settings), network.feeds, None, settings, warm=warm)
 
 
-def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple["IsolatedNetwork", Any]:
+def _compiled(sequence: LayerSequence, settings: RuntimeSettings) -> tuple[IsolatedNetwork, Any]:
     """Returns the network of a sequence, fed in internal form, and the compiled model."""
     network = IsolatedNetwork(sequence)
     network.feed()
@@ -146,7 +146,7 @@ def _runner(
 
 
 def _produced_runner(
-    network: "IsolatedNetwork", compiled: Any, produced_inputs: Set[str], settings: RuntimeSettings, *, warm: bool
+    network: IsolatedNetwork, compiled: Any, produced_inputs: Set[str], settings: RuntimeSettings, *, warm: bool
 ) -> Runner:
     """Returns the runner of a network some of whose inputs are produced, which is timed beside their production."""
     types = {name: network.types[name] for name in sorted(produced_inputs)}
