@@ -5,6 +5,7 @@ the block size: shapes are logical and tensors are marked blocked. `materialise`
 the host that will run it; `portable` converts it to plain ONNX, which runs on any host.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from costmodel.ir.graph import TensorType
@@ -63,8 +64,9 @@ def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
     """Returns the sequence with channels padded to whole blocks, for a host whose blocks hold `block` channels.
 
     A convolution reads an input that is not blocked if the input has fewer channels than a block. One that was found on
-    a host with larger blocks is preceded by a reorder of its input, as the runtime would do on the host with smaller
-    ones.
+    a host with larger blocks becomes what the runtime makes of it on the host with smaller ones: the input is reordered
+    first, or, if it has a number of channels that cannot be reordered, the convolution is plain and its output is
+    reordered.
 
     Raises:
         NotMaterialisableError: The sequence is blocked and the host has no blocked layout (`block` is 1), or the
@@ -75,12 +77,16 @@ def materialise(sequence: LayerSequence, block: int) -> LayerSequence:
     if block <= 1:
         raise NotMaterialisableError("this host has no blocked layout")
     values = [_pad_value(value, block) for value in sequence.values]
-    layers = []
+    layers: list[SequenceLayer] = []
     for layer in sequence.layers:
         if layer.domain == BLOCKED_DOMAIN and layer.op_type == "Conv":
             data = values[layer.inputs[0]].type
             if not data.blocked and data.shape[_CHANNELS] >= block:
-                layers.append(_reorder(layer.inputs[0], values, block))
+                if data.shape[_CHANNELS] % _REORDERED:
+                    layers.extend(_plain_convolution(sequence, layer, values, block))
+                    continue
+                values.append(_pad_value(Value(replace(data, blocked=True), "internal"), block))
+                layers.append(_reorder(layer.inputs[0], len(values) - 1))
                 layer = replace(layer, inputs=(*layers[-1].outputs, *layer.inputs[1:]))
             layer = _pad_convolution(sequence, layer, values, block)
         elif layer.op_type == "Concat":
@@ -99,15 +105,30 @@ def _pad_value(value: Value, block: int) -> Value:
     return replace(value, type=TensorType(value.type.dtype, tuple(shape), blocked=True))
 
 
-def _reorder(source: int, values: list[Value], block: int) -> SequenceLayer:
-    """Returns a layer that makes a blocked tensor of a plain one; appends the blocked tensor to `values`."""
-    kind = values[source].type
-    if kind.shape[_CHANNELS] % _REORDERED:
+def _reorder(source: int, target: int) -> SequenceLayer:
+    """Returns a layer that makes a blocked tensor of a plain one, both given by the index of their value."""
+    return SequenceLayer("ReorderInput", BLOCKED_DOMAIN, 1, {}, (source,), (target,))
+
+
+def _plain_convolution(
+    sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int
+) -> Iterator[SequenceLayer]:
+    """Yields a plain convolution and the reorder of its output; appends the plain output to `values`.
+
+    Raises:
+        NotMaterialisableError: The runtime cannot reorder the output, or the convolution adds a tensor that is blocked.
+    """
+    output = layer.outputs[0]
+    kind = sequence.values[output].type
+    if kind.shape[_CHANNELS] % _REORDERED or any(values[i].type.blocked for i in layer.inputs if i >= 0):
+        channels = values[layer.inputs[0]].type.shape[_CHANNELS]
         raise NotMaterialisableError(
-            f"with blocks of {block} channels, the runtime does not block a convolution of {kind.shape[_CHANNELS]}"
+            f"with blocks of {block} channels, the runtime does not block a convolution of {channels}"
         )
-    values.append(_pad_value(Value(replace(kind, blocked=True), "internal"), block))
-    return SequenceLayer("ReorderInput", BLOCKED_DOMAIN, 1, {}, (source,), (len(values) - 1,))
+    values.append(Value(replace(kind, blocked=False), "internal"))
+    newest = max((one.since for one in sequence.layers if one.domain == ""), default=1)
+    yield _plain_layer(replace(layer, outputs=(len(values) - 1,)), values, newest)
+    yield _reorder(len(values) - 1, output)
 
 
 def _pad_convolution(sequence: LayerSequence, layer: SequenceLayer, values: list[Value], block: int) -> SequenceLayer:

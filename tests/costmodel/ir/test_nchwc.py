@@ -229,14 +229,14 @@ def test_channels_that_are_no_whole_blocks_elsewhere() -> None:
         materialise(sequence, 16)
 
 
-def _convolution_of_plain_input(channels: int) -> LayerSequence:
+def _convolution_of_plain_input(channels: int, filters: int = 20) -> LayerSequence:
     """Returns a blocked convolution that reads a plain input."""
     return LayerSequence.from_text(
         '{"layers":[{"op":"Conv","domain":"com.microsoft.nchwc","since":1,"in":[0,1,2],"out":[3],"captured":0,'
         '"attrs":{"dilations":{"ints":[1,1]},"kernel_shape":{"ints":[3,3]},"pads":{"ints":[1,1,1,1]},'
         f'"strides":{{"ints":[1,1]}}}}}}],"values":[["float32",[1,{channels},6,6],0,"input",null],'
-        f'["float32",[20,{channels},3,3],0,"constant",null],["float32",[20],0,"constant",null],'
-        '["float32",[1,20,6,6],1,"internal",null]],"outputs":[3]}'
+        f'["float32",[{filters},{channels},3,3],0,"constant",null],["float32",[{filters}],0,"constant",null],'
+        f'["float32",[1,{filters},6,6],1,"internal",null]],"outputs":[3]}}'
     )
 
 
@@ -251,11 +251,21 @@ def test_inputs_of_at_least_a_block_are_reordered_first(runtime: OnnxRuntime) ->
     assert [value.shape for value in run(local)] == [(1, padded(20, runtime.block), 6, 6)]
 
 
-def test_channels_that_cannot_be_reordered_are_refused(runtime: OnnxRuntime) -> None:
+def test_channels_that_cannot_be_reordered_are_convolved_as_they_are(runtime: OnnxRuntime) -> None:
     """The runtime reorders multiples of four channels, so that it would not block ten channels in blocks of eight."""
-    assert materialise(_convolution_of_plain_input(10), 16)
+    assert [layer.op_type for layer in materialise(_convolution_of_plain_input(10), 16).layers] == ["Conv"]
+    local = materialise(_convolution_of_plain_input(10), 8)
+    assert [(layer.op_type, layer.domain) for layer in local.layers] == [("Conv", ""), ("ReorderInput", BLOCKED_DOMAIN)]
+    if runtime.block > 1:
+        channels = runtime.block + 2
+        local = materialise(_convolution_of_plain_input(channels), runtime.block)
+        assert [value.shape for value in run(local)] == [(1, padded(20, runtime.block), 6, 6)]
+
+
+def test_outputs_that_cannot_be_reordered_are_refused(runtime: OnnxRuntime) -> None:
+    """Neither the ten channels that a convolution reads nor the 18 that it writes can be reordered."""
     with pytest.raises(NotMaterialisableError, match="10"):
-        materialise(_convolution_of_plain_input(10), 8)
+        materialise(_convolution_of_plain_input(10, 18), 8)
     if runtime.block > 1:
         with pytest.raises(MeasurementError, match="Conv cannot run on this host: with blocks of"):
-            runtime.open_sequence(_convolution_of_plain_input(runtime.block + 2), RuntimeSettings())
+            runtime.open_sequence(_convolution_of_plain_input(runtime.block + 2, 18), RuntimeSettings())
