@@ -123,7 +123,7 @@ def _plain_convolution(
     if kind.shape[_CHANNELS] % _REORDERED or any(values[i].type.blocked for i in layer.inputs if i >= 0):
         channels = values[layer.inputs[0]].type.shape[_CHANNELS]
         raise NotMaterialisableError(
-            f"with blocks of {block} channels, the runtime does not block a convolution of {channels}"
+            f"with blocks of {block} channels, the runtime does not block a convolution of {channels} channels"
         )
     values.append(Value(replace(kind, blocked=False), "internal"))
     newest = max((one.since for one in sequence.layers if one.domain == ""), default=1)

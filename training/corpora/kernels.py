@@ -15,6 +15,7 @@ from costmodel.training.corpora.operator_instances import (
     convolutions,
     indexing,
     matrices,
+    recurrent,
     reshaping,
 )
 from costmodel.training.corpora.operator_instances.instance import Sweep, model_of
@@ -88,4 +89,11 @@ _LOOKUPS = tuple(
     for part in range(_LOOKUP_MODELS)
 )
 
-RECIPES = (*(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count)), *_LOOKUPS)
+_RESET_AFTER = Recipe(
+    "kernels_gru_reset_after_00",
+    "",
+    f"GRU with its reset gate after the product, {recurrent.RESET_AFTER.count} sizes",
+    partial(_write, recurrent.RESET_AFTER, "GRU/reset_after", 0),
+)
+
+RECIPES = (*(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count)), *_LOOKUPS, _RESET_AFTER)

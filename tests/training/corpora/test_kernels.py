@@ -20,6 +20,15 @@ def test_lookups_are_in_weights_beside_a_product(tmp_path: Path) -> None:
     assert all(node.input[0] in weights for node in graph.node if node.op_type == "Gather")
 
 
+def test_grus_are_made_as_frameworks_export_them(tmp_path: Path) -> None:
+    """Besides ONNX's default form there are GRUs that apply the reset gate after the product."""
+    recipe = next(recipe for recipe in RECIPES if recipe.name == "kernels_gru_reset_after_00")
+    recipe.write(tmp_path / "one.onnx")
+    nodes = onnx.load(tmp_path / "one.onnx").graph.node
+    assert len(nodes) == 60
+    assert all({a.name: a.i for a in node.attribute}["linear_before_reset"] == 1 for node in nodes)
+
+
 def test_names_are_unique_and_have_no_family() -> None:
     """No evaluation uses the models: their layers are training data."""
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)

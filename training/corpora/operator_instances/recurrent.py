@@ -3,10 +3,10 @@
 from costmodel.training.corpora.operator_instances.draw import Draw
 from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
-__all__ = ["SWEEPS"]
+__all__ = ["RESET_AFTER", "SWEEPS"]
 
 
-def _recurrent(name: str, gates: int) -> Drawer:
+def _recurrent(name: str, gates: int, options: str = "") -> Drawer:
     def draw(d: Draw) -> str:
         steps, inputs, hidden = d.size(1, 200), d.rounded(16, 512), d.pick(64, 128, 256, d.rounded(16, 512))
         ways = d.pick(1, 1, 2)
@@ -14,7 +14,7 @@ def _recurrent(name: str, gates: int) -> Drawer:
         return f"""(float[{steps},{d.n},{inputs}] x
             | float[{ways},{gates * hidden},{inputs}] w, float[{ways},{gates * hidden},{hidden}] r,
             float[{ways},{2 * gates * hidden}] b) => (float y, float h)
-            {{ y, h = {name}<hidden_size = {hidden}, direction = "{"forward" if ways == 1 else "bidirectional"}">
+            {{ y, h = {name}<hidden_size = {hidden}, direction = "{"forward" if ways == 1 else "bidirectional"}"{options}>
                 (x, w, r, b) }}"""
 
     return draw
@@ -44,3 +44,7 @@ SWEEPS: dict[str, Sweep] = {
     "com.microsoft.DynamicQuantizeLSTM": Sweep((_quantised,), 5),
     "com.microsoft.AttnLSTM": Sweep((_attending,), 3),
 }
+
+# GRUs as PyTorch and Keras export them. They apply the reset gate after the product with the recurrent weights, so that
+# all gates are one product in each step, where ONNX's default form has two, one after the other.
+RESET_AFTER = Sweep((_recurrent("GRU", 3, ", linear_before_reset = 1"),), 60)
