@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.features.copies import ALONG_ONE_AXIS, ONE_AXIS_SINCE, transposed_order
+from costmodel.features.copies import ALONG_ONE_AXIS, ONE_AXIS_SINCE, transposition_of
 from costmodel.features.transposition import unmoved_run
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import attribute_of
@@ -55,10 +55,10 @@ def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPa
     operand, inner = _other_operand([sequence.values[i].type for i in dict.fromkeys(inputs[1:])], output)
     mode = attribute_of(layer.op_type, layer.domain, layer.since, layer.attributes, "mode") or {}
     interpolation = _INTERPOLATIONS.get(mode.get("s", ""), 0.0)
-    if layer.op_type == "Transpose":
-        order = transposed_order(layer, data.shape)
+    if layer.op_type in ("Transpose", "Reorder"):
+        order, shape = transposition_of(layer, data)
         kept = not order or order[-1] == len(order) - 1
-        return AccessPattern((), kept, unmoved_run(order, data.shape), 1, operand, inner, interpolation)
+        return AccessPattern((), kept, unmoved_run(order, shape), 1, operand, inner, interpolation)
     axes = _axes(sequence, layer, data)
     inner_run = math.prod(data.shape[max(axes) + 1 :]) if axes else _common_run(data.shape, output.shape)
     return AccessPattern(

@@ -21,7 +21,7 @@ __all__ = [
     "ONE_AXIS_SINCE",
     "copy_flops",
     "spreads_windows",
-    "transposed_order",
+    "transposition_of",
 ]
 
 # Softmax and its like work along one axis since this version of the operator; before, they flattened all axes from that
@@ -65,9 +65,9 @@ def copy_flops(
     if layer.op_type in RECURRENT and contraction is not None:
         tiles = -(-contraction.rows // _ROWS_OF_TILE)
         return _REREAD_FLOPS * contraction.batch * contraction.columns * contraction.depth * tiles
-    order = transposed_order(layer, data.shape)
+    order, shape = transposition_of(layer, data)
     times = 2 if layer.op_type in ALONG_ONE_AXIS else 1  # there and back
-    return times * transpose_flops(order, data.shape) if order else 0.0
+    return times * transpose_flops(order, shape) if order else 0.0
 
 
 def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:
@@ -79,17 +79,26 @@ def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:
     return math.prod(kernel) * math.prod(strides) != 1
 
 
-def transposed_order(layer: SequenceLayer, shape: Sequence[int]) -> list[int]:
-    """Returns the order of axes to which a layer transposes its first input; empty if it does not transpose it.
+def transposition_of(layer: SequenceLayer, data: TensorType) -> tuple[list[int], tuple[int, ...]]:
+    """Returns how a layer transposes its first input: the order of axes, and the shape that has it in memory.
 
-    A softmax along an axis that is not the last one exchanges this axis with the last one, and back afterwards.
+    The order is empty if the layer does not transpose. A softmax along an axis that is not the last one exchanges this
+    axis with the last one, and back afterwards. OpenVINO's reorders bring the channels to the end, or back.
+
+    Args:
+        layer: The layer.
+        data: Type of its first input.
     """
-    rank = len(shape)
+    shape, rank = data.shape, len(data.shape)
     if layer.op_type == "Transpose":
-        return list(layer.attributes.get("perm", {}).get("ints", range(rank)[::-1]))
+        return list(layer.attributes.get("perm", {}).get("ints", range(rank)[::-1])), shape
+    if layer.op_type == "Reorder" and rank > 2:
+        if data.blocked:
+            return [0, rank - 1, *range(1, rank - 1)], (shape[0], *shape[2:], shape[1])
+        return [0, *range(2, rank), 1], shape
     if layer.op_type in ALONG_ONE_AXIS and layer.since >= ONE_AXIS_SINCE and rank:
         order = list(range(rank))
         axis = layer.attributes.get("axis", {"i": -1})["i"] % rank
         order[axis], order[-1] = order[-1], order[axis]
-        return order if axis != rank - 1 else []
-    return []
+        return (order if axis != rank - 1 else []), shape
+    return [], shape

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.features.contraction import Contraction
-from costmodel.features.copies import spreads_windows, transposed_order
+from costmodel.features.copies import spreads_windows, transposition_of
 from costmodel.features.products import RECURRENT
 from costmodel.features.transposition import transpose_path
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -70,12 +70,12 @@ def kernel_path_of(
     inputs = [sequence.values[i].type for i in layer.inputs if i >= 0]
     data = inputs[0] if inputs else TensorType("float32", (1,))
     output = sequence.values[next(i for i in layer.outputs if i >= 0)].type
-    order = transposed_order(layer, data.shape)
+    order, shape = transposition_of(layer, data)
     is_lookup = layer.op_type in _LOOKUPS
     return KernelPath(
-        transpose=float(transpose_path(order, data.shape)) if order else 0.0,
-        read_stride=math.prod(data.shape[order[-1] + 1 :]) if order else 1,
-        moved_axis=data.shape[order[-1]] if order else 1,
+        transpose=float(transpose_path(order, shape)) if order else 0.0,
+        read_stride=math.prod(shape[order[-1] + 1 :]) if order else 1,
+        moved_axis=shape[order[-1]] if order else 1,
         span=_span([t.shape for t in inputs], output.shape) if len(inputs) > 1 and contraction is None else 1,
         reduction=_reduction(data.shape, axes) if layer.op_type.startswith(("Reduce", "Arg")) else 0.0,
         workspace_bytes=_workspace_bytes(layer, contraction, data),

@@ -25,7 +25,7 @@ OPERATORS = (
     "Expand", "Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "OneHot", "Shape", "Range",
     "Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearAdd", "QLinearConcat",
     "Resize", "Upsample", "GridSample", "DepthToSpace", "SpaceToDepth", "TopK", "NonZero", "NonMaxSuppression",
-    "ReorderInput", "ReorderOutput", "If", "Loop", "Scan",
+    "ReorderInput", "ReorderOutput", "Reorder", "If", "Loop", "Scan",
     "Acos", "Acosh", "Affine", "AffineGrid", "ArrayFeatureExtractor", "Asin", "Asinh", "Atan", "Atanh", "AttnLSTM",
     "BeamSearch", "BifurcationDetector", "Binarizer", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
     "BitwiseXor", "BlackmanWindow", "BranchwiseRMSNorm", "CDist", "CastMap", "CategoryMapper", "CausalConvWithState",
@@ -128,4 +128,4 @@ FEATURE_GROUPS = {
     "operator": (*(f"op_{name}" for name in OPERATORS), "op_other"),
 }
 
-SCHEMA = Schema(10, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))
+SCHEMA = Schema(11, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))

@@ -1,8 +1,9 @@
 """Extrapolation: guesses costs on a system that nobody has measured, from measured systems and facts about processors.
 
 Two facts are used. Processors of one maker gain speed by a steady rate, so that the years between two of them tell the
-typical ratio of their costs; what multiplies also depends on how many operations a core completes in a cycle. What
-else was tried made guesses worse (docs/adr/0017).
+typical ratio of their costs; what multiplies also depends on how many operations a core completes in a cycle. Of the
+guesses from several systems, the quickest counts, because a system that was measured beside busy neighbours seems
+slower than its processor is, and none seems quicker. What else was tried made guesses worse (docs/adr/0017).
 """
 
 import math
@@ -83,7 +84,7 @@ def similar_systems(host: Host, systems: Sequence[System]) -> list[System]:
 
 
 def guess_capabilities(host: Host, systems: Sequence[System]) -> dict[str, float]:
-    """Returns the capabilities that a host is guessed to have, the geometric mean of guesses from several systems.
+    """Returns the capabilities that a host is guessed to have, those of the quickest guess from several systems.
 
     Args:
         host: The host that nobody has measured.
@@ -100,7 +101,7 @@ def guess_capabilities(host: Host, systems: Sequence[System]) -> dict[str, float
             "layer_us": of["layer_us"] / step.speed,
             "reference_us": of["reference_us"] / (step.speed * step.width),
         })  # fmt: skip
-    return {name: float(np.exp(np.mean([np.log(guess[name]) for guess in guesses]))) for name in guesses[0]}
+    return max(guesses, key=lambda guess: guess["gemm_gflops"])
 
 
 def extrapolated_half_width(host: Host, systems: Sequence[System]) -> float:
@@ -114,7 +115,7 @@ def extrapolated_half_width(host: Host, systems: Sequence[System]) -> float:
 
 
 def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> AdaptationState:
-    """Returns guessed costs of all rows of an adaptation, of which none is measured.
+    """Returns guessed costs of all rows of an adaptation, of which none is measured: those of the quickest guess.
 
     Args:
         adaptation: Sequences with their costs on the base systems, encoded for the system that nobody has measured.
@@ -137,7 +138,7 @@ def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> Adapt
             step = _Step.between(base_host, host)
             on_base = adaptation.ratios[:, number - 1] if number else 0.0
             guesses.append(on_base - np.log(step.speed) + np.log(share / step.width + 1 - share))
-    costs = adaptation.anchors_us * np.exp(np.mean(guesses, axis=0))
+    costs = adaptation.anchors_us * np.exp(min(guesses, key=lambda guess: float(np.median(guess))))
     none, unknown = np.zeros(len(costs), dtype=bool), np.full(len(costs), np.nan)
     return AdaptationState(none, costs, np.full(len(costs), _SPREAD), unknown)
 

@@ -50,6 +50,20 @@ def test_a_softmax_over_channels_transposes_twice() -> None:
 
 
 @pytest.mark.parametrize(
+    ("blocked", "shape", "order"), [(False, (2, 24, 7, 5), [0, 2, 3, 1]), (True, (2, 7, 5, 24), [0, 3, 1, 2])]
+)
+def test_a_reorder_is_the_transposition_of_what_is_in_memory(blocked: bool, shape: Shape, order: list[int]) -> None:
+    """OpenVINO's reorder of an image copies and strides as a Transpose that brings channels to the end, or back."""
+    image = (2, 24, 7, 5)
+    reorder = layer_of("Reorder", [image], image, blocked=blocked)
+    transpose = layer_of("Transpose", [shape], tuple(shape[axis] for axis in order), perm=order)
+    assert copies(reorder) == copies(transpose) > 0
+    assert path_of(reorder) == path_of(transpose)
+    walks = [access_pattern_of(one, one.layers[0]) for one in (reorder, transpose)]
+    assert [(walk.last_axis_kept, walk.inner_run) for walk in walks] == [(False, 1)] * 2
+
+
+@pytest.mark.parametrize(
     ("inputs", "kernel", "group", "windows"),
     [
         ([(1, 8, 100), (8, 1, 5)], [5], 8, 8 * 100 * 5),

@@ -66,6 +66,17 @@ def test_a_newer_processor_is_quicker_in_everything() -> None:
     assert wide["memory_gbps"] < 2 * narrow["memory_gbps"]
 
 
+def test_a_base_that_was_busy_does_not_count() -> None:
+    """Of the guesses from two systems of a maker, the quicker one counts for all capabilities."""
+    slower = {
+        name: value / 2 if name.endswith(("flops", "gbps")) else value * 2 for name, value in CAPABILITIES.items()
+    }
+    busy = replace(_with("icelake-sp"), name="made.busy", capabilities=slower)
+    host = _host("sapphire-rapids")
+    quiet = guess_capabilities(host, [MEASURED])
+    assert guess_capabilities(host, [busy, MEASURED]) == guess_capabilities(host, [MEASURED, busy]) == quiet
+
+
 @pytest.fixture
 def bases(store: Store) -> list[System]:
     """The synthetic system, with a known processor."""
@@ -90,3 +101,14 @@ def test_a_narrower_processor_is_slower_where_it_multiplies(store: Store, bases:
     assert (ratios < 2 * 1.6).all()
     kinds = np.array(adaptation.dataset.kinds)
     assert np.median(ratios[kinds == "Conv"]) > 1.3 * np.median(ratios[kinds == "Relu"])
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(2.0, 1.0), (0.5, 0.5)])
+def test_the_quickest_guess_counts(store: Store, bases: list[System], ratio: float, expected: float) -> None:
+    """Of two bases with one processor, that on which everything takes less time tells the costs."""
+    other = replace(bases[0], name="made.other")
+    one = load_adaptation(store, [SYSTEM.name], replace(bases[0], name="made.twin"))
+    ratios = np.full((len(one.anchors_us), 1), np.log(ratio))
+    both = replace(one, bases=(*one.bases, other.name), ratios=ratios)
+    state = extrapolated_state(both, [*bases, other])
+    assert state.costs_us == pytest.approx(one.anchors_us * expected)

@@ -10,12 +10,12 @@ def _recurrent(name: str, gates: int, options: str = "") -> Drawer:
     def draw(d: Draw) -> str:
         steps, inputs, hidden = d.size(1, 200), d.rounded(16, 512), d.pick(64, 128, 256, d.rounded(16, 512))
         ways = d.pick(1, 1, 2)
+        direction = "forward" if ways == 1 else "bidirectional"
         d.flops(2 * ways * d.n * steps, gates * hidden, inputs + hidden)
         return f"""(float[{steps},{d.n},{inputs}] x
             | float[{ways},{gates * hidden},{inputs}] w, float[{ways},{gates * hidden},{hidden}] r,
             float[{ways},{2 * gates * hidden}] b) => (float y, float h)
-            {{ y, h = {name}<hidden_size = {hidden}, direction = "{"forward" if ways == 1 else "bidirectional"}"{options}>
-                (x, w, r, b) }}"""
+            {{ y, h = {name}<hidden_size = {hidden}, direction = "{direction}"{options}>(x, w, r, b) }}"""
 
     return draw
 
