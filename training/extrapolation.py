@@ -84,7 +84,7 @@ def similar_systems(host: Host, systems: Sequence[System]) -> list[System]:
 
 
 def guess_capabilities(host: Host, systems: Sequence[System]) -> dict[str, float]:
-    """Returns the capabilities that a host is guessed to have, those of the quickest guess from several systems.
+    """Returns the capabilities that a host is guessed to have: of the guesses, the one that multiplies quickest.
 
     Args:
         host: The host that nobody has measured.

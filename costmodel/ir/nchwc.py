@@ -126,8 +126,7 @@ def _plain_convolution(
             f"with blocks of {block} channels, the runtime does not block a convolution of {channels} channels"
         )
     values.append(Value(replace(kind, blocked=False), "internal"))
-    newest = max((one.since for one in sequence.layers if one.domain == ""), default=1)
-    yield _plain_layer(replace(layer, outputs=(len(values) - 1,)), values, newest)
+    yield _plain_layer(replace(layer, outputs=(len(values) - 1,)), values, _newest_version(sequence))
     yield _reorder(len(values) - 1, output)
 
 
@@ -162,10 +161,14 @@ def portable(sequence: LayerSequence) -> LayerSequence:
         replace(value, type=replace(value.type, blocked=False)) if value.type.blocked else value
         for value in sequence.values
     ]
-    # A network has one opset, so rewritten layers must have a version that is compatible with its plain layers.
-    newest = max((layer.since for layer in sequence.layers if layer.domain == ""), default=1)
+    newest = _newest_version(sequence)
     layers = [_plain_layer(layer, values, newest) for layer in sequence.layers]
     return LayerSequence(tuple(layers), tuple(values), sequence.outputs)
+
+
+def _newest_version(sequence: LayerSequence) -> int:
+    """Returns the newest version among plain layers, with which a rewritten one must agree: a network has one opset."""
+    return max((layer.since for layer in sequence.layers if layer.domain == ""), default=1)
 
 
 def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> SequenceLayer:
