@@ -14,6 +14,7 @@ from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.ir.operators import canonical_attributes, since_version
 from costmodel.onnx_io.shape_inference import infer_model
 from costmodel.onnx_io.source_weights import source_weights
+from costmodel.onnx_io.weight_shapes import check_weight_shapes
 from costmodel.runtimes.ort.provenance import Trace, origins_of, reads, sorted_nodes, source_order
 from costmodel.runtimes.ort.shapes import Shapes, Types
 
@@ -44,8 +45,8 @@ def canonical_graph(
 
     Raises:
         LoweringError: The graph has no layers, a value that enters or leaves it is not a tensor of numbers, a value has
-            an unknown element type, no known shape or an impossibly large one, or the model does not run at the shapes
-            of its inputs.
+            an unknown element type, no known shape or an impossibly large one, weights do not fit what they are applied
+            to, or the model does not run at the shapes of its inputs.
     """
     nodes = sorted_nodes(lowered)
     if not nodes:
@@ -55,6 +56,7 @@ def canonical_graph(
     nodes = source_order(nodes, source, origins)
     shapes = Shapes(nodes, lowered, origins, block, opset)
     inferred = infer_model(source)
+    check_weight_shapes(name, source, inferred)
     shapes.learn(inferred)
     made = {n for node in source.graph.node for n in node.output}
     in_source = shapes.source_names(made)
