@@ -16,7 +16,7 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.idle import measured_idle
 from costmodel.jobs.session_store import SessionStore
-from costmodel.measure.affinity import cpus_beside, pinned
+from costmodel.measure.affinity import check_cpus, cpus_beside, pinned
 from costmodel.measure.capability import measure_capabilities, reference_sequence
 from costmodel.measure.contenders import Contender, open_contenders
 from costmodel.measure.denormals import denormals_flushed
@@ -104,8 +104,10 @@ class BenchmarkSession:
 
         Raises:
             HostBusyError: Another process is measuring.
+            MeasurementError: A layer may use more threads than there are CPUs that this process may run on.
             SystemMismatchError: The store has a system of that name with another machine, runtime or settings.
         """
+        check_cpus(self.system.settings.threads)
         known = self.store.systems().get(self.system.name)
         if known is not None:
             check_same_system(known, self.system)

@@ -4,7 +4,24 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["cpus_beside", "pinned"]
+from costmodel.errors import MeasurementError
+from costmodel.systems.host import usable_cpus
+
+__all__ = ["check_cpus", "cpus_beside", "pinned"]
+
+
+def check_cpus(threads: int) -> None:
+    """Raises an error if this process may not run on as many CPUs as it would have threads.
+
+    Raises:
+        MeasurementError: There are more threads than CPUs.
+    """
+    usable = usable_cpus()
+    if threads > usable:
+        raise MeasurementError(
+            f"{threads} threads would share {usable} CPUs, all that this process may run on, and wait for each other: "
+            "measure with fewer threads"
+        )
 
 
 @contextmanager

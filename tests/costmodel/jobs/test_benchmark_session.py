@@ -171,6 +171,17 @@ class TestMeasuring:
         assert len(found.pass_times_us) == len(found.reference_us) == QUICK.passes
         assert found.measured_at
 
+    def test_more_threads_than_cpus_are_refused(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Threads that would wait for each other are not measured, and the store does not learn of the system."""
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+        system = fake_system(settings=RuntimeSettings(threads=3))
+        with (
+            pytest.raises(MeasurementError, match="3 threads would share 2 CPUs"),
+            fake_bench(store, FakeRuntime(), system),
+        ):
+            pass
+        assert store.systems() == {}
+
     def test_the_protocol_for_data_sets_is_the_default(self, store: Store) -> None:
         """The default protocol is `Protocol()`."""
         with fake_bench(store, FakeRuntime(), protocol=None) as bench:

@@ -99,7 +99,9 @@ def test_convolutions(channels: int, inner: int, outputs: int, group: int, bias:
 def test_the_sentence(lower: Callable[[ModelProto], LayerGraph]) -> None:
     """A model is refused before it gets a price, by a sentence with the layer and the shapes."""
     model = one_layer("Conv", IMAGE, {"w": (6, 3, 3, 3)}, {})
-    with pytest.raises(LoweringError, match=r"the Conv layer reads \[1, 4, 6, 6\] with .* \[6, 3, 3, 3\], which do not"):
+    with pytest.raises(
+        LoweringError, match=r"the Conv layer reads \[1, 4, 6, 6\] with .* \[6, 3, 3, 3\], which do not"
+    ):
         lower(model)
 
 
