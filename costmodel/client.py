@@ -264,28 +264,14 @@ class Client:
             ServiceError: The service does not respond, or responds with an error.
             OSError: The file cannot be read.
         """
-        title = name or (Path(model).stem if isinstance(model, str | Path) and not _is_digest(model) else "model")
         options = {
-            "system": system, "name": title, "batch": batch, "shapes": shapes, "granularity": granularity,
-            "composition": composition, "partial": partial, "measured": measured, "beside": list(beside) or None,
+            "system": system, "name": name or _title(model), "batch": batch, "shapes": shapes,
+            "granularity": granularity, "composition": composition, "partial": partial, "measured": measured,
+            "beside": list(beside) or None,
         }  # fmt: skip
         if beside and not isinstance(model, Mapping) and not _is_digest(model):
             model = self.send_model(model)  # a file in the body leaves no room for the other models
-        if isinstance(model, Mapping):
-            return self._predicted({"graph": model}, options, version)
-        if _is_digest(model):
-            return self._predicted({"model": str(model)}, options, version)
-        with _opened(model) as file:
-            try:
-                return self._predicted({"model": _content_hash(file)}, options, version)
-            except ServiceError as error:
-                if error.kind != "unknown-model":
-                    raise
-            return _prediction(self._send_file("/v1/predict", file, _query(options | {"version": version})))
-
-    def _predicted(self, source: Mapping[str, Any], options: Mapping[str, Any], version: str | None) -> Prediction:
-        body = {**_json(options), **source}
-        return _prediction(self._post("/v1/predict", body, params=_query({"version": version})))
+        return _prediction(self._ask_about(model, "/v1/predict", options, version))
 
     def prediction(self, digest: str, *, known: Prediction | None = None, **options: Any) -> Prediction:
         """Predicts the latency of a model that was sent before; returns `known` if the prediction has not changed.
@@ -379,6 +365,100 @@ class Client:
         if arrivals_per_s is not None:
             body["arrivals_per_s"] = arrivals_per_s
         return _document(self._post("/v1/rank", body))
+
+    def capacity(
+        self,
+        model: Model,
+        *,
+        system: str | None = None,
+        name: str | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        scenario: str = "server",
+        percentile: float | None = None,
+        slo_us: float | None = None,
+        arrivals_per_s: float | None = None,
+        replicas: int | None = None,
+        max_batch: int | None = None,
+        max_wait_us: float | None = None,
+        usd_per_hour: float | None = None,
+        measured: bool = True,
+        version: str | None = None,
+    ) -> Mapping[str, Any]:
+        """Asks how much traffic a model carries on a system within a latency objective, and what that costs.
+
+        A file is sent only if the service does not have it yet.
+
+        Args:
+            model: Model, as in `predict`.
+            system: Name of the system; optional if the service knows only one.
+            name: Name to use for the model in the response; by default the stem of its path.
+            shapes: Full shape of each input of a single request, by name of the input.
+            scenario: Scenario of MLPerf: "server", "offline", "single-stream" or "multi-stream".
+            percentile: Percentile of the latency that `slo_us` limits, such as 99; by default that of the scenario.
+            slo_us: Latency objective in microseconds, which the scenario "server" needs.
+            arrivals_per_s: Requests a second that are to be carried; None to ask for the highest rate only.
+            replicas: Number of replicas; by default as many as the arrivals need.
+            max_batch: Largest number of requests that are joined to a batch; by default one.
+            max_wait_us: Longest time in microseconds for which a request waits for a batch; by default none.
+            usd_per_hour: Price of a machine in US dollars an hour; by default that of the service's catalogue.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
+            version: Version of the regressor to predict with; by default that of the system's champion.
+
+        Raises:
+            ServiceError: The service does not respond, or responds with an error.
+            OSError: The file cannot be read.
+        """
+        options = {
+            "system": system, "name": name or _title(model), "shapes": shapes, "scenario": scenario,
+            "percentile": percentile, "slo_us": slo_us, "arrivals_per_s": arrivals_per_s, "replicas": replicas,
+            "max_batch": max_batch, "max_wait_us": max_wait_us, "usd_per_hour": usd_per_hour, "measured": measured,
+        }  # fmt: skip
+        return _document(self._ask_about(model, "/v1/capacity", options, version))
+
+    def tune(
+        self,
+        model: Model,
+        *,
+        system: str | None = None,
+        name: str | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        objective: str = "latency",
+        percentile: float | None = None,
+        slo_us: float | None = None,
+        max_batch: int | None = None,
+        int8: str | None = None,
+        usd_per_hour: float | None = None,
+        measured: bool = True,
+        version: str | None = None,
+    ) -> Mapping[str, Any]:
+        """Asks under which settings a model runs best on the host of a system, by prediction.
+
+        A file is sent only if the service does not have it yet.
+
+        Args:
+            model: Model, as in `predict`.
+            system: Name of a system of the host; optional if the service knows only one.
+            name: Name to use for the model in the response; by default the stem of its path.
+            shapes: Full shape of each input of a single sample, by name of the input.
+            objective: What is to be best: "latency", "throughput" or "cost".
+            percentile: Percentile of the latency that `slo_us` limits, such as 99.
+            slo_us: Latency in microseconds that a run must not exceed; None for no objective.
+            max_batch: Largest batch size to try for throughput and cost; by default one.
+            int8: Digest of the int8 version of the model, which was sent before; None if there is none.
+            usd_per_hour: Price of the machine in US dollars an hour; by default that of the service's catalogue.
+            measured: Whether to use measurements where there are any; if false, every cost is predicted.
+            version: Version of the regressor to predict with; by default that of the system's champion.
+
+        Raises:
+            ServiceError: The service does not respond, or responds with an error.
+            OSError: The file cannot be read.
+        """
+        options = {
+            "system": system, "name": name or _title(model), "shapes": shapes, "objective": objective,
+            "percentile": percentile, "slo_us": slo_us, "max_batch": max_batch, "int8": int8,
+            "usd_per_hour": usd_per_hour, "measured": measured,
+        }  # fmt: skip
+        return _document(self._ask_about(model, "/v1/tune", options, version))
 
     # Models
 
@@ -530,6 +610,35 @@ class Client:
         return self._pages("regressors", "after", system=system)
 
     # Requests
+
+    def _ask_about(self, model: Model, path: str, options: Mapping[str, Any], version: str | None) -> httpx.Response:
+        """Sends a request about one model and returns the response; sends a file only if the service does not have it.
+
+        Args:
+            model: Model, as in `predict`.
+            path: Path of the URL.
+            options: Options of the request by name; those that are None are left out.
+            version: Version of the regressor to predict with; None for that of the system's champion.
+
+        Raises:
+            ServiceError: The service does not respond, or responds with an error.
+            OSError: The file cannot be read.
+        """
+
+        def post(**source: object) -> httpx.Response:
+            return self._post(path, {**_json(options), **source}, params=_query({"version": version}))
+
+        if isinstance(model, Mapping):
+            return post(graph=model)
+        if _is_digest(model):
+            return post(model=model)
+        with _opened(model) as file:
+            try:
+                return post(model=_content_hash(file))
+            except ServiceError as error:
+                if error.kind != "unknown-model":
+                    raise
+            return self._send_file(path, file, _query({**options, "version": version}))
 
     def _pages(self, collection: str, cursor: str, **query: Any) -> Iterator[Mapping[str, Any]]:
         parameters: dict[str, Any] = {"limit": self._page_size, **query}
@@ -698,6 +807,11 @@ def _document(response: httpx.Response) -> Mapping[str, Any]:
 
 def _prediction(response: httpx.Response) -> Prediction:
     return Prediction.of(response.json(), response.headers.get("etag"))
+
+
+def _title(model: Model) -> str:
+    """Returns the name that a model has without another one: the stem of its path."""
+    return Path(model).stem if isinstance(model, str | Path) and not _is_digest(model) else "model"
 
 
 def _is_digest(model: object) -> bool:

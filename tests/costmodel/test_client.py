@@ -188,6 +188,25 @@ def test_many_and_ranked(client: Client, light_models: Mapping[str, Path]) -> No
     assert client.system(SYSTEM.name)["champion"]["version"] == version
 
 
+def test_traffic_and_settings(client: Client, network: _Network, parse: Callable[..., ModelProto]) -> None:
+    """A file is sent once for both questions, whose options are passed on; a price is asked for where one is needed."""
+    text = "(float[1,3,24,24] x) => (float[1,4,24,24] y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }"
+    content = parse(text, weights={"w": (4, 3, 3, 3)}).SerializeToString()
+    planned = client.capacity(content, name="asked", slo_us=50_000, arrivals_per_s=120, max_batch=2, max_wait_us=1000)
+    assert (planned["model"], planned["objective"], planned["arrivals_per_s"]) == ("asked", "p99", 120)
+    assert [one["batch_size"] for one in planned["latencies"]] == [1, 2]
+    assert network.asked == ["POST /v1/capacity application/json", "POST /v1/capacity application/octet-stream"]
+    digest = planned["digest"]
+    assert client.capacity(digest, scenario="offline")["scenario"] == "offline"
+    tuned = client.tune(content, objective="cost", max_batch=2, usd_per_hour=0.36, int8=digest)
+    assert (tuned["objective"], tuned["digest"]) == ("cost", digest)
+    assert {one["setting"]["batch"] for one in tuned["settings"]} == {1, 2}
+    assert {one["setting"]["precision"] for one in tuned["settings"]} == {"float32", "int8"}
+    assert network.asked[3:] == ["POST /v1/tune application/json"]
+    with pytest.raises(ServiceError, match="usd_per_hour"):
+        client.tune(digest, objective="cost")
+
+
 def test_observations_are_ones_own(client: Client, other: Client, light_models: Mapping[str, Path]) -> None:
     """Observations are listed newest first over several pages, and deleted."""
     digest = client.predict(light_models["squeezenet"]).digest

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
 from costmodel.errors import LoweringError
 from costmodel.ir.graph import LayerGraph
 from costmodel.onnx_io.shape_inference import infer_model
 from costmodel.onnx_io.weight_shapes import check_weight_shapes
 
+REFUSALS = (Fail, InvalidArgument, RuntimeException)
 IMAGE = (1, 4, 6, 6)
 STEPS = (5, 1, 8)
 Weights = Mapping[str, tuple[int, ...]]
@@ -21,7 +23,7 @@ Weights = Mapping[str, tuple[int, ...]]
 CASES: list[tuple[str, tuple[int, ...], list[Weights], list[Weights], dict[str, int]]] = [
     ("Conv", IMAGE, [{"w": (6, 2, 3, 3), "b": (6,)}], [{"w": (6, 4, 3, 3)}, {"w": (5, 2, 3, 3)}], {"group": 2}),
     ("Conv", IMAGE, [{"w": (6, 4, 3, 3)}], [{"w": (6, 3, 3, 3)}, {"w": (6, 4, 3, 3), "b": (5,)}], {}),
-    ("ConvTranspose", IMAGE, [{"w": (4, 3, 2, 2), "b": (6,)}], [{"w": (3, 4, 2, 2)}, {"w": (6, 4, 2, 2)}], {"group": 2}),
+    ("ConvTranspose", IMAGE, [{"w": (4, 3, 2, 2), "b": (6,)}], [{"w": (3, 4, 2, 2)}], {"group": 2}),
     ("InstanceNormalization", IMAGE, [{"s": (4,), "b": (4,)}], [{"s": (5,), "b": (5,)}], {}),
     ("LayerNormalization", IMAGE, [{"s": (6,), "b": (6,)}, {"s": (6,)}], [{"s": (5,)}, {"s": (6,), "b": (7,)}], {}),
     ("PRelu", IMAGE, [{"s": (4, 1, 1)}, {"s": (1,)}], [{"s": (5, 1, 1)}], {}),
@@ -53,7 +55,7 @@ def runs(model: ModelProto) -> bool:
     try:
         session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
         session.run(None, {port.name: np.zeros(port.shape, np.float32) for port in session.get_inputs()})
-    except Exception:
+    except REFUSALS:
         return False
     return True
 
