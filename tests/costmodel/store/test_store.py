@@ -23,6 +23,7 @@ from costmodel.measure.measurement import Kind, Measurement
 from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import Decomposition, decompose, whole_model
 from costmodel.runtimes.base import RuntimeSettings
+from costmodel.store.latency_csv import ObservedLatency
 from costmodel.store.results import ImportSummary
 from costmodel.store.store import Store, StoredSegment
 from tests.fakes import HOST, FakeRuntime, elementwise, fake_system, measured, results
@@ -235,6 +236,20 @@ class TestMeasurements:
         measurement = measured(ONE, [12.0, 13.0, 14.0], overhead_us=3.0)
         store.put_measurement("fake-1", measurement, ONE)
         assert store.latencies_us("fake-1") == {ONE.signature: measurement.latency_us} == {ONE.signature: 10.0}
+
+    def test_observed_latencies_are_replaced_and_measured_ones_stay(self, store: Store) -> None:
+        """Latencies that users imported take the place of those that they imported before, in every database."""
+
+        def imported(latency_us: float, day: int) -> Measurement:
+            row = ObservedLatency(1, "mine", latency_us)
+            return row.measurement(ONE.signature, f"2026-01-0{day}T00:00:00.000+00:00")
+
+        store.put_measurement("fake-1", measured(OTHER, [7.0]), OTHER)
+        store.put_results(results(fake_system(), [(ONE, imported(5.0, 1))]))
+        store.put_results(results(fake_system(), [(ONE, imported(9.0, 2))]), replace_observed=True)
+        assert store.latencies_us("fake-1") == {ONE.signature: 9.0, OTHER.signature: 7.0}
+        store.put_results(results(fake_system(), [(ONE, imported(11.0, 3))]))
+        assert store.latencies_us("fake-1")[ONE.signature] == 10.0
 
     def test_many_are_added_at_once(self, store: Store) -> None:
         """Measurements that are added together are numbered as if they were added one after the other."""

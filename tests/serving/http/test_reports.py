@@ -70,6 +70,18 @@ def test_systems_are_ranked_against_an_objective(
     assert several.json()["detail"] == "name a system: c5.xlarge, made.up"
 
 
+def test_what_a_ranking_has_no_time_for_is_reported(serve: Serve, system: str) -> None:
+    """Models that are not reached in the time of a request are listed as failed; a single one is refused."""
+    client = serve(request_seconds=1e-9)
+    models = [{"graph": EXAMPLE_GRAPH, "name": name} for name in ("first", "second")]
+    answer = client.post("/v1/rank", json={"models": models, "arrivals_per_s": 5.0, "slo_us": 1e6}).json()
+    assert (answer["best"], answer["ranking"]) == (None, [])
+    assert [(one["model"], one["system"]) for one in answer["failed"]] == [("first", system), ("second", system)]
+    assert all("time limit" in one["error"] for one in answer["failed"])
+    alone = client.post("/v1/rank", json={"models": models[:1]})
+    assert (alone.status_code, alone.json()["type"].rpartition(":")[2]) == (422, "too-much")
+
+
 def test_a_file_is_ranked(client: TestClient, convolution: ModelProto, system: str) -> None:
     """A file is ranked on all systems, by latency without an objective."""
     answer = client.post("/v1/rank?batch=4", content=convolution.SerializeToString(), headers=FILE).json()
