@@ -25,12 +25,12 @@ __all__ = ["footprint_features", "layer_features"]
 _PRODUCT_TILE = 12
 _IMAGE_TILE = 6
 _VECTORS_IN_TILE = 4
-# Ranks of the activations that are fused into a layer, cheapest first; no activation is 0, and one that is not listed
-# ranks with the most expensive.
+# What activations that are fused into a layer take for each element, in vector instructions; no activation takes 0, and
+# one that is not listed as many as the most expensive.
 _ACTIVATIONS = {
-    name: float(rank)
-    for rank, name in enumerate(("", "Relu", "LeakyRelu", "Clip", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"))
-}
+    "": 0.0, "Relu": 1.0, "LeakyRelu": 2.0, "PRelu": 2.0, "Clip": 2.0, "HardSigmoid": 4.0, "HardSwish": 5.0,
+    "Sigmoid": 20.0, "Tanh": 25.0,
+}  # fmt: skip
 # A lap that touches this many times the level 2 cache leaves nothing of a layer there: more makes no difference.
 _MOST_LAP = 8
 # Bytes that are added to those that a lap touches, so that their logarithm does not tell apart what is next to nothing.

@@ -14,6 +14,7 @@ import numpy as np
 from costmodel.bounded_cache import BoundedCache
 from costmodel.errors import ModelError
 from costmodel.features.analytical_bound import layer_bound_us
+from costmodel.features.fused import operator_of
 from costmodel.features.row import footprint_features, layer_features
 from costmodel.features.schema import FEATURE_GROUPS, OPERATORS, SCHEMA
 from costmodel.features.work import layer_work
@@ -177,7 +178,7 @@ class _Rows:
             numbers.extend(layer_features(sequence, layer, work, bound, system))
         return cls(
             numbers=numbers.tobytes(),
-            operators=tuple(_OPERATOR_COLUMN.get(layer.op_type, len(OPERATORS)) for layer in sequence.layers),
+            operators=tuple(_OPERATOR_COLUMN.get(operator_of(layer), len(OPERATORS)) for layer in sequence.layers),
             bounds_us=tuple(bounds),
             footprint=(sum(work.weight_bytes for work in works), activation_bytes(sequence)),
             edges=tuple(_edges(sequence)) if len(works) > 1 else (),

@@ -14,6 +14,7 @@ from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
+from costmodel.features.fused import laid_out_body
 from costmodel.features.parallelism import (
     ProductTasks,
     copies_on_one_thread,
@@ -21,7 +22,7 @@ from costmodel.features.parallelism import (
     runs_on_one_thread,
 )
 from costmodel.features.products import RECURRENT, Types, products_of
-from costmodel.ir.fused import body_of, main_layer
+from costmodel.ir.fused import main_layer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
@@ -82,7 +83,7 @@ class Work:
 
 def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     """Returns the work of one layer of a sequence; for a fused layer, that of all its operators."""
-    fused = body_of(layer)
+    fused = laid_out_body(layer)
     if fused is not None:
         return _fused_work(fused)
     inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]

@@ -164,6 +164,8 @@ def _pattern(kind: str) -> bytes:
         return rng.uniform(0.01, 0.1, _PATTERN_BYTES // np.dtype(kind).itemsize).astype(kind).tobytes()
     if kind in ("int8", "uint8"):
         return rng.integers(1, 100, _PATTERN_BYTES).astype(kind).tobytes()
+    if kind == "bool":  # a choice by a mask of equal values is none, and what was to be chosen from is not computed
+        return rng.integers(0, 2, _PATTERN_BYTES).astype(np.uint8).tobytes()
     return b""
 
 

@@ -67,10 +67,13 @@ def grouped(graph: LayerGraph, primitives: Sequence[Primitive]) -> list[Group]:
     by_name = {layer.name: position for position, layer in enumerate(graph.layers)}
     # What makes an output of the model may be called like the output.
     results = {n: position for position, layer in enumerate(graph.layers) for n in layer.outputs if n in graph.outputs}
+    equal = _equal_dequantisations(graph)
     named = set()
     for p in sorted(working):
         for name in primitives[p].operators:
             layer = by_name.get(name, results.get(name))
+            if layer in equal:
+                continue
             if layer is not None:
                 named |= {layer, base + p}
             else:  # a part of an operator, such as the transposition of an argument
@@ -106,6 +109,18 @@ def working_primitives(primitives: Sequence[Primitive]) -> set[int]:
             if primitive.kind not in _NO_WORK:
                 working.add(position)
     return working
+
+
+def _equal_dequantisations(graph: LayerGraph) -> set[int]:
+    """Returns the positions of the dequantisations of which there are several of the same tensor.
+
+    OpenVINO keeps one of them, under any of their names; each belongs to the operator that reads its result.
+    """
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for i, layer in enumerate(graph.layers):
+        if layer.op_type == "DequantizeLinear":
+            alike.setdefault(layer.inputs, []).append(i)
+    return {i for found in alike.values() if len(found) > 1 for i in found}
 
 
 def _same_work(

@@ -16,7 +16,7 @@ __all__ = ["REORDER_DOMAIN", "REVISION", "layers_of_primitives", "lowered_graph"
 
 REORDER_DOMAIN = "openvino"
 # Incremented when models have other layers than before, so that a store keeps both decompositions of a model.
-REVISION = 2
+REVISION = 3
 
 _ZERO_POINT = 100  # fits into int8 and uint8
 
