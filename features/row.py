@@ -10,7 +10,7 @@ import numpy as np
 
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
 from costmodel.features.analytical_bound import kernel_slowdown, threads_speedup
-from costmodel.features.fused import as_main_operator
+from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -25,12 +25,6 @@ __all__ = ["footprint_features", "layer_features"]
 _PRODUCT_TILE = 12
 _IMAGE_TILE = 6
 _VECTORS_IN_TILE = 4
-# What activations that are fused into a layer take for each element, in vector instructions; no activation takes 0, and
-# one that is not listed as many as the most expensive.
-_ACTIVATIONS = {
-    "": 0.0, "Relu": 1.0, "LeakyRelu": 2.0, "PRelu": 2.0, "Clip": 2.0, "HardSigmoid": 4.0, "HardSwish": 5.0,
-    "Sigmoid": 20.0, "Tanh": 25.0,
-}  # fmt: skip
 # A lap that touches this many times the level 2 cache leaves nothing of a layer there: more makes no difference.
 _MOST_LAP = 8
 # Bytes that are added to those that a lap touches, so that their logarithm does not tell apart what is next to nothing.
@@ -153,6 +147,7 @@ def _window_features(types: _DataAndOutput, layer: SequenceLayer) -> list[float]
     group = attributes.get("group", {"i": 1})["i"]
     in_channels = data.shape[1] if len(data.shape) > 1 else 1
     windowed = "kernel_shape" in attributes
+    activation = attributes.get("activation", {}).get("s", "")
     area = window_area(layer, data)
     data_width = data.shape[-1] if data.shape else 1
     return [
@@ -164,7 +159,7 @@ def _window_features(types: _DataAndOutput, layer: SequenceLayer) -> list[float]
         _log(group),
         float(group > 1 and group == in_channels),
         float(windowed and area == 1 and math.prod(strides) == 1),
-        _ACTIVATIONS.get(attributes.get("activation", {}).get("s", ""), max(_ACTIVATIONS.values())),
+        VECTOR_INSTRUCTIONS.get(activation, max(VECTOR_INSTRUCTIONS.values())) if activation else 0.0,
         float(layer.op_type in ("Conv", "FusedConv") and sum(i >= 0 for i in layer.inputs) > 3),
     ]
 

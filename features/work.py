@@ -14,7 +14,7 @@ from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
-from costmodel.features.fused import laid_out_body
+from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
 from costmodel.features.parallelism import (
     ProductTasks,
     copies_on_one_thread,
@@ -128,19 +128,30 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
 def _fused_work(body: LayerSequence) -> Work:
     """Returns the work of the operators of a fused layer, which read and write nothing but its inputs and outputs."""
     works = [layer_work(body, layer) for layer in body.layers]
-    main = works[body.layers.index(main_layer(body))]
+    place = body.layers.index(main_layer(body))
+    main = works[place]
+    # A transposition beside the main operator is how that one reads or writes.
+    copying = [work for i, work in enumerate(works) if i == place or body.layers[i].op_type != "Transpose"]
     written = sum(body.values[i].type.nbytes for i in body.outputs)
     read = sum(value.type.nbytes for value in body.values if value.role == "input")
     return replace(
         main,
         multiply_flops=sum(work.multiply_flops for work in works),
-        other_flops=sum(work.other_flops for work in works),
-        copy_flops=sum(work.copy_flops for work in works),
+        other_flops=sum(_fused_flops(body, layer, work) for layer, work in zip(body.layers, works, strict=True)),
+        copy_flops=sum(work.copy_flops for work in copying),
         scalar_calls=sum(work.scalar_calls for work in works),
         input_bytes=min(read, sum(work.input_bytes for work in works)),
         weight_bytes=sum(work.weight_bytes for work in works),
         output_bytes=written,
     )
+
+
+def _fused_flops(body: LayerSequence, layer: SequenceLayer, work: Work) -> float:
+    """Returns `Work.other_flops` of an operator of a fused layer, in which activations are computed in vectors."""
+    instructions = VECTOR_INSTRUCTIONS.get(layer.op_type)
+    if instructions is None:
+        return work.other_flops
+    return instructions * sum(body.values[i].type.elements for i in layer.outputs if i >= 0)
 
 
 def _vectorised(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], product: Contraction) -> int:
