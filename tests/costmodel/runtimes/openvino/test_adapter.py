@@ -128,6 +128,22 @@ def test_an_operator_without_a_kernel_of_onnx_runtime_is_lowered_as_it_is(openvi
     assert found[:4] == ["Conv+HardSwish", "Conv+Relu", "Conv+Add+HardSwish", "MaxPool"]
 
 
+def test_what_a_mask_chooses_from_is_computed(openvino: OpenVino, parse: Parse) -> None:
+    """A large mask among the constants has other values than the model's, and not all the same."""
+    model = parse(
+        """(float[1,64,64] x) => (float[1,64,64] y) <float least = {-1000.0}> {
+            scores = MatMul(x, w) chosen = Where(mask, scores, least) y = Softmax <axis = 2> (chosen)
+        }""",
+        weights={"w": (64, 64)},
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.tri(64, dtype=bool), "mask"))
+    graph = openvino.lower(read_model(model), "all")
+    check_graph(graph)
+    product = next(layer for layer in graph.layers if layer.op_type == "MatMul")
+    assert "x" in product.inputs
+    assert not any("MatMul" in one and "Softmax" in one for one in operators(graph))
+
+
 def test_tensors_between_convolutions_are_not_plain(openvino: OpenVino) -> None:
     """The lowered graph knows in which layout each tensor is, and has a layer where one is reordered."""
     graph = openvino.lower(read_model(residual_block()), "all")

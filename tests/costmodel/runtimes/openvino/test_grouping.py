@@ -108,6 +108,25 @@ def test_groups_that_read_each_other_become_one() -> None:
     assert found == [("a", "b", "c")]
 
 
+def test_equal_dequantisations_belong_to_their_readers() -> None:
+    """OpenVINO computes equal dequantisations once, under any of their names, which joins no groups."""
+    model = graph(
+        layer("q", "QuantizeLinear", "x"),
+        layer("d1", "DequantizeLinear", "q"),
+        layer("d2", "DequantizeLinear", "q"),
+        layer("a", "MatMul", "d1"),
+        layer("b", "Add", "a", "d2"),
+    )
+    found = groups(
+        model,
+        primitive("Input", ""),
+        primitive("FakeQuantize", "q", 0),
+        primitive("FullyConnected", "a", 1),
+        primitive("Subgraph", "d1 b", 2, 1),
+    )
+    assert found == [("q",), ("d1", "a"), ("d2", "b")]
+
+
 def test_what_only_reads_constants_is_not_executed() -> None:
     """A primitive without an input of the model runs once, while the model is loaded."""
     model = graph(layer("a", "Add", "x"))
