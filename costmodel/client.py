@@ -394,7 +394,7 @@ class Client:
             name: Name to use for the model in the response; by default the stem of its path.
             shapes: Full shape of each input of a single request, by name of the input.
             scenario: Scenario of MLPerf: "server", "offline", "single-stream" or "multi-stream".
-            percentile: Percentile of the latency that `slo_us` limits, such as 99; by default that of the scenario.
+            percentile: Percentile of the latency that `slo_us` limits, from 50 to 99.9; by default 99.
             slo_us: Latency objective in microseconds, which the scenario "server" needs.
             arrivals_per_s: Requests a second that are to be carried; None to ask for the highest rate only.
             replicas: Number of replicas; by default as many as the arrivals need.
@@ -441,7 +441,7 @@ class Client:
             name: Name to use for the model in the response; by default the stem of its path.
             shapes: Full shape of each input of a single sample, by name of the input.
             objective: What is to be best: "latency", "throughput" or "cost".
-            percentile: Percentile of the latency that `slo_us` limits, such as 99.
+            percentile: Percentile of the latency that `slo_us` limits, from 50 to 99.9; by default 99.
             slo_us: Latency in microseconds that a run must not exceed; None for no objective.
             max_batch: Largest batch size to try for throughput and cost; by default one.
             int8: Digest of the int8 version of the model, which was sent before; None if there is none.
