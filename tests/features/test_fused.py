@@ -12,7 +12,7 @@ from costmodel.features.tabular import encode_all
 from costmodel.ir.fused import fuse
 from costmodel.ir.graph import Layer, TensorType
 from costmodel.ir.sequence import LayerSequence, build_sequence
-from tests.fakes import fake_system
+from tests.synthetic import SYSTEM
 
 IMAGE = TensorType("float32", (1, 8, 6, 6))
 LAST = replace(IMAGE, blocked=True)
@@ -35,7 +35,7 @@ def fused(layers: Sequence[Layer], types: Mapping[str, TensorType], output: str 
 
 def features(sequence: LayerSequence) -> dict[str, float]:
     """Returns the features of the only layer of a sequence, by name."""
-    encoded = encode_all([sequence], fake_system())
+    encoded = encode_all([sequence], SYSTEM)
     return dict(zip(SCHEMA.names, encoded.features[0].tolist(), strict=True))
 
 

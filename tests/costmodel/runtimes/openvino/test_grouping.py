@@ -120,7 +120,7 @@ def test_equal_dequantisations_belong_to_their_readers() -> None:
     found = groups(
         model,
         primitive("Input", ""),
-        primitive("FakeQuantize", "q", 0),
+        replace(primitive("FakeQuantize", "q", 0), dtypes=("u8",)),
         primitive("FullyConnected", "a", 1),
         primitive("Subgraph", "d1 b", 2, 1),
     )
