@@ -51,7 +51,7 @@ def check_weight_shapes(name: str, model: ModelProto, types: Mapping[str, Tensor
 def _fits_convolution(node: NodeProto, read: Sequence[_Shape]) -> bool:
     data, weights, *bias = read
     group = _attribute(node, "group", 1)
-    if len(data) != len(weights) or group < 1:
+    if len(data) != len(weights) or len(data) < 3 or group < 1:
         return False
     transposed = node.op_type == "ConvTranspose"
     channels, outputs = (weights[0], weights[1] * group) if transposed else (weights[1] * group, weights[0])
@@ -76,6 +76,8 @@ def _fits_product(node: NodeProto, read: Sequence[_Shape]) -> bool:
 
 def _fits_recurrence(node: NodeProto, read: Sequence[_Shape]) -> bool:
     data, weights, recurrent = read[:3]
+    if len(weights) != 3 or len(recurrent) != 3:
+        return False
     gates = _GATES[node.op_type]
     hidden = _attribute(node, "hidden_size", recurrent[-1])
     return weights[1:] == (gates * hidden, data[-1]) and recurrent[1:] == (gates * hidden, hidden)
