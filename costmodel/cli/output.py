@@ -51,8 +51,9 @@ def say(text: str = "", *, style: str = "") -> None:
         indent = text[: len(text) - len(text.lstrip())]
         # A path or a name that is longer than a line stays whole, so that it can be copied from the terminal.
         lines = textwrap.wrap(
-            text, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+            text.lstrip(), console.width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+            break_on_hyphens=False,
+        )  # fmt: skip
     for line in lines:
         console.print(line, style=style, soft_wrap=True)
 

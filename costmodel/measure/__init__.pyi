@@ -1,3 +1,4 @@
+from .affinity import check_cpus as check_cpus
 from .affinity import cpus_beside as cpus_beside
 from .affinity import pinned as pinned
 from .capability import measure_capabilities as measure_capabilities

@@ -17,3 +17,4 @@ from .strip_weights import FLOAT_BYTES as FLOAT_BYTES
 from .torch_export import example_inputs as example_inputs
 from .torch_export import export_module as export_module
 from .torch_export import write_module as write_module
+from .weight_shapes import check_weight_shapes as check_weight_shapes

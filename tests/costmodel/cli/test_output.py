@@ -4,7 +4,7 @@ import re
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from costmodel.cli.output import note, print_table, say
 
@@ -13,6 +13,7 @@ captured = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @captured
+@example(words=["`" * 18], indent=3, columns=20)
 @given(words=WORDS, indent=st.integers(0, 4), columns=st.integers(20, 200))
 def test_a_line_is_wrapped_between_words(
     capsys: pytest.CaptureFixture[str], words: list[str], indent: int, columns: int
