@@ -25,6 +25,8 @@ __all__ = ["footprint_features", "layer_features"]
 _PRODUCT_TILE = 12
 _IMAGE_TILE = 6
 _VECTORS_IN_TILE = 4
+# What an activation that is fused into a layer counts at most, in instructions: what takes more is an exponential.
+_MOST_INSTRUCTIONS = VECTOR_INSTRUCTIONS["Tanh"]
 # A lap that touches this many times the level 2 cache leaves nothing of a layer there: more makes no difference.
 _MOST_LAP = 8
 # Bytes that are added to those that a lap touches, so that their logarithm does not tell apart what is next to nothing.
@@ -159,7 +161,7 @@ def _window_features(types: _DataAndOutput, layer: SequenceLayer) -> list[float]
         _log(group),
         float(group > 1 and group == in_channels),
         float(windowed and area == 1 and math.prod(strides) == 1),
-        VECTOR_INSTRUCTIONS.get(activation, max(VECTOR_INSTRUCTIONS.values())) if activation else 0.0,
+        min(VECTOR_INSTRUCTIONS.get(activation, _MOST_INSTRUCTIONS), _MOST_INSTRUCTIONS) if activation else 0.0,
         float(layer.op_type in ("Conv", "FusedConv") and sum(i >= 0 for i in layer.inputs) > 3),
     ]
 
