@@ -370,9 +370,6 @@ class Client:
         self,
         model: Model,
         *,
-        system: str | None = None,
-        name: str | None = None,
-        shapes: Mapping[str, Sequence[int]] | None = None,
         scenario: str = "server",
         percentile: float | None = None,
         slo_us: float | None = None,
@@ -381,8 +378,8 @@ class Client:
         max_batch: int | None = None,
         max_wait_us: float | None = None,
         usd_per_hour: float | None = None,
-        measured: bool = True,
         version: str | None = None,
+        **options: Any,
     ) -> Mapping[str, Any]:
         """Asks how much traffic a model carries on a system within a latency objective, and what that costs.
 
@@ -390,9 +387,6 @@ class Client:
 
         Args:
             model: Model, as in `predict`.
-            system: Name of the system; optional if the service knows only one.
-            name: Name to use for the model in the response; by default the stem of its path.
-            shapes: Full shape of each input of a single request, by name of the input.
             scenario: Scenario of MLPerf: "server", "offline", "single-stream" or "multi-stream".
             percentile: Percentile of the latency that `slo_us` limits, from 50 to 99.9; by default 99.
             slo_us: Latency objective in microseconds, which the scenario "server" needs.
@@ -401,35 +395,31 @@ class Client:
             max_batch: Largest number of requests that are joined to a batch; by default one.
             max_wait_us: Longest time in microseconds for which a request waits for a batch; by default none.
             usd_per_hour: Price of a machine in US dollars an hour; by default that of the service's catalogue.
-            measured: Whether to use measurements where there are any; if false, every cost is predicted.
             version: Version of the regressor to predict with; by default that of the system's champion.
+            options: Keyword arguments, as in `predict`: system, name, shapes, measured.
 
         Raises:
             ServiceError: The service does not respond, or responds with an error.
             OSError: The file cannot be read.
         """
-        options = {
-            "system": system, "name": name or _title(model), "shapes": shapes, "scenario": scenario,
-            "percentile": percentile, "slo_us": slo_us, "arrivals_per_s": arrivals_per_s, "replicas": replicas,
-            "max_batch": max_batch, "max_wait_us": max_wait_us, "usd_per_hour": usd_per_hour, "measured": measured,
+        asked = {
+            "scenario": scenario, "percentile": percentile, "slo_us": slo_us, "arrivals_per_s": arrivals_per_s,
+            "replicas": replicas, "max_batch": max_batch, "max_wait_us": max_wait_us, "usd_per_hour": usd_per_hour,
         }  # fmt: skip
-        return _document(self._ask_about(model, "/v1/capacity", options, version))
+        return _document(self._ask_about(model, "/v1/capacity", {**options, **asked}, version))
 
     def tune(
         self,
         model: Model,
         *,
-        system: str | None = None,
-        name: str | None = None,
-        shapes: Mapping[str, Sequence[int]] | None = None,
         objective: str = "latency",
         percentile: float | None = None,
         slo_us: float | None = None,
         max_batch: int | None = None,
         int8: str | None = None,
         usd_per_hour: float | None = None,
-        measured: bool = True,
         version: str | None = None,
+        **options: Any,
     ) -> Mapping[str, Any]:
         """Asks under which settings a model runs best on the host of a system, by prediction.
 
@@ -437,28 +427,24 @@ class Client:
 
         Args:
             model: Model, as in `predict`.
-            system: Name of a system of the host; optional if the service knows only one.
-            name: Name to use for the model in the response; by default the stem of its path.
-            shapes: Full shape of each input of a single sample, by name of the input.
             objective: What is to be best: "latency", "throughput" or "cost".
             percentile: Percentile of the latency that `slo_us` limits, from 50 to 99.9; by default 99.
             slo_us: Latency in microseconds that a run must not exceed; None for no objective.
             max_batch: Largest batch size to try for throughput and cost; by default one.
             int8: Digest of the int8 version of the model, which was sent before; None if there is none.
             usd_per_hour: Price of the machine in US dollars an hour; by default that of the service's catalogue.
-            measured: Whether to use measurements where there are any; if false, every cost is predicted.
             version: Version of the regressor to predict with; by default that of the system's champion.
+            options: Keyword arguments, as in `predict`: system, name, shapes, measured.
 
         Raises:
             ServiceError: The service does not respond, or responds with an error.
             OSError: The file cannot be read.
         """
-        options = {
-            "system": system, "name": name or _title(model), "shapes": shapes, "objective": objective,
-            "percentile": percentile, "slo_us": slo_us, "max_batch": max_batch, "int8": int8,
-            "usd_per_hour": usd_per_hour, "measured": measured,
+        asked = {
+            "objective": objective, "percentile": percentile, "slo_us": slo_us, "max_batch": max_batch, "int8": int8,
+            "usd_per_hour": usd_per_hour,
         }  # fmt: skip
-        return _document(self._ask_about(model, "/v1/tune", options, version))
+        return _document(self._ask_about(model, "/v1/tune", {**options, **asked}, version))
 
     # Models
 
@@ -624,6 +610,7 @@ class Client:
             ServiceError: The service does not respond, or responds with an error.
             OSError: The file cannot be read.
         """
+        options = {"name": _title(model), **options}
 
         def post(**source: object) -> httpx.Response:
             return self._post(path, {**_json(options), **source}, params=_query({"version": version}))

@@ -38,7 +38,7 @@ CASES: list[tuple[str, tuple[int, ...], list[Weights], list[Weights], dict[str, 
 
 
 def one_layer(op_type: str, shape: tuple[int, ...], weights: Weights, attributes: Mapping[str, int]) -> ModelProto:
-    """Function that returns a model of one layer with the given weights."""
+    """Returns a model of one layer with the given weights."""
     node = helper.make_node(op_type, ["x", *weights], ["y"], "layer", **attributes)
     graph = helper.make_graph(
         [node],
@@ -51,7 +51,7 @@ def one_layer(op_type: str, shape: tuple[int, ...], weights: Weights, attributes
 
 
 def runs(model: ModelProto) -> bool:
-    """Function that returns whether ONNX Runtime runs a model."""
+    """Returns whether ONNX Runtime runs a model."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
     try:
@@ -63,7 +63,7 @@ def runs(model: ModelProto) -> bool:
 
 
 def fits(model: ModelProto) -> bool:
-    """Function that returns whether the weights of a model pass the check."""
+    """Returns whether the weights of a model pass the check."""
     try:
         check_weight_shapes("one", model, infer_model(model))
     except LoweringError:
