@@ -1,15 +1,15 @@
 """Times with a stopwatch how long it takes to know the latencies of a corpus on a new system, by models and by layers.
 
-    python benchmarks/wall_clock.py CORPUS [--models N] [--share S] [--state FOLDER] [--minutes M] [--sessions N]
+    python benchmarks/wall_clock.py CORPUS [--models N] [--error E] [--state FOLDER] [--minutes M] [--sessions N]
 
 By models: each one is loaded and run until the standard error of its latency is 1%. By layers: each unique layer is
 loaded and run once untimed and once timed, as `costmodel bench --quick` does. Both are sessions of `costmodel bench`,
 with its waits for a quiet machine, and take turns: layers, models, layers, models. The error of a session is estimated
 from the differences between two sessions, that of the models within a session also from its passes.
 
-With a share, layers are measured that hold this share of each model's predicted time, as `costmodel bench --share`
-does, and the regressor of this installation for this system, which must not have been trained on the corpus, predicts
-the others: the latency by layers is then the estimate of `costmodel predict`.
+With an error, such as 0.01, only the layers are measured without which the expected error of the models would exceed
+it, as `costmodel bench --error` does, and the regressor of this installation for this system, which must not have been
+trained on the corpus, predicts the others: the latency by layers is then the estimate of `costmodel predict`.
 
 After M minutes the command stops between two models; the same command, with the same FOLDER, goes on there, and prints
 the table once all sessions are complete. Not timed are what is done once for a system (its capabilities and quiet
@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.jobs.bench import layers_worth_measuring, with_chosen
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups
-from costmodel.jobs.largest_layers import holding_share
 from costmodel.measure.groups import Group
 from costmodel.measure.precision import relative_error
 from costmodel.measure.protocol import QUICK, Protocol
@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("corpus")
     parser.add_argument("--models", type=int, default=1000, help="number of models, the first ones by name")
-    parser.add_argument("--share", type=float, default=1.0, help="share of each model's time that is measured")
+    parser.add_argument("--error", type=float, help="expected error of the models for which layers are measured")
     parser.add_argument("--state", type=Path, help="folder in which the benchmark goes on; a new one by default")
     parser.add_argument("--minutes", type=float, default=1e9, help="minutes after which to stop between two models")
     parser.add_argument("--sessions", type=int, default=2, help="number of sessions of each kind")
@@ -176,18 +176,17 @@ def main() -> None:
     items = decompose_models(corpus_models(given.corpus)[: given.models], runtime, settings.level, folder / "cache")
     cutting_s = time.monotonic() - begin
     layers = [replace(group, whole=None) for item in items for group in measurement_groups(item, (1,))]
-    regression = None
+    regression, choice = None, None
     begin_choice = time.perf_counter()
-    if given.share < 1:
+    if given.error is not None:
         home = find_home()
         predictor = Predictor.load(Store(home.store_url), home.bundles_of(None), system.name)
         regression, system = predictor.regression, predictor.system
-        cuts = [item.decomposition for item in items]
-        chosen = holding_share(predictor.estimate_all(cuts, measured=False), given.share)
-        layers = [replace(one, sequences=tuple(s for s in one.sequences if s.signature in chosen)) for one in layers]
+        choice = layers_worth_measuring(items, predictor, given.error)
+        layers = with_chosen(layers, choice.signatures)
     choosing_s = time.perf_counter() - begin_choice
     groups = {
-        "layers": [group for group in layers if group.sequences],
+        "layers": layers,
         "models": [Group(item.model.name, (), item.whole, item.model, item.footprint_bytes) for item in items],
     }
     watch = Stopwatch(folder, system, regression)
@@ -197,8 +196,12 @@ def main() -> None:
             return
     unique = int(watch.total("layers", 0, "measured"))
     print(f"{system.name}, {given.corpus}: {len(items)} models, {unique} unique layers, cutting {cutting_s:.1f} s")
-    if given.share < 1:
-        print(f"{given.share:.0%} of each model's predicted time is measured; choosing {choosing_s:.1f} s")
+    if choice is not None:
+        worst = max(choice.errors, key=choice.errors.__getitem__)
+        print(
+            f"expected error of the models: {choice.error:.1%} (root mean square), {choice.errors[worst]:.1%} at most "
+            f"({worst}); choosing {choosing_s:.1f} s"
+        )
     failed = {name for line in watch.lines for name in line["failed"]}
     print(
         "\n".join(report(watch, items, given.sessions)) + ("\nfailed: " + ", ".join(sorted(failed)) if failed else "")

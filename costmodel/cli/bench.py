@@ -67,14 +67,16 @@ def bench(
             "--quick", help="Measure layers only, each as briefly as sums over models allow, and no whole models."
         ),
     ] = False,
-    share: Annotated[
-        float,
+    error: Annotated[
+        float | None,
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Measure only the layers that hold this share of each model's predicted time; needs a regressor.",
+            help="Measure only the layers without which the expected error of the models would exceed this, such as "
+            "0.01 (root mean square); needs a regressor, which predicts the others.",
+            show_default=False,
         ),
-    ] = 1.0,
+    ] = None,
     models_only: Annotated[
         bool, typer.Option("--models-only", help="Measure whole models only, and no layers.")
     ] = False,
@@ -121,7 +123,7 @@ def bench(
         given = {
             "--system": system, "--granularity": most == AUTO, "--samples": samples, "--suggest": suggest,
             "--recheck": recheck, "--threads": threads > 1, "--inter-threads": inter_threads > 1,
-            "--assert-system": assert_system, "--quick": quick, "--share": share < 1,
+            "--assert-system": assert_system, "--quick": quick, "--error": error is not None,
             "--models-only": models_only, "--passes": passes > 1,
         }  # fmt: skip
         refused = [name for name, value in given.items() if value]
@@ -136,11 +138,11 @@ def bench(
             "whole models have neither --samples, --suggest, --recheck, --quick nor --granularity auto",
             param_hint="--models-only",
         )
-    if share < 1 and (samples or suggest is not None or recheck or models_only or most != 1):
+    if error is not None and (samples or suggest is not None or recheck or models_only or most != 1):
         raise typer.BadParameter(
             "single layers of models are chosen: leave out --samples, --suggest, --recheck, --models-only and "
             "--granularity",
-            param_hint="--share",
+            param_hint="--error",
         )
     if passes > 1 and (suggest is not None or recheck or quick or most == AUTO):
         raise typer.BadParameter(
@@ -181,8 +183,8 @@ def bench(
                 layers=not models_only,
                 wholes=not quick,
                 passes=passes,
-                share=share,
-                predictor=_predictor_of(context, here) if share < 1 else None,
+                error=error,
+                predictor=None if error is None else _predictor_of(context, here),
                 progress=stage,
                 bench=partial(context.bench, protocol=QUICK) if quick else context.bench,
             )
@@ -191,6 +193,13 @@ def bench(
         print_json(document | bench_document(report))
         return
     say(f"{here.name}: {bench_line(report)}")
+    if report.choice is not None and report.choice.errors:
+        largest = max(report.choice.errors, key=report.choice.errors.__getitem__)
+        say(
+            f"{len(report.choice.signatures)} layers were chosen. With them measured and the others predicted, the "
+            f"expected error of the models is {report.choice.error:.1%} (root mean square), at most "
+            f"{report.choice.errors[largest]:.1%} ({largest})."
+        )
     if report.left:
         say("The budget is spent: run the same command again to go on.")
 
@@ -301,7 +310,7 @@ def _plan_document(plan: "Plan") -> list[dict[str, Any]]:
 
 
 def _predictor_of(context: Context, system: "System") -> "Predictor":
-    """Returns the predictor of a system that can tell which layers take longest.
+    """Returns the predictor of a system that can tell how far off its predictions of layers are.
 
     Raises:
         CostModelError: The system has no regressor.
@@ -312,8 +321,8 @@ def _predictor_of(context: Context, system: "System") -> "Predictor":
     predictor = Predictor.load(context.store, context.bundles, system.name)
     if predictor.regression is None:
         raise CostModelError(
-            f"{system.name} has no regressor that tells which layers take longest: run `costmodel train`, or leave out "
-            "--share"
+            f"{system.name} has no regressor that predicts the other layers: run `costmodel train`, or leave out "
+            "--error"
         )
     return predictor
 
@@ -347,4 +356,5 @@ def bench_document(report: "BenchReport") -> dict[str, Any]:
         "repeated": report.repeated,
         "seconds": round(report.seconds, 3),
         "waiting_seconds": round(report.waiting_seconds, 3),
+        **({} if report.choice is None else {"expected_error": report.choice.error}),
     }

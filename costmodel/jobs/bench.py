@@ -5,15 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from costmodel.errors import MeasurementError
+from costmodel.ir.footprint import weight_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models, measurement_groups, put_models
-from costmodel.jobs.largest_layers import holding_share
+from costmodel.jobs.layer_choice import LayerChoice, choose_layers
 from costmodel.jobs.passes import run_passes
 from costmodel.jobs.sample_choice import chosen_samples
+from costmodel.measure.duration import estimated_group_seconds
 from costmodel.measure.groups import Group, grouped, groups_of_samples
 from costmodel.measure.measurement import Measurement
+from costmodel.measure.protocol import QUICK
 from costmodel.onnx_io.model import Model
 from costmodel.partition.suite import is_suite, read_suite
 from costmodel.progress import Progress, Stages, no_progress, reported
@@ -22,7 +25,7 @@ from costmodel.serving.predictor import Predictor
 from costmodel.store.store import Store
 from costmodel.systems.system import System
 
-__all__ = ["bench_target", "measure_models", "runnable_on"]
+__all__ = ["bench_target", "layers_worth_measuring", "measure_models", "runnable_on", "with_chosen"]
 
 # Number of sequences that are measured a second time by default, which gives the noise floor.
 REPEATED_SEQUENCES = 40
@@ -42,7 +45,7 @@ def bench_target(
     layers: bool = True,
     wholes: bool = True,
     passes: int = 1,
-    share: float = 1.0,
+    error: float | None = None,
     predictor: Predictor | None = None,
     progress: Stages | None = None,
     bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
@@ -64,22 +67,22 @@ def bench_target(
         wholes: Whether each model is measured end to end as well.
         passes: Number of measurements that each model is to have end to end, and with it the layers that are measured;
             those in the store count.
-        share: Share of each model's predicted latency that measured layers are to hold, from 0 to 1: the quickest
-            layers, which hold the rest, are not measured.
-        predictor: Predictor of the system, with a regressor; needed if `share` is less than 1.
+        error: Only those layers are measured without which the expected error of the models would exceed this, as a
+            fraction (root mean square over the models); None to measure all layers.
+        predictor: Predictor of the system, with a regressor; needed if there is an `error`.
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.
         bench: Function that makes a benchmark session from a store, a system and a runtime.
 
     Raises:
-        MeasurementError: Only whole models, or the layers that hold a share of their time, are to be measured, and the
-            target is a benchmark suite.
+        MeasurementError: Only whole models, or the layers that models need for an expected error, are to be measured,
+            and the target is a benchmark suite.
     """
     stage = progress or no_progress
     models: list[DecomposedModel] = []
     refused: dict[str, str] = {}
     if is_suite(Path(target)):
-        if not layers or share < 1:
+        if not layers or error is not None:
             raise MeasurementError(f"{target} is a benchmark suite, which has no whole models: name the models instead")
         sequences = read_suite(Path(target))
     else:
@@ -96,9 +99,10 @@ def bench_target(
         groups = [replace(group, whole=None) for group in groups]
     if not layers:
         groups = [replace(group, sequences=()) for group in groups if group.whole is not None]
-    if predictor is not None and share < 1:
-        estimates = predictor.estimate_all([item.decomposition for item in models], measured=False)
-        groups = _with_largest(groups, holding_share(estimates, share, set(store.latencies_us(system.name))))
+    choice = None
+    if predictor is not None and error is not None:
+        choice = layers_worth_measuring(models, predictor, error, known=set(store.latencies_us(system.name)))
+        groups = with_chosen(groups, choice.signatures)
     with bench(store, system, runtime) as session:
         report = run_passes(store, session, groups, passes, budget_s=budget_s, stage=stage)
         if samples and not report.left:
@@ -126,10 +130,34 @@ def bench_target(
             report.seconds += second.seconds
             report.left += second.left
     report.failed = refused | report.failed
+    report.choice = choice
     return report
 
 
-def _with_largest(groups: Iterable[Group], chosen: Set[str]) -> list[Group]:
+def layers_worth_measuring(
+    models: Sequence[DecomposedModel], predictor: Predictor, error: float, *, known: Set[str] = frozenset()
+) -> LayerChoice:
+    """Chooses the layers that models need to be measured for an expected error.
+
+    Args:
+        models: Models that are cut into single layers.
+        predictor: Predictor of the system, with a regressor.
+        error: Root mean square of the models' expected errors that is to be reached, as a fraction.
+        known: Signatures of layers that are measured already.
+    """
+    cuts = [model.decomposition for model in models]
+    estimates = predictor.estimate_all(cuts, measured=False)
+    latencies_us = {layer.signature: layer.cost.latency_us for one in estimates for layer in one.layers}
+    # Which layers are worth their time hardly depends on how often they run.
+    seconds = {
+        signature: estimated_group_seconds([latencies_us[signature]], weight_bytes(sequence), 0, QUICK)
+        for cut in cuts
+        for signature, sequence in cut.unique.items()
+    }
+    return choose_layers(estimates, seconds, error, correlation=predictor.uncertainty.correlation, known=known)
+
+
+def with_chosen(groups: Iterable[Group], chosen: Set[str]) -> list[Group]:
     """Returns the groups with the chosen sequences only, without those of which nothing is left to measure."""
     found = [replace(group, sequences=tuple(s for s in group.sequences if s.signature in chosen)) for group in groups]
     return [group for group in found if group.sequences or group.whole is not None]

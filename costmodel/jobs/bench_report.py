@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from costmodel.jobs.layer_choice import LayerChoice
+
 __all__ = ["BenchReport"]
 
 
@@ -23,6 +25,7 @@ class BenchReport:
             lacked, or for the noise floor.
         seconds: Duration of the run in seconds.
         waiting_seconds: Part of `seconds` that was lost while the machine was not quiet, in waits and discarded runs.
+        choice: Layers that were chosen to be measured for an expected error; None if all of them were to be measured.
     """
 
     measured: int = 0
@@ -34,6 +37,7 @@ class BenchReport:
     repeated: int = 0
     seconds: float = 0.0
     waiting_seconds: float = 0.0
+    choice: LayerChoice | None = None
 
     def __iadd__(self, other: "BenchReport") -> "BenchReport":
         """Adds the counts, failures and durations of another run to this report."""

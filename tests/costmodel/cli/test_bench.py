@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import ModelProto
 
 from costmodel.cli.options import Tools
 from costmodel.jobs.benchmark_session import BenchmarkSession
@@ -23,6 +25,9 @@ from tests.synthetic import copied
 
 MODEL = "light_squeezenet"
 NAMED = ("--system", "this.one")
+CHAIN = """(float[64,4096] x) => (float[64,4096] y) {
+    a = Relu(x)  b = Tanh(a)  c = Exp(b)  d = Sqrt(c)  e = Sigmoid(d)  y = Softmax(e)
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -268,10 +273,29 @@ def test_a_signal_in_a_destructor_is_not_lost(
 
 
 def test_layers_are_chosen_by_a_regressor(run: Run, tmp_path: Path) -> None:
-    """Without a regressor nobody knows which layers take longest; single layers are chosen, and nothing else."""
-    assert "run `costmodel bench" in run(tmp_path, "bench", MODEL, *NAMED, "--share", "0.9").sentence
-    refused = run(tmp_path, "bench", MODEL, *NAMED, "--share", "0.9", "--samples", "3")
+    """Without a regressor nothing predicts the other layers; single layers are chosen, and nothing else."""
+    assert "run `costmodel bench" in run(tmp_path, "bench", MODEL, *NAMED, "--error", "0.01").sentence
+    refused = run(tmp_path, "bench", MODEL, *NAMED, "--error", "0.01", "--samples", "3")
     assert (refused.code, "leave out --samples" in " ".join(refused.err.split())) == (2, True)
+
+
+def test_the_expected_error_of_chosen_layers_is_said(
+    run: Run, own: Home, parse: Callable[..., ModelProto], tmp_path: Path
+) -> None:
+    """Layers are chosen for an expected error, before any is measured; a smaller error takes more of them."""
+    onnx.save(parse(CHAIN), tmp_path / "chain.onnx")
+    arguments = (
+        "bench", tmp_path / "chain.onnx", "--system", "made.up", "--assert-system", "--quick", "--budget", "0s",
+    )  # fmt: skip
+    few = run(own, *arguments, "--error", "0.5", "--json").document
+    many = run(own, *arguments, "--error", "0.02", "--json").document
+    assert few["measured"] == many["measured"] == 0
+    assert many["left"] > few["left"]
+    assert many["expected_error"] <= 0.02 < few["expected_error"] <= 0.5
+    said = run(own, *arguments, "--error", "0.02").said
+    assert f"{many['left']} layers were chosen" in said
+    assert f"is {many['expected_error']:.1%} (root mean square)" in said
+    assert "(chain)" in said
 
 
 def test_one_bad_model_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto
 
 from costmodel.errors import ModelError, ModelReadError, SuiteError
-from costmodel.estimate.cost import Cost
+from costmodel.estimate.cost import Cost, Uncertainty
 from costmodel.estimate.estimate import Estimate, LayerEstimate, PredictorId
 from costmodel.jobs.bench import REPEATED_SEQUENCES, bench_target, measure_models, runnable_on
 from costmodel.jobs.bench_report import BenchReport
@@ -66,7 +66,7 @@ def estimate_of(cut: Decomposition, costs_us: Mapping[str, float]) -> Estimate:
     layers = [
         LayerEstimate(
             "+".join(one.layers), one.sequence.kind, one.sequence.signature,
-            Cost(us := costs_us[one.sequence.kind], (us, us), "predicted", one.sequence.kind),
+            Cost(us := costs_us[one.sequence.kind], (us / 1.2, us * 1.2), "predicted", one.sequence.kind),
         )
         for one in cut.segments
     ]  # fmt: skip
@@ -135,18 +135,21 @@ class TestBenchingACorpus:
         measured = store.latencies_us("fake-1")
         assert set(measured) == {p.signature for m in (large, small) for p in m.segments} | {large.whole, small.whole}
 
-    def test_only_the_layers_that_hold_a_share_are_measured(
+    def test_only_the_layers_that_an_error_takes_are_measured(
         self, bench: Callable[..., BenchReport], corpus: Path, store: Store
     ) -> None:
-        """By predicted costs, one layer of each model holds nine tenths of its time; whole models count, too."""
+        """By predicted costs, one layer of each model makes nearly all of its error; whole models count, too."""
         costs_us = {"Relu": 10.0, "Tanh": 1.0, "MatMul": 100.0}
 
         def estimate_all(cuts: Sequence[Decomposition], *, measured: bool) -> list[Estimate]:
             assert not measured
             return [estimate_of(cut, costs_us) for cut in cuts]
 
-        report = bench(target=str(corpus), share=0.9, predictor=SimpleNamespace(estimate_all=estimate_all))
+        predictor = SimpleNamespace(estimate_all=estimate_all, uncertainty=Uncertainty(correlation=0.1))
+        report = bench(target=str(corpus), error=0.01, predictor=predictor)
         assert (report.measured, report.left, report.failed) == (4, 0, {})
+        assert report.choice is not None
+        assert 0 < report.choice.error <= 0.01
         kinds = {sequence.kind for sequence in store.sequences(store.latencies_us("fake-1")).values()}
         assert {"Relu", "MatMul"} <= kinds
         assert "Tanh" not in kinds
