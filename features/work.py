@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.features.blocked_convolution import BlockedConvolution
+from costmodel.features.cache_conflicts import conflicting_writes
 from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops
@@ -44,6 +45,8 @@ class Work:
             one by its operations; None if it has none.
         copy_flops: Time that the kernel spends on copying elements into another order, besides the memory traffic, in
             simple operations; see `costmodel.features.copies`.
+        conflicting_writes: Number of elements that are written in conflict with others in the level 1 cache; see
+            `costmodel.features.cache_conflicts`.
         vectorised: Number of elements along the axis that the kernel of a matrix product computes in vectors, which it
             fills up to whole ones; 0 if it computes in another way, and for a blocked convolution.
         blocked: The layer as a convolution that is computed in blocks of channels; None if it is none.
@@ -62,6 +65,7 @@ class Work:
     output_bytes: int
     contraction: Contraction | None
     copy_flops: float = 0.0
+    conflicting_writes: int = 0
     vectorised: int = 0
     blocked: BlockedConvolution | None = None
     tasks: ProductTasks | None = None
@@ -110,6 +114,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         other_flops=estimator.flops
         or _other_flops(sequence, layer, inputs, outputs, largest, multiply > 0) + body.other_flops,
         copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None),
+        conflicting_writes=conflicting_writes(layer, inputs, outputs),
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
         weight_bytes=weights_read + estimator.bytes_read,
@@ -139,6 +144,7 @@ def _fused_work(body: LayerSequence) -> Work:
         multiply_flops=sum(work.multiply_flops for work in works),
         other_flops=sum(_fused_flops(body, layer, work) for layer, work in zip(body.layers, works, strict=True)),
         copy_flops=sum(work.copy_flops for work in copying),
+        conflicting_writes=sum(work.conflicting_writes for work in works),
         scalar_calls=sum(work.scalar_calls for work in works),
         input_bytes=min(read, sum(work.input_bytes for work in works)),
         weight_bytes=sum(work.weight_bytes for work in works),
