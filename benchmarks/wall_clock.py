@@ -197,11 +197,7 @@ def main() -> None:
     unique = int(watch.total("layers", 0, "measured"))
     print(f"{system.name}, {given.corpus}: {len(items)} models, {unique} unique layers, cutting {cutting_s:.1f} s")
     if choice is not None:
-        worst = max(choice.errors, key=choice.errors.__getitem__)
-        print(
-            f"expected error of the models: {choice.error:.1%} (root mean square), {choice.errors[worst]:.1%} at most "
-            f"({worst}); choosing {choosing_s:.1f} s"
-        )
+        print(f"expected error of the models: {choice}; choosing {choosing_s:.1f} s")
     failed = {name for line in watch.lines for name in line["failed"]}
     print(
         "\n".join(report(watch, items, given.sessions)) + ("\nfailed: " + ", ".join(sorted(failed)) if failed else "")

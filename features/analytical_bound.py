@@ -14,7 +14,8 @@ _SIMPLE_RATE = 0.25
 _MIN_LAYER_US = 0.1
 _LEAST_LANES = 4  # elements of a vector on any processor
 _MOST_UNITS = 2.0  # vectors that a core multiplies and adds in a cycle; fewer on some
-# To write an element whose cache line has been displaced takes 3 to 6 ns on a Zen 3, a Zen 4 and a Zen 5.
+# To write an element whose cache line has been displaced mostly takes 3 to 6 ns, on a Zen 3, a Zen 4 and a Zen 5, and
+# less for small tensors: this part is an estimate and no bound.
 _CONFLICT_US = 4e-3
 
 

@@ -194,11 +194,9 @@ def bench(
         return
     say(f"{here.name}: {bench_line(report)}")
     if report.choice is not None and report.choice.errors:
-        largest = max(report.choice.errors, key=report.choice.errors.__getitem__)
         say(
             f"{len(report.choice.signatures)} layers were chosen. With them measured and the others predicted, the "
-            f"expected error of the models is {report.choice.error:.1%} (root mean square), at most "
-            f"{report.choice.errors[largest]:.1%} ({largest})."
+            f"expected error of the models is {report.choice}."
         )
     if report.left:
         say("The budget is spent: run the same command again to go on.")

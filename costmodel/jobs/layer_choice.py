@@ -29,6 +29,11 @@ class LayerChoice:
         """Root mean square of the expected errors of the models; 0 if there are none."""
         return math.sqrt(math.fsum(error**2 for error in self.errors.values()) / max(1, len(self.errors)))
 
+    def __str__(self) -> str:
+        """Returns the expected error as part of a sentence, with that of the worst model; there must be a model."""
+        worst = max(self.errors, key=self.errors.__getitem__)
+        return f"{self.error:.1%} (root mean square), at most {self.errors[worst]:.1%} ({worst})"
+
 
 @dataclass
 class _Model:
