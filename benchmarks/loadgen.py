@@ -1,26 +1,29 @@
 """Compares simulated traffic with MLPerf's LoadGen, which drives ONNX Runtime on this machine.
 
     pip install mlcommons-loadgen
-    python benchmarks/loadgen.py [--only encoder] [--seconds 4] [--results build/loadgen.jsonl]
+    python benchmarks/loadgen.py [--only encoder] [--seconds 4] [--rounds 4] [--results build/loadgen.jsonl]
 
-Twelve models with a symbolic batch (made_models.py) take, on one thread, 1 to 50 ms. Each is timed at several batch
-sizes directly before and after LoadGen's runs, and these times are what the simulation gets: queueing is judged, and
-not the prediction of latencies. What an idle time costs is measured as `costmodel bench` does. The load generator's own
-part of the latency, measured in its runs, is added in the scenario "server".
+Twelve models with a symbolic batch (made_models.py) take, on one thread, 1 to 50 ms. Each is timed directly before and
+after each of LoadGen's runs, and these times are what the simulation gets: queueing is judged, and not the prediction
+of latencies. A shared machine is now quicker and now slower, for seconds; runs are therefore short, take turns in
+rounds, and the latencies of all rounds are pooled. The simulated machine has each timing as a state, all of them for
+equal shares of the time. What an idle time costs is measured as `costmodel bench` does. The load generator's own part
+of the latency, measured in its runs, is added in the scenario "server".
 
-The highest rate of that scenario is searched by bisection, with p99 within four times the median latency. At 70% of the
-saturation, p90 and p99 are compared as well. "same seconds" are simulations with the run times of those requests of
-LoadGen's own run that had waited: they show what is left if the machine does not change between timing and run.
+In that scenario LoadGen runs at seven loads. The highest rate is where its p99 reaches four times the median latency,
+interpolated between two loads; p90 and p99 are compared at 70% of the saturation. "same seconds" are simulations with
+the run times of those requests of LoadGen's own runs that had waited: they show what is left if the machine does not
+change between timing and run.
 
-LoadGen runs everything twice, so that LoadGen can be compared with LoadGen. A run during which other processes of this
-machine took CPU time is repeated, at most twice. Results are appended to a file as they come, and a second start
-continues there. A complete run takes about 16 minutes.
+LoadGen's even rounds are compared with its odd ones as well. A run during which other processes of this machine took
+CPU time is repeated, at most twice. Results are appended to a file as they come, and a second start continues there. A
+complete run takes about 40 minutes.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -32,18 +35,18 @@ from made_models import MODELS
 from costmodel.measure.idle import idle_sequence, measure_idle_effects
 from costmodel.runtimes.base import RuntimeSettings, get_runtime
 from costmodel.traffic.capacity import highest_rate_per_s
-from costmodel.traffic.idle import IdleEffects, measured_idle_effects
+from costmodel.traffic.idle import ALWAYS_WARM, IdleEffects, measured_idle_effects
 from costmodel.traffic.objective import NO_BATCHING, BatchPolicy, LatencyObjective
 from costmodel.traffic.queueing import serve
 from costmodel.traffic.scenarios import Scenario, Serving, simulate
 from costmodel.traffic.service_times import ServiceTimes
-from costmodel.traffic.variation import Variation
+from costmodel.traffic.variation import MachineState, Variation
 
 BATCHES = BatchPolicy(8)
 SLO_FACTOR = 4.0
-LOAD = 0.7
-STEPS = 4
-SEARCHED = (0.1, 0.9)  # loads between which the highest rate is searched
+LOADS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+# Load at which percentiles are compared.
+COMPARED = 0.7
 # Each run of LoadGen has other times of arrival.
 _SEEDS = count(1)
 BAR_RATE, BAR_PERCENTILE = 0.10, 0.15
@@ -57,9 +60,9 @@ class Compared:
         model: Name of the model.
         scenario: Scenario of MLPerf.
         figure: Name of the figure.
-        measured: Figure that LoadGen reports in its first run.
-        repeated: The same in its second run; None if there is none.
-        simulated: Mean of the figures that are simulated for the two runs.
+        measured: Figure of all rounds of LoadGen.
+        halves: The same of its even rounds and of its odd ones; None if there is one round.
+        simulated: Figure that is simulated.
         same_seconds: The same with run times of the same seconds; None if there are none.
         always_warm: The same as `simulated` without the effects of an idle time; None if it has none.
         others: Largest share of a CPU that other processes of this machine took meanwhile.
@@ -69,7 +72,7 @@ class Compared:
     scenario: str
     figure: str
     measured: float
-    repeated: float | None
+    halves: tuple[float, float] | None
     simulated: float
     same_seconds: float | None = None
     always_warm: float | None = None
@@ -81,21 +84,23 @@ class Compared:
         return BAR_RATE if self.figure.endswith("rate") else BAR_PERCENTILE
 
     @property
+    def repeats(self) -> float:
+        """Figure of LoadGen's odd rounds over that of its even ones."""
+        return self.halves[1] / self.halves[0] if self.halves else float("nan")
+
+    @property
     def line(self) -> str:
-        """The figures, and the ratios of the simulated ones to LoadGen's."""
-        figures = (self.measured, self.repeated or float("nan"), self.simulated)
-        ratios = (self.ratio(one) for one in (self.simulated, self.same_seconds, self.always_warm))
+        """The figures, and the ratios of the simulated ones to LoadGen's, and of LoadGen's halves."""
+        ratios = (*(self.ratio(one) for one in (self.simulated, self.same_seconds, self.always_warm)), self.repeats)
         return (
-            f"{self.model:<24}{self.scenario:<15}{self.figure:<14}"
-            + "".join(f"{figure:>10.1f}" for figure in figures)
+            f"{self.model:<24}{self.scenario:<15}{self.figure:<14}{self.measured:>10.1f}{self.simulated:>10.1f}"
             + "".join(f"{ratio:>6.2f}" for ratio in ratios)
             + f"{self.others:>6.0%}"
         )
 
     def ratio(self, other: float | None) -> float:
-        """Returns a figure over the geometric mean of LoadGen's."""
-        repeated = self.measured if self.repeated is None else self.repeated
-        return float("nan") if other is None else other / (self.measured * repeated) ** 0.5
+        """Returns a figure over LoadGen's."""
+        return float("nan") if other is None else other / self.measured
 
 
 class Timed:
@@ -103,26 +108,38 @@ class Timed:
 
     def __init__(self, network: Network, sizes: tuple[int, ...] = SIZES) -> None:
         network.times_us(0.5)
-        self._network = network
+        self._network, self._sizes = network, sizes
         self._parts: list[dict[int, list[float]]] = []
-        self.add(sizes)
+        self.add()
 
-    def add(self, sizes: tuple[int, ...] = SIZES) -> None:
+    def add(self) -> None:
         """Times the network (again)."""
-        seconds = 1 if len(sizes) > 1 else 0.7
-        self._parts.append(self._network.undisturbed(lambda: self._network.times_us(seconds, sizes)))
+        seconds = 1 if len(self._sizes) > 1 else 0.6
+        self._parts.append(self._network.undisturbed(lambda: self._network.times_us(seconds, self._sizes)))
 
-    def serving(self, last: int, policy: BatchPolicy) -> Serving:
-        """Returns what the last so many timings say; run times vary as they do at the largest batch of the policy."""
-        sizes = [size for size in SIZES if size <= policy.max_size]
-        pooled = {size: np.concatenate([part[size] for part in self._parts[-last:]]) for size in sizes}
-        return _serving(pooled, policy)
+    def serving(self, policy: BatchPolicy, idle: IdleEffects = ALWAYS_WARM) -> Serving:
+        """Returns what the timings say."""
+        return _serving(self._parts, policy, idle)
 
 
-def _serving(times_us: dict[int, np.ndarray], policy: BatchPolicy) -> Serving:
-    medians_us = {size: float(np.median(of_size)) for size, of_size in times_us.items()}
-    factors = times_us[policy.max_size] / medians_us[policy.max_size]
-    return Serving(ServiceTimes(medians_us), Variation(tuple(factors.tolist())), policy)
+def _serving(parts: Sequence[dict[int, list[float]]], policy: BatchPolicy, idle: IdleEffects = ALWAYS_WARM) -> Serving:
+    """Returns a machine that was timed several times: each time is a state of it, all of them equally frequent.
+
+    States and the variation within them are those of the largest batch of the policy.
+    """
+    largest = policy.max_size
+    sizes = [size for size in SIZES if size <= largest]
+    latency_us = {size: float(np.median([np.median(part[size]) for part in parts])) for size in sizes}
+    slowdowns = [float(np.median(part[largest])) / latency_us[largest] for part in parts]
+    factors = np.concatenate(
+        [
+            np.asarray(part[largest]) / (slowdown * latency_us[largest])
+            for part, slowdown in zip(parts, slowdowns, strict=True)
+        ]
+    )
+    states = tuple(MachineState(f"timing {number}", 1 / len(parts), one) for number, one in enumerate(slowdowns))
+    variation = Variation(tuple(factors.tolist()), states if len(states) > 1 else (), idle=idle)
+    return Serving(ServiceTimes(latency_us), variation, policy)
 
 
 def _drive(network: Network, scenario: Scenario, seconds: float, rate_per_s: float, batch: int = 1) -> Reported:
@@ -130,86 +147,115 @@ def _drive(network: Network, scenario: Scenario, seconds: float, rate_per_s: flo
     return network.undisturbed(lambda: drive(network, scenario, seconds, rate_per_s=rate_per_s, batch=batch, seed=seed))
 
 
-def closed(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
+def closed(name: str, network: Network, seconds: float, rounds: int) -> Iterator[Compared]:
     """Compares the scenarios without arrivals."""
     timed = Timed(network)
-    kinds: tuple[tuple[Scenario, BatchPolicy], ...] = (("single-stream", NO_BATCHING), ("multi-stream", BATCHES))
-    for scenario, policy in kinds:
-        expected = simulate(timed.serving(1, policy), scenario)
-        queries_per_s = expected.throughput_per_s / (1 if scenario == "single-stream" else 8)
-        seen, simulated = [], []
-        for _ in range(repeats):
-            seen.append(_drive(network, scenario, seconds / 2, queries_per_s, policy.max_size))
+    kinds: dict[Scenario, BatchPolicy] = {
+        "single-stream": NO_BATCHING, "multi-stream": BATCHES, "offline": BATCHES,
+    }  # fmt: skip
+    samples = {"single-stream": 1, "multi-stream": 8, "offline": 1}
+    expected = {kind: simulate(timed.serving(policy), kind).throughput_per_s for kind, policy in kinds.items()}
+    runs: dict[Scenario, list[Reported]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, policy in kinds.items():
+            queries_per_s = expected[kind] / samples[kind]
+            runs[kind].append(_drive(network, kind, seconds / 2, queries_per_s, policy.max_size))
             timed.add()
-            result = simulate(timed.serving(2, policy), scenario)
-            simulated.append((result.p90_us or 0.0, result.p99_us or 0.0))
-        yield from _percentiles(name, scenario, seen, simulated)
-    rates, simulated_rates = [], []
-    for _ in range(repeats):
-        rates.append(_drive(network, "offline", seconds / 2, expected.throughput_per_s, BATCHES.max_size).samples_per_s)
-        timed.add()
-        simulated_rates.append(simulate(timed.serving(2, BATCHES), "offline").throughput_per_s)
-    yield Compared(name, "offline", "rate", *_two(rates), float(np.mean(simulated_rates)))
+    for kind, policy in kinds.items():
+        result = simulate(timed.serving(policy), kind)
+        if kind == "offline":
+            yield Compared(name, kind, "rate", *_pooled(runs[kind], _rate_per_s), result.throughput_per_s)
+            continue
+        for figure, simulated_us in (("p90", result.p90_us), ("p99", result.p99_us)):
+            yield Compared(name, kind, figure, *_pooled(runs[kind], PERCENTILES[figure]), simulated_us or float("inf"))
 
 
-def server(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
-    """Compares the latencies of the scenario "server" at one rate."""
+def server(name: str, network: Network, seconds: float, rounds: int) -> Iterator[Compared]:
+    """Compares the scenario "server": percentiles at one load, and the highest rate."""
     timed, idle = Timed(network, (1,)), _measured_idle(network)
-    rate_per_s = LOAD * timed.serving(1, NO_BATCHING).saturation_per_s
-    seen: list[Reported] = []
-    simulated, same, warm = [], [], []
-    for _ in range(repeats):
-        run = _drive(network, "server", seconds, rate_per_s)
-        timed.add((1,))
-        seen.append(run)
-        alone = timed.serving(2, NO_BATCHING)
-        simulated.append(_open(_idling(alone, idle), rate_per_s, run.generator_us))
-        warm.append(_open(alone, rate_per_s, run.generator_us))
-        here = _serving({1: run.warm_us}, NO_BATCHING)
-        variation = replace(here.variation, idle=idle)
-        replayed_us = serve(
-            run.arrivals_us, here.service_times.up_to(1), variation, 1, NO_BATCHING, 0
-        ).latencies_us  # fmt: skip
-        same.append(tuple(np.percentile(replayed_us + run.generator_us, [90, 99]).tolist()))
-    yield from _percentiles(name, "server", seen, simulated, same, warm)
-    parts_us = [one.generator_us for one in seen]
-    yield Compared(name, "effects", "generator", *_two(parts_us), float(np.mean(parts_us)))
+    begin = timed.serving(NO_BATCHING)
+    slo_us = SLO_FACTOR * begin.service_times.latency_us[1]
+    rates_per_s = {load: load * begin.saturation_per_s for load in LOADS}
+    runs: dict[float, list[Reported]] = {load: [] for load in LOADS}
+    for _ in range(rounds):
+        for load, rate_per_s in rates_per_s.items():
+            runs[load].append(_drive(network, "server", seconds, rate_per_s))
+            timed.add()
+    warm, machine = timed.serving(NO_BATCHING), timed.serving(NO_BATCHING, idle)
+    at_load, rate_per_s = runs[COMPARED], rates_per_s[COMPARED]
+    generator_us = float(np.mean([run.generator_us for run in at_load]))
+    replayed_us = np.concatenate([_replayed_us(run, idle) for run in at_load])
+    simulated = [simulate(one, "server", rate_per_s=rate_per_s) for one in (machine, warm)]
+    for figure, percentile in (("p90", 90), ("p99", 99)):
+        machine_us, warm_us = (_latency_us(getattr(one, f"{figure}_us"), generator_us) for one in simulated)
+        same_us = float(np.percentile(replayed_us, percentile))
+        yield Compared(name, "server", figure, *_pooled(at_load, PERCENTILES[figure]), machine_us, same_us, warm_us)
+    everything = [run for of_load in runs.values() for run in of_load]
+    generator_us = float(np.mean([run.generator_us for run in everything]))
+    # The load generator's own part of the latency is part of what the objective allows.
+    objective = LatencyObjective(99.0, slo_us - generator_us)
+    here = _serving([{1: run.warm_us.tolist()} for run in everything if len(run.warm_us) > 2], NO_BATCHING, idle)
+    highest = [highest_rate_per_s(one, objective) for one in (machine, here, warm)]
+    first, second = (_crossing({load: runs[load][half::2] for load in LOADS}, rates_per_s, slo_us) for half in (0, 1))
+    found = _crossing(runs, rates_per_s, slo_us)
+    yield Compared(name, "server", "highest rate", found, (first, second) if rounds > 1 else None, *highest)
+    yield Compared(name, "effects", "generator", generator_us, None, generator_us)
     for figure, us in (("extra", idle.extra_us), ("cooling", idle.cooling_us), ("wake-up", idle.wake_up_us)):
-        yield Compared(name, "effects", figure, us, us, us)
-
-
-def highest(name: str, network: Network, seconds: float, repeats: int) -> Iterator[Compared]:
-    """Compares the highest rate of the scenario "server"."""
-    timed, idle = Timed(network, (1,)), _measured_idle(network)
-    rates, simulated_rates, same_rates, warm_rates = [], [], [], []
-    for _ in range(repeats):
-        before = timed.serving(1, NO_BATCHING)
-        slo_us = SLO_FACTOR * before.service_times.latency_us[1]
-        low, high = (load * before.saturation_per_s for load in SEARCHED)
-        steps: list[Reported] = []
-        for _ in range(STEPS):
-            middle = (low + high) / 2
-            steps.append(_drive(network, "server", seconds, middle))
-            timed.add((1,))
-            low, high = (middle, high) if steps[-1].p99_us <= slo_us else (low, middle)
-        rates.append((low + high) / 2)
-        # The load generator's own part of the latency is part of what the objective allows.
-        objective = LatencyObjective(99.0, slo_us - float(np.mean([step.generator_us for step in steps])))
-        alone = timed.serving(STEPS + 1, NO_BATCHING)
-        here = _serving({1: np.concatenate([step.warm_us for step in steps])}, NO_BATCHING)
-        simulated_rates.append(highest_rate_per_s(_idling(alone, idle), objective))
-        same_rates.append(highest_rate_per_s(_idling(here, idle), objective))
-        warm_rates.append(highest_rate_per_s(alone, objective))
-    means = [float(np.mean(one)) for one in (simulated_rates, same_rates, warm_rates)]
-    yield Compared(name, "server", "highest rate", *_two(rates), *means)
+        yield Compared(name, "effects", figure, us, None, us)
 
 
 # The parts of a comparison, by the scenario and the name of a figure that tells whether it is done.
-PARTS = {("server", "p99"): server, ("server", "highest rate"): highest, ("offline", "rate"): closed}
+PARTS = {("server", "highest rate"): server, ("offline", "rate"): closed}
 
 
-def _two(figures: Sequence[float]) -> tuple[float, float | None]:
-    return figures[0], figures[1] if len(figures) > 1 else None
+def _percentile_us(runs: Sequence[Reported], percentile: float) -> float:
+    return float(np.percentile(np.concatenate([run.latencies_us for run in runs]), percentile))
+
+
+def _rate_per_s(runs: Sequence[Reported]) -> float:
+    return float(np.mean([run.samples_per_s for run in runs]))
+
+
+PERCENTILES: dict[str, Callable[[Sequence[Reported]], float]] = {
+    "p90": lambda runs: _percentile_us(runs, 90),
+    "p99": lambda runs: _percentile_us(runs, 99),
+}
+
+
+def _pooled(
+    runs: Sequence[Reported], figure: Callable[[Sequence[Reported]], float]
+) -> tuple[float, tuple[float, float] | None]:
+    """Returns a figure of all rounds, and of the even and the odd ones."""
+    return figure(runs), (figure(runs[::2]), figure(runs[1::2])) if len(runs) > 1 else None
+
+
+def _crossing(runs: dict[float, list[Reported]], rates_per_s: dict[float, float], slo_us: float) -> float:
+    """Returns the highest rate whose p99 is within the objective, between the loads at which LoadGen ran.
+
+    It is 0 if no load meets the objective.
+    """
+    p99_us = {load: _percentile_us(of_load, 99) for load, of_load in runs.items() if of_load}
+    above = None
+    for load in sorted(p99_us, reverse=True):
+        if p99_us[load] <= slo_us:
+            if above is None:
+                return rates_per_s[load]
+            share = np.log(slo_us / p99_us[load]) / np.log(p99_us[above] / p99_us[load])
+            return float(rates_per_s[load] + share * (rates_per_s[above] - rates_per_s[load]))
+        above = load
+    return 0.0
+
+
+def _replayed_us(run: Reported, idle: IdleEffects) -> np.ndarray:
+    """Returns latencies of a run's own arrivals, with the run times of those of its requests that had waited."""
+    here = _serving([{1: run.warm_us.tolist()}], NO_BATCHING, idle)
+    served = serve(run.arrivals_us, here.service_times.up_to(1), here.variation, 1, NO_BATCHING, 0)
+    return served.latencies_us + run.generator_us
+
+
+def _latency_us(simulated_us: float | None, generator_us: float) -> float:
+    """Returns a simulated latency with the load generator's part; infinite if the machine is too slow for the rate."""
+    return float("inf") if simulated_us is None else simulated_us + generator_us
 
 
 def _measured_idle(network: Network) -> IdleEffects:
@@ -217,30 +263,6 @@ def _measured_idle(network: Network) -> IdleEffects:
     found = measured_idle_effects(network.undisturbed(lambda: measure_idle_effects(runner)))
     assert found is not None
     return found
-
-
-def _idling(serving: Serving, idle: IdleEffects) -> Serving:
-    return replace(serving, variation=replace(serving.variation, idle=idle))
-
-
-def _open(serving: Serving, rate_per_s: float, generator_us: float) -> tuple[float, float]:
-    """Returns p90 and p99 of the simulated scenario "server"; infinite if the machine is too slow for the rate."""
-    result = simulate(serving, "server", rate_per_s=rate_per_s)
-    if result.p90_us is None or result.p99_us is None:
-        return float("inf"), float("inf")
-    return result.p90_us + generator_us, result.p99_us + generator_us
-
-
-def _percentiles(
-    name: str, scenario: str, seen: Sequence[Reported], *simulated: Sequence[tuple[float, ...]]
-) -> list[Compared]:
-    return [
-        Compared(
-            name, scenario, figure, *_two([getattr(one, f"{figure}_us") for one in seen]),
-            *(float(np.mean([one[place] for one in of_kind])) for of_kind in simulated),
-        )
-        for place, figure in enumerate(("p90", "p99"))
-    ]  # fmt: skip
 
 
 def summarise(found: list[Compared]) -> None:
@@ -255,7 +277,7 @@ def summarise(found: list[Compared]) -> None:
             "simulated": [one.ratio(one.simulated) for one in of_figure],
             "  same seconds": [one.ratio(one.same_seconds) for one in of_figure],
             "  no idle effects": [one.ratio(one.always_warm) for one in of_figure],
-            "LoadGen, second run": [(one.repeated or float("nan")) / one.measured for one in of_figure],
+            "LoadGen, odd over even": [one.repeats for one in of_figure],
         }
         for kind, ratios in kinds.items():
             if np.isnan(ratios).all():
@@ -272,8 +294,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare simulated traffic with MLPerf's LoadGen.")
     parser.add_argument("--only", default="", help="part of the names of the models to run")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of a run of the scenario server")
-    parser.add_argument("--repeats", type=int, default=2, choices=(1, 2), help="runs of LoadGen for each figure")
-    parser.add_argument("--part", default="", help="server, highest or closed; by default all of them")
+    parser.add_argument("--rounds", type=int, default=4, help="runs of LoadGen for each figure")
+    parser.add_argument("--part", default="", help="server or closed; by default both of them")
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds after which nothing more begins")
     parser.add_argument("--results", type=Path, default=Path("build/loadgen.jsonl"))
     arguments = parser.parse_args()
@@ -289,7 +311,7 @@ def main() -> None:
             if arguments.only not in name or (name, scenario, figure) in done or time.monotonic() > until:
                 continue
             network = Network(MODELS[name]())
-            compared = list(part(name, network, arguments.seconds, arguments.repeats))
+            compared = list(part(name, network, arguments.seconds, arguments.rounds))
             compared = [replace(one, others=network.others) for one in compared]
             with arguments.results.open("a") as file:
                 file.writelines(json.dumps(asdict(one)) + "\n" for one in compared)

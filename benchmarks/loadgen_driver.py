@@ -96,8 +96,7 @@ class Reported:
     """What LoadGen reports of a run, and what the system under test has recorded.
 
     Attributes:
-        p90_us: 90th percentile of the latency, as LoadGen reports it.
-        p99_us: 99th percentile of the latency, as LoadGen reports it.
+        latencies_us: Latency of each query, from LoadGen's trace, shape [num_queries].
         samples_per_s: Samples that were answered in a second, as LoadGen reports it.
         arrivals_us: Times at which queries came.
         warm_us: Run times of batches that began as soon as the one before ended.
@@ -106,8 +105,7 @@ class Reported:
             the time for which a query was scheduled, and its thread sleeps until then.
     """
 
-    p90_us: float
-    p99_us: float
+    latencies_us: np.ndarray
     samples_per_s: float
     arrivals_us: np.ndarray
     warm_us: np.ndarray
@@ -146,7 +144,7 @@ def drive(
         logs = lg.LogSettings()
         logs.log_output.outdir = folder
         logs.log_output.copy_summary_to_stdout = False
-        logs.enable_trace = False
+        logs.enable_trace = True
         sut = lg.ConstructSUT(issue, lambda: None)
         qsl = lg.ConstructQSL(SAMPLES, SAMPLES, lambda _: None, lambda _: None)
         lg.StartTestWithLogSettings(sut, qsl, _settings(scenario, seconds, rate_per_s, seed), logs)
@@ -155,12 +153,12 @@ def drive(
         lg.DestroyQSL(qsl)
         lg.DestroySUT(sut)
         summary = (Path(folder) / "mlperf_log_summary.txt").read_text()
+        latencies_us = _latencies_us((Path(folder) / "mlperf_log_trace.json").read_text())
     began_us, ended_us = np.asarray(runs_ns).T / 1e3
     came_us = np.asarray(came_ns) / 1e3
     waited = came_us[1:] < ended_us[:-1] if len(came_us) == len(ended_us) else np.ones(len(ended_us) - 1, bool)
     return Reported(
-        _figure(summary, r"90\.00 percentile latency \(ns\) *: (\d+)") / 1e3,
-        _figure(summary, r"99\.00 percentile latency \(ns\) *: (\d+)") / 1e3,
+        latencies_us,
         _figure(summary, r"[Ss]amples per second *: ([\d.]+)"),
         came_us - came_us[0],
         (ended_us - began_us)[1:][waited],
@@ -186,6 +184,14 @@ def _settings(scenario: Scenario, seconds: float, rate_per_s: float, seed: int) 
         settings.min_query_count = round(seconds * rate_per_s)
         settings.max_duration_ms = 0
     return settings
+
+
+def _latencies_us(trace: str) -> np.ndarray:
+    """Returns the latency of each query, which is complete when its last sample is."""
+    latest: dict[str, float] = {}
+    for query, done_ns in re.findall(r'"query_seq":(\d+),[^}]*"complete_ns":(\d+)', trace):
+        latest[query] = max(latest.get(query, 0.0), float(done_ns) / 1e3)
+    return np.array(list(latest.values()))
 
 
 def _figure(summary: str, pattern: str) -> float:

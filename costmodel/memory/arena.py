@@ -108,8 +108,8 @@ class Arena:
 def pattern_bytes(events: Iterable[BufferEvent]) -> int:
     """Returns the size of the block in which ONNX Runtime places all buffers of values from the second run on.
 
-    Each buffer gets the smallest gap that it fits into between the buffers that are live with it, or else a place after
-    them.
+    Each buffer gets the smallest gap that it fits into, between the buffers that are live with it or from the last of
+    them to the end of the block so far, or else a place after them.
     """
     live: list[tuple[int, int, int]] = []  # (start, end, buffer), by start
     peak = 0
@@ -125,6 +125,8 @@ def pattern_bytes(events: Iterable[BufferEvent]) -> int:
             if start - end >= size:
                 gaps.append((start - end, end))
             end = max(end, stop)
+        if peak - end >= size:
+            gaps.append((peak - end, end))
         offset = min(gaps)[1] if gaps else end
         insort(live, (offset, offset + size, event.buffer))
         peak = max(peak, offset + size)

@@ -7,9 +7,10 @@ value.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
-from costmodel.ir.graph import Layer, LayerGraph, TensorType
+from costmodel.ir.graph import ITEM_BYTES, Layer, LayerGraph, TensorType
 from costmodel.ir.nchwc import padded
 from costmodel.memory.workspaces import workspace_bytes
 
@@ -17,11 +18,10 @@ __all__ = ["BufferEvent", "buffer_events", "stored_bytes"]
 
 # Operators whose output is a view of their first input.
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
-# Operators that may write their output over an input of the same shape, with the position of that input.
+# Operators that may write their output over an input of the same size, with the position of that input.
 _OVERWRITES = dict.fromkeys((
     "Relu", "Sigmoid", "Tanh", "Clip", "LeakyRelu", "Elu", "Selu", "Celu", "Softplus", "Softsign", "ThresholdedRelu",
-    "HardSigmoid", "HardSwish", "Softmax", "LogSoftmax", "Exp", "Sqrt", "Neg", "Abs", "Reciprocal", "Log", "Floor",
-    "Ceil", "Cast", "BatchNormalization", "Sin", "Cos", "Not", "ScatterND", "ScatterElements",
+    "HardSigmoid", "Softmax", "LogSoftmax", "Cast", "Sin", "Cos", "ScatterND", "ScatterElements", "Trilu",
 ), 0) | {"FusedConv": 3, "Conv": 3}  # fmt: skip
 BufferKind = Literal["value", "output", "workspace"]
 # Channels in a block of the NCHWc layout with AVX-512; blocked tensors are padded to whole blocks.
@@ -48,14 +48,22 @@ class BufferEvent:
 
 def stored_bytes(kind: TensorType) -> int:
     """Returns the size of a tensor in memory in bytes, including the padding of a blocked layout."""
-    if not kind.blocked or len(kind.shape) < 2 or not kind.shape[1]:
+    if not kind.blocked or not kind.elements:
         return kind.nbytes
-    return kind.nbytes // kind.shape[1] * padded(kind.shape[1], _BLOCK)
+    return kind.nbytes // kind.elements * prod(_stored_shape(kind))
+
+
+def _stored_shape(kind: TensorType) -> tuple[int, ...]:
+    """Returns the shape of a tensor in memory; the channels of a blocked one fill whole blocks."""
+    if not kind.blocked or len(kind.shape) < 2:
+        return kind.shape
+    return kind.shape[0], padded(kind.shape[1], _BLOCK), *kind.shape[2:]
 
 
 def buffer_events(graph: LayerGraph) -> Iterator[BufferEvent]:
     """Yields the allocations and releases of one run of a model, in order."""
-    owner = _owners(graph)
+    made = {name for layer in graph.layers for name in layer.outputs}
+    owner = {name: buffer for name, buffer in _owners(graph).items() if buffer in made}
     last_use: dict[str, int] = {}
     for position, layer in enumerate(graph.layers):
         for name in (*layer.inputs, *layer.outputs):
@@ -80,7 +88,10 @@ def buffer_events(graph: LayerGraph) -> Iterator[BufferEvent]:
 
 
 def _owners(graph: LayerGraph) -> dict[str, str]:
-    """Returns, for each value that a layer makes, the value whose buffer it takes: itself or an earlier value."""
+    """Returns, for each value that a layer makes, the value whose buffer it takes: itself or an earlier value.
+
+    That is an input or a constant of the graph if the value is a view of it.
+    """
     uses: dict[str, int] = {}
     for layer in graph.layers:
         for name in layer.inputs:
@@ -90,16 +101,17 @@ def _owners(graph: LayerGraph) -> dict[str, str]:
         uses[name] = uses.get(name, 0) + 1
     owner: dict[str, str] = {}
     remaining: dict[str, int] = {}  # uses of the values in each buffer that are still to come
-    free: dict[tuple[str, tuple[int, ...], bool], list[str]] = {}
+    free: dict[tuple[float, tuple[int, ...]], list[str]] = {}
     for layer in graph.layers:
         for slot, name in enumerate(layer.outputs):
             if not name:
                 continue
-            kind = graph.types[name]
-            found = _overwritten(layer, slot, graph, owner, remaining, outputs)
-            reusable = free.get((kind.dtype, kind.shape, kind.blocked))
-            if found is None and reusable and name not in outputs:
-                found = reusable.pop()
+            size = _size(graph.types[name])
+            found = None
+            if name not in outputs:
+                found = _overwritten(layer, slot, graph, owner, remaining)
+                if found is None and size[1] and free.get(size):
+                    found = free[size].pop()
             owner[name] = name if found is None else found
             remaining[owner[name]] = remaining.get(owner[name], 0) + uses.get(name, 0)
         released = []
@@ -109,24 +121,29 @@ def _owners(graph: LayerGraph) -> dict[str, str]:
                 released.append(owner[name])
         released += [owner[name] for name in layer.outputs if name and not uses.get(name)]
         for name in dict.fromkeys(released):
-            if remaining[name] == 0:
-                kind = graph.types[name]
-                free.setdefault((kind.dtype, kind.shape, kind.blocked), []).append(name)
+            if remaining[name] == 0 and owner.get(name) == name:
+                free.setdefault(_size(graph.types[name]), []).append(name)
     return owner
 
 
+def _size(kind: TensorType) -> tuple[float, tuple[int, ...]]:
+    """Returns what two tensors must have in common to use one buffer: size of an element, and shape in memory."""
+    return ITEM_BYTES[kind.dtype], _stored_shape(kind)
+
+
 def _overwritten(
-    layer: Layer, slot: int, graph: LayerGraph, owner: dict[str, str], remaining: dict[str, int], outputs: set[str]
+    layer: Layer, slot: int, graph: LayerGraph, owner: dict[str, str], remaining: dict[str, int]
 ) -> str | None:
     """Returns the buffer of an input that the output at `slot` takes, if any."""
     if slot:
         return None
-    name = layer.outputs[0]
     if layer.op_type in _VIEWS and layer.inputs:
-        return owner.get(layer.inputs[0])
-    if name in outputs:
-        return None
+        return owner.get(layer.inputs[0], layer.inputs[0])
     position = _OVERWRITES.get(layer.op_type, len(layer.inputs))
     source = layer.inputs[position] if position < len(layer.inputs) else ""
-    overwritten = source in owner and remaining[owner[source]] == 1 and graph.types[source] == graph.types[name]
+    overwritten = (
+        source in owner
+        and remaining[owner[source]] == 1
+        and _size(graph.types[source]) == _size(graph.types[layer.outputs[0]])
+    )
     return owner[source] if overwritten else None

@@ -22,9 +22,11 @@ _SMALLEST_BYTES = 1 << 10
 _PARSE_BUFFER_BYTES = 4 << 20
 # The parser reads a longer weight in steps, and copies the first step when it makes room for the second.
 _PARSE_STEP_BYTES = 50_000_000
-# Operators that keep a packed copy of their constant matrices, with the positions of these inputs.
+# Operators that keep a packed copy of their constant matrices: positions of these inputs, and the number of dimensions
+# that they must have, if any.
 _PACKING = {
-    "MatMul": (1,), "Gemm": (1,), "FusedMatMul": (1,), "FusedGemm": (1,), "LSTM": (1, 2), "GRU": (1, 2),
+    "MatMul": ((1,), 2), "Gemm": ((1,), 2), "FusedMatMul": ((1,), 2), "FusedGemm": ((1,), 2),
+    "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3), "ConvTranspose": ((1,), None),
 }  # fmt: skip
 _PACKED_COLUMNS = 16
 # Runs after the first: the second one allocates the block of the memory pattern, the third one finds it free.
@@ -45,7 +47,7 @@ class MemoryDemand:
         source_nodes: Number of nodes of the source model; None if it is not known.
         stored_bytes: Size of the weights in the model's file.
         rewritten_bytes: Size of the weights that are folded from others, or reordered in blocks.
-        packed_bytes: Size of the matrices that are packed.
+        packed_bytes: Size of the matrices that are packed, once for each layer that packs one.
         load_touched_bytes: Memory that becomes resident while the model is loaded.
         first_run_touched_bytes: Memory that becomes resident during the first run.
         from_source: Whether the sizes of the weights before the runtime rewrote them were known.
@@ -118,10 +120,11 @@ def _simulate(graph: LayerGraph, events: list[BufferEvent], *, fragmented: bool)
     stored = _assumed(graph, weights) if source is None else source.stored_bytes
     blocks = _parse(heap, stored)
     rewritten = _optimise(heap, graph, weights, blocks, {} if source is None else source.folded_bytes)
-    packed = _pack(heap, graph, blocks)
+    arena = Arena(heap)
+    packed = _pack(heap, arena, graph, blocks)
     load_bytes, load_touched = heap.peak_bytes, heap.touched_bytes
     heap.peak_bytes = heap.resident_bytes
-    first_run_touched = _run(heap, events)
+    first_run_touched = _run(heap, arena, events)
     return _Simulated(
         load_bytes, heap.peak_bytes, sum(stored.values()), rewritten, packed, load_touched, first_run_touched
     )
@@ -197,34 +200,49 @@ def _optimise(
     return rewritten
 
 
-def _pack(heap: Heap, graph: LayerGraph, blocks: dict[str, Block]) -> int:
-    """Packs the constant matrices of products; each original is freed when it is packed. Returns the packed bytes."""
-    total = 0
+def _pack(heap: Heap, arena: Arena, graph: LayerGraph, blocks: dict[str, Block]) -> int:
+    """Packs the constant matrices of products; returns the bytes that are packed, dropped copies included.
+
+    Each layer that reads a matrix packs it, and all but the first drop their copy for that of the first. The original
+    is freed when the last of its readers has packed it; one that a layer reads as it is stays. Transposed convolutions
+    keep their transposed weights in the arena.
+    """
+    total, fragmented = 0, heap.fragmented
     packed = set()
+    readers = Counter(name for layer in graph.layers for name in layer.inputs)
     for layer in graph.layers:
-        for slot in _PACKING.get(layer.op_type, ()):
+        slots, dimensions = _PACKING.get(layer.op_type, ((), None))
+        for slot in slots:
             name = layer.inputs[slot] if slot < len(layer.inputs) else ""
-            if name not in graph.constants or name in packed:
+            if name not in graph.constants:
                 continue
             kind = graph.types[name]
-            if kind.dtype != "float32" or len(kind.shape) < 2 or not kind.elements:
+            if kind.dtype != "float32" or dimensions not in (None, len(kind.shape)) or not kind.elements:
                 continue
-            packed.add(name)
-            nbytes = kind.nbytes // kind.shape[-1] * padded(kind.shape[-1], _PACKED_COLUMNS)
-            heap.allocate(nbytes)
+            columns = kind.shape[-2 if dimensions == 3 or layer.attributes.get("transB") else -1]
+            nbytes = kind.nbytes // columns * padded(columns, _PACKED_COLUMNS)
+            if layer.op_type == "ConvTranspose":
+                arena.allocate(kind.nbytes)
+            elif name in packed:
+                heap.fragmented = False  # nothing settles beside a copy that is dropped at once
+                heap.free(heap.allocate(nbytes))
+                heap.fragmented = fragmented
+            else:
+                packed.add(name)
+                heap.allocate(nbytes)
             total += nbytes
-            if name in blocks:
+            readers[name] -= 1
+            if not readers[name] and name in blocks:
                 heap.free(blocks.pop(name))
     return total
 
 
-def _run(heap: Heap, events: list[BufferEvent]) -> int:
+def _run(heap: Heap, arena: Arena, events: list[BufferEvent]) -> int:
     """Runs the model several times: first buffer by buffer, later with all buffers of values in one block.
 
     Returns the bytes that became resident during the first run.
     """
     before, first = heap.touched_bytes, 0
-    arena = Arena(heap)
     kept = Counter(event.buffer for event in events)
     returned = [event.buffer for event in events if event.allocated and kept[event.buffer] == 1]
     block = pattern_bytes(events)

@@ -6,12 +6,15 @@ from costmodel.ir.graph import Layer, LayerGraph
 
 __all__ = ["workspace_bytes"]
 
+# Part of an unfolded input that a thread multiplies at a time.
+_UNFOLDED_PART_BYTES = 64 << 10
+
 
 def workspace_bytes(layer: Layer, graph: LayerGraph) -> int:
     """Returns the size of the temporary buffer of a layer in bytes; 0 if it has none, or none that is known.
 
-    Convolutions that are not blocked unfold their input if they have more filters than positions; transposed ones make
-    all products before they are added up at their positions.
+    Convolutions that are not blocked unfold their input: all of it if they have more filters than positions, a part at
+    a time if not. Transposed ones make all products before they are added up at their positions.
     """
     if layer.domain or layer.op_type not in ("Conv", "ConvTranspose") or len(layer.inputs) < 2:
         return 0
@@ -23,6 +26,6 @@ def workspace_bytes(layer: Layer, graph: LayerGraph) -> int:
         return products * prod(source.shape[2:]) * 4
     group, positions = layer.attributes.get("group", 1), prod(result.shape[2:])
     pointwise = prod(weight.shape[2:]) == 1 and positions == prod(source.shape[2:])
-    if pointwise or not isinstance(group, int) or group < 1 or weight.shape[0] // group <= positions:
+    if pointwise or not isinstance(group, int) or group < 1:
         return 0
-    return products * positions * 4
+    return products * positions * 4 if weight.shape[0] // group > positions else _UNFOLDED_PART_BYTES

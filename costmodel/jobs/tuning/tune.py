@@ -1,19 +1,19 @@
 """The job of `costmodel tune`: finds the settings under which a model runs best."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from costmodel.errors import TuningError, UnknownSystemError
+from costmodel.errors import CostModelError, TuningError, UnknownSystemError
 from costmodel.estimate.estimate import Estimate
 from costmodel.jobs.tuning.measuring import measure_in_rounds
 from costmodel.jobs.tuning.model_files import ModelFiles
 from costmodel.jobs.tuning.session_process import ProcessSession
-from costmodel.jobs.tuning.trial import OpenSession, SessionSource
+from costmodel.jobs.tuning.trial import OpenSession, Session, SessionSource
 from costmodel.measure.lock import measuring_lock
 from costmodel.measure.measurement import now
 from costmodel.partition.decomposition import Decomposition, decompose
@@ -138,12 +138,18 @@ class Tuner:
             )
         if not systems:
             warnings.append("no system of this host is measured, so that nothing is predicted and few settings are run")
-        report = stage("predicting")
-        prices = price_settings(space, systems, _reporting(self._estimator(files), report), question)
-        report(1, 1, "")
         measured = None
-        if measure:
-            measured = self._measure(files, space, question, prices, budget_s, stage)
+        with ExitStack() as stack:
+            open_session = self.open_session
+            if measure:
+                stack.enter_context(self.lock())
+                default = _source(default_setting(space), files)
+                open_session = stack.enter_context(_opened_ahead(default, open_session))
+            report = stage("predicting")
+            prices = price_settings(space, systems, _reporting(self._estimator(files), report), question)
+            report(1, 1, "")
+            if measure:
+                measured = self._measure(files, space, question, prices, budget_s, open_session, stage)
         return conclude(
             files.name, self.host, space, question, prices, paths=files.shown, measured=measured, warnings=warnings
         )
@@ -165,26 +171,19 @@ class Tuner:
         return estimate
 
     def _measure(
-        self, files: ModelFiles, space: Space, question: TuneQuestion, prices: Prices, budget_s: float, stage: Stages
-    ) -> Measured:
+        self, files: ModelFiles, space: Space, question: TuneQuestion, prices: Prices, budget_s: float,
+        open_session: OpenSession, stage: Stages,
+    ) -> Measured:  # fmt: skip
         default = default_setting(space)
         most = min(_MOST, max(_FEWEST, int(budget_s / _SECONDS_A_SETTING)))
         promising = finalists(prices, space, question, default, most)
         chosen = self._fitting(promising, files, prices)
-        sources = {
-            setting: SessionSource(
-                setting.runtime, setting.runtime_settings, files.paths[setting.precision],
-                setting.batch if files.has_free_batch else None, tuple(files.shapes_of(setting.batch).items()),
-            )
-            for setting in chosen
-        }  # fmt: skip
+        sources = {setting: _source(setting, files) for setting in chosen}
         measured_at, begin_s = now(), self.clock_s()
-        with self.lock():
-            rounds = measure_in_rounds(
-                sources, question, prices.slo_factors, budget_s=budget_s, kept=default,
-                open_session=self.open_session, at_once=space.cpus, clock_s=self.clock_s,
-                progress=stage("measuring"),
-            )  # fmt: skip
+        rounds = measure_in_rounds(
+            sources, question, prices.slo_factors, budget_s=budget_s, kept=default, open_session=open_session,
+            at_once=space.cpus, clock_s=self.clock_s, progress=stage("measuring"),
+        )  # fmt: skip
         conditions = MeasuringConditions(
             host=self.host.model_name,
             measured_at=measured_at,
@@ -209,6 +208,34 @@ class Tuner:
                 break
             kept.append(setting)
         return kept
+
+
+def _source(setting: Setting, files: ModelFiles) -> SessionSource:
+    """Returns what the sessions of a setting are opened from."""
+    return SessionSource(
+        setting.runtime, setting.runtime_settings, files.paths[setting.precision],
+        setting.batch if files.has_free_batch else None, tuple(files.shapes_of(setting.batch).items()),
+    )  # fmt: skip
+
+
+@contextmanager
+def _opened_ahead(source: SessionSource, open_session: OpenSession) -> Iterator[OpenSession]:
+    """Begins to load a session, and yields a function that returns it when it is asked for, and opens all others.
+
+    So the model is loaded under the setting that is measured in any case while the others are priced.
+    """
+    ahead: list[Session] = []
+    with suppress(CostModelError):  # it is opened again when it is asked for, and the reason reported then
+        ahead.append(open_session(source))
+
+    def opened(asked: SessionSource) -> Session:
+        return ahead.pop() if ahead and asked == source else open_session(asked)
+
+    try:
+        yield opened
+    finally:
+        for session in ahead:
+            session.close()
 
 
 def _reporting(estimate: Estimator, report: Progress) -> Estimator:

@@ -1,6 +1,7 @@
 """The job of `costmodel tune`, in simulated time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -268,3 +269,52 @@ def test_int8_that_loses_is_said(
     assert found.best.setting.precision == "float32"
     (sentence,) = [one for one in found.findings if one.startswith("int8 loses")]
     assert sentence.endswith("The processor has no VNNI instructions, which int8 needs.")
+
+
+def test_the_default_setting_is_loaded_while_settings_are_priced(
+    store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path
+) -> None:
+    """Its session is opened under the lock before anything is predicted, and only once."""
+    fill_systems(store, runtime, path, PREDICTED)
+    tuner = tuner_of(store, runtime, tmp_path)
+    events: list[str] = []
+    opened = tuner.open_session
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        events.append("locked")
+        yield
+        events.append("free")
+
+    def opening(source: SessionSource) -> Session:
+        events.append(f"open {source.settings.threads}, spinning {source.settings.spinning}")
+        return opened(source)
+
+    tuner.lock, tuner.open_session = lock, opening
+    with open_files(path) as files:
+        tuner.tune(files, TuneQuestion(), progress=lambda stage: lambda done, total, what: events.append(stage))
+    assert events[:3] == ["locked", "open 4, spinning True", "predicting"]
+    assert (events.count("open 4, spinning True"), events[-1]) == (1, "free")
+
+
+def test_a_session_that_was_opened_ahead_is_closed_if_pricing_is_interrupted(
+    store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C while settings are priced leaves no process behind."""
+    fill_systems(store, runtime, path, PREDICTED)
+    tuner = tuner_of(store, runtime, tmp_path)
+    closed: list[bool] = []
+    opened = tuner.open_session
+
+    def opening(source: SessionSource) -> Session:
+        session = opened(source)
+        session.close = lambda: closed.append(True)  # type: ignore[method-assign]
+        return session
+
+    def interrupting(done: int, total: int, what: str) -> None:
+        raise KeyboardInterrupt
+
+    tuner.open_session = opening
+    with open_files(path) as files, pytest.raises(KeyboardInterrupt):
+        tuner.tune(files, TuneQuestion(), progress=lambda stage: interrupting)
+    assert closed == [True]
