@@ -3,11 +3,12 @@
 import json
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from queue import LifoQueue
 from typing import Any, Protocol
@@ -74,7 +75,7 @@ class EnginePool:
         # Last in, first out: the caches of the engine that worked last are warm.
         self._free: LifoQueue[Child | None] = LifoQueue()
         self._lock = threading.Lock()
-        self._alive: set[Child] = set()
+        self._alive: dict[Child, Path] = {}  # and the folder of each
         self._closed = False
         for _ in range(size):
             self._free.put(None)
@@ -121,9 +122,9 @@ class EnginePool:
         """Ends all engines and the processes that they started."""
         with self._lock:
             self._closed = True
-            alive, self._alive = self._alive, set()
-        for engine in alive:
-            engine.kill()
+            alive, self._alive = self._alive, {}
+        for engine, folder in alive.items():
+            _end(engine, folder)
 
     def _perform(self, call: Call) -> Reply:
         engine = self._free.get()
@@ -134,10 +135,10 @@ class EnginePool:
             answered = True
         finally:
             if engine is not None and not answered:
-                engine.kill()
                 with self._lock:
                     self.deaths += 1
-                    self._alive.discard(engine)
+                    folder = self._alive.pop(engine, None)
+                _end(engine, folder)
                 engine = None
             self._free.put(engine)
         return Reply.from_message(header, body)
@@ -151,12 +152,15 @@ class EnginePool:
         return self._start_engine()
 
     def _start_engine(self) -> Child:
-        settings = {
-            key: str(value) if isinstance(value, Path) else value for key, value in asdict(self._settings).items()
-        }
         with self._lock:
             if self._closed:
                 raise BusyError("the service is shutting down: ask again")
+        # An engine is killed, not asked to end, so that this process deletes what it and its readers leave.
+        folder = Path(tempfile.mkdtemp(prefix="costmodel-engine-", dir=self._settings.scratch))
+        settings = {
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in asdict(replace(self._settings, scratch=folder)).items()
+        }
         try:
             engine = Child(
                 [sys.executable, "-P", "-m", "costmodel.serving.engine.program", json.dumps(settings)],
@@ -166,17 +170,25 @@ class EnginePool:
                 answer_bytes=_ANSWER_BYTES,
             )
         except ChildError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             raise BusyError(
                 f"an engine does not start ({error}): see the log above, and check the free memory"
             ) from error
         with self._lock:
-            self._alive.add(engine)
+            self._alive[engine] = folder
             closed = self._closed
         if closed:
-            engine.kill()
+            _end(engine, folder)
             raise BusyError("the service is shutting down: ask again")
         self.confinement = engine.greeting.get("confinement") or {}
         return engine
+
+
+def _end(engine: Child, folder: Path | None) -> None:
+    """Ends an engine and the processes that it started, and deletes its folder; None if that was done before."""
+    engine.kill()
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _too_much(what: str) -> Problem:

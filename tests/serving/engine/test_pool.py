@@ -3,6 +3,8 @@
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -66,8 +68,6 @@ def test_an_engine_that_was_killed_is_replaced(engines: EnginePool) -> None:
 
 def test_a_call_that_takes_too_much_memory_is_refused(settings: EngineSettings) -> None:
     """A call that exceeds the memory limit fails alone, and the next one is answered."""
-    from dataclasses import replace
-
     pool = EnginePool(1, replace(settings, memory_bytes=48 << 20))
     try:
         many = b'{"items": [{"layers": [' + b",".join([b"1234567"] * 2_000_000) + b"]}]}"
@@ -86,3 +86,20 @@ def test_problems_and_parts_cross_the_border(engines: EnginePool) -> None:
     problem = engines.perform(Call("predict", "local", {}, (b"{",))).problem
     assert problem is not None
     assert (problem.status, problem.kind) == (422, "invalid-request")
+
+
+def test_nothing_is_left_of_an_engine_that_ended(settings: EngineSettings, tmp_path: Path) -> None:
+    """Its folder, in which its reader keeps the files of clients, is deleted when it dies and when the pool closes."""
+    pool = EnginePool(1, replace(settings, scratch=tmp_path))
+    try:
+        assert pool.perform(_ask()).problem is None
+        (folder,) = tmp_path.iterdir()
+        assert list(folder.iterdir())
+        (engine,) = pool.pids
+        os.kill(engine, signal.SIGKILL)
+        assert pool.perform(_ask()).problem is None
+        (other,) = tmp_path.iterdir()
+        assert other != folder
+    finally:
+        pool.close()
+    assert list(tmp_path.iterdir()) == []
