@@ -40,7 +40,8 @@ def _depth_first(layers: Sequence[Layer], added: Sequence[int]) -> list[int]:
     """
     rank = {place: number for number, place in enumerate(added)}
     producer = {name: place for place, layer in enumerate(layers) for name in layer.outputs if name}
-    read = [sorted({producer[name] for name in layer.inputs if name in producer}, key=rank.__getitem__) for layer in layers]
+    made = [{producer[name] for name in layer.inputs if name in producer} for layer in layers]
+    read = [sorted(places, key=rank.__getitem__) for places in made]
     has_reader = {place for places in read for place in places}
     stack = [(place, False) for place in added if place not in has_reader]
     visited: set[int] = set()
