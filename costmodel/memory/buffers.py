@@ -110,7 +110,7 @@ def _owners(graph: LayerGraph) -> dict[str, str]:
             found = None
             if name not in outputs:
                 found = _overwritten(layer, slot, graph, owner, remaining)
-                if found is None and size[1] and free.get(size):
+                if found is None and size is not None and free.get(size):
                     found = free[size].pop()
             owner[name] = name if found is None else found
             remaining[owner[name]] = remaining.get(owner[name], 0) + uses.get(name, 0)
@@ -121,14 +121,17 @@ def _owners(graph: LayerGraph) -> dict[str, str]:
                 released.append(owner[name])
         released += [owner[name] for name in layer.outputs if name and not uses.get(name)]
         for name in dict.fromkeys(released):
-            if remaining[name] == 0 and owner.get(name) == name:
-                free.setdefault(_size(graph.types[name]), []).append(name)
+            if remaining[name] == 0 and owner.get(name) == name and (size := _size(graph.types[name])) is not None:
+                free.setdefault(size, []).append(name)
     return owner
 
 
-def _size(kind: TensorType) -> tuple[float, tuple[int, ...]]:
-    """Returns what two tensors must have in common to use one buffer: size of an element, and shape in memory."""
-    return ITEM_BYTES[kind.dtype], _stored_shape(kind)
+def _size(kind: TensorType) -> tuple[float, tuple[int, ...]] | None:
+    """Returns what two tensors must have in common to use one buffer: size of an element, and shape in memory.
+
+    It is None for single numbers, strings and sequences, which take no buffer that another value has left.
+    """
+    return None if kind.opaque or not kind.shape else (ITEM_BYTES[kind.dtype], _stored_shape(kind))
 
 
 def _overwritten(

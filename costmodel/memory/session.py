@@ -219,7 +219,7 @@ def _pack(heap: Heap, arena: Arena, graph: LayerGraph, blocks: dict[str, Block])
             kind = graph.types[name]
             if kind.dtype != "float32" or dimensions not in (None, len(kind.shape)) or not kind.elements:
                 continue
-            columns = kind.shape[-2 if dimensions == 3 or layer.attributes.get("transB") else -1]
+            columns = kind.shape[-2 if dimensions == 3 or layer.attributes.get("transB", {"i": 0})["i"] else -1]
             nbytes = kind.nbytes // columns * padded(columns, _PACKED_COLUMNS)
             if layer.op_type == "ConvTranspose":
                 arena.allocate(kind.nbytes)

@@ -24,8 +24,8 @@ def workspace_bytes(layer: Layer, graph: LayerGraph) -> int:
     products = prod(weight.shape[1:])
     if layer.op_type == "ConvTranspose":
         return products * prod(source.shape[2:]) * 4
-    group, positions = layer.attributes.get("group", 1), prod(result.shape[2:])
+    group, positions = layer.attributes.get("group", {"i": 1})["i"], prod(result.shape[2:])
     pointwise = prod(weight.shape[2:]) == 1 and positions == prod(source.shape[2:])
-    if pointwise or not isinstance(group, int) or group < 1:
+    if pointwise or group < 1:
         return 0
     return products * positions * 4 if weight.shape[0] // group > positions else _UNFOLDED_PART_BYTES

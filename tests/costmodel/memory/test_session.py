@@ -178,3 +178,18 @@ def test_a_convolution_with_more_filters_than_positions_unfolds_its_input() -> N
     assert few.first_run_touched_bytes == pytest.approx((512 + 64 * 16) * 49 * 4, abs=50_000)
     part, index = 64 << 10, (4 << 20) // 32
     assert many.first_run_touched_bytes == pytest.approx(512 * 1024 * 4 + part + index, abs=10_000)
+
+
+def test_grouped_convolutions_unfold_their_input_too() -> None:
+    """Each group has its own part of the filters and of the channels."""
+    shapes = {"x": (1, 64, 64), "w": (512, 32, 16), "y": (1, 512, 49)}
+    layer = replace(_layer("Conv", ("x", "w"), "y"), attributes={"group": {"i": 2}})
+    demand = _demand(_graph([layer], shapes, ("w",)))
+    assert demand.first_run_touched_bytes == pytest.approx((512 + 32 * 16) * 49 * 4, abs=50_000)
+
+
+def test_values_that_are_no_tensors_of_numbers_have_no_size() -> None:
+    """A model with strings or sequences is simulated; their contents are not."""
+    graph = _graph([_layer("StringNormalizer", ("x",), "y"), _layer("LabelEncoder", ("y",), "z")], {"z": (250, 1000)})
+    strings = {name: TensorType("string", (250, 1000)) for name in ("x", "y")}
+    assert _demand(replace(graph, types=graph.types | strings)).run_bytes >= 1 * MB
