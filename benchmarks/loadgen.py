@@ -10,10 +10,10 @@ rounds, and the latencies of all rounds are pooled. The simulated machine has ea
 equal shares of the time. What an idle time costs is measured as `costmodel bench` does. The load generator's own part
 of the latency, measured in its runs, is added in the scenario "server".
 
-In that scenario LoadGen runs at seven loads. The highest rate is where its p99 reaches four times the median latency,
-interpolated between two loads; p90 and p99 are compared at 70% of the saturation. "same seconds" are simulations with
-the run times of those requests of LoadGen's own runs that had waited: they show what is left if the machine does not
-change between timing and run.
+In that scenario LoadGen runs at seven loads, 10% to 70% of the saturation by the first timing. The highest rate is
+where its p99 reaches four times the median latency, interpolated between two loads, at most the highest of them; p90
+and p99 are compared at that one. "same seconds" are simulations with the run times of those requests of LoadGen's own
+runs that had waited: they show what is left if the machine does not change between timing and run.
 
 LoadGen's even rounds are compared with its odd ones as well. A run during which other processes of this machine took
 CPU time is repeated, at most twice. Results are appended to a file as they come, and a second start continues there. A
@@ -86,7 +86,7 @@ class Compared:
     @property
     def repeats(self) -> float:
         """Figure of LoadGen's odd rounds over that of its even ones."""
-        return self.halves[1] / self.halves[0] if self.halves else float("nan")
+        return _ratio(self.halves[1], self.halves[0]) if self.halves else float("nan")
 
     @property
     def line(self) -> str:
@@ -100,7 +100,14 @@ class Compared:
 
     def ratio(self, other: float | None) -> float:
         """Returns a figure over LoadGen's."""
-        return float("nan") if other is None else other / self.measured
+        return float("nan") if other is None else _ratio(other, self.measured)
+
+
+def _ratio(one: float, other: float) -> float:
+    """Returns the ratio of two figures; infinite if LoadGen met the objective at no load, 1 if neither did."""
+    if other:
+        return one / other
+    return float("inf") if one else 1.0
 
 
 class Timed:

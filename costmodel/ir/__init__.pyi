@@ -2,6 +2,7 @@ from .attributes import bind_captured as bind_captured
 from .attributes import captured_names as captured_names
 from .attributes import decode_attribute as decode_attribute
 from .attributes import encode_attribute as encode_attribute
+from .attributes import integer as integer
 from .attributes import subgraphs as subgraphs
 from .constants import MAX_SIGNATURE_ELEMENTS as MAX_SIGNATURE_ELEMENTS
 from .constants import OMITTED as OMITTED

@@ -18,7 +18,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoPr
 from costmodel.ir.constants import dtype_name, is_in_signature, mark_omitted, signature_data
 from costmodel.ir.protobuf import messages
 
-__all__ = ["bind_captured", "captured_names", "decode_attribute", "encode_attribute", "subgraphs"]
+__all__ = ["bind_captured", "captured_names", "decode_attribute", "encode_attribute", "integer", "subgraphs"]
 
 
 def encode_attribute(attribute: AttributeProto, rename: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -76,6 +76,12 @@ def decode_attribute(name: str, value: Mapping[str, Any]) -> AttributeProto:
         "g": AttributeProto.GRAPH,
     }
     return helper.make_attribute(name, content, attr_type=types[kind])
+
+
+def integer(attributes: Mapping[str, Mapping[str, Any]], name: str, default: int) -> int:
+    """Returns the value of an attribute that is an integer; the default if there is none of that name and kind."""
+    value = attributes.get(name, {}).get("i", default)
+    return value if isinstance(value, int) else default
 
 
 def subgraphs(attributes: Mapping[str, Mapping[str, Any]]) -> list[GraphProto]:

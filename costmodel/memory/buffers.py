@@ -1,8 +1,8 @@
 """Assigns the values of a model to buffers, as ONNX Runtime's allocation planner does.
 
 A value takes the buffer of an input that it is a view of (Reshape), or that its layer may overwrite (Relu); else a
-buffer of the same shape that no later layer reads; else a new one. A buffer is freed after the last use of its last
-value.
+buffer that no later layer reads, of the same shape in memory and with elements of the same size; else a new one. An
+output of the model always gets a new one. A buffer is freed after the last use of its last value.
 """
 
 from collections.abc import Iterator
@@ -144,9 +144,11 @@ def _overwritten(
         return owner.get(layer.inputs[0], layer.inputs[0])
     position = _OVERWRITES.get(layer.op_type, len(layer.inputs))
     source = layer.inputs[position] if position < len(layer.inputs) else ""
+    buffer = owner.get(source)
     overwritten = (
-        source in owner
-        and remaining[owner[source]] == 1
+        buffer is not None
+        and owner.get(buffer) == buffer  # not the model's own input or constant, of which `source` is a view
+        and remaining[buffer] == 1
         and _size(graph.types[source]) == _size(graph.types[layer.outputs[0]])
     )
-    return owner[source] if overwritten else None
+    return buffer if overwritten else None

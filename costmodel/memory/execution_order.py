@@ -20,12 +20,15 @@ def execution_order(graph: LayerGraph) -> tuple[Layer, ...]:
     stage = [_stage(layer) for layer in graph.layers]
     before = _depth_first(graph.layers, sorted(places, key=lambda place: stage[place] == 1))
     until_then = {place: number for number, place in enumerate(before)}
-    added = sorted(places, key=lambda place: (stage[place], until_then[place] if stage[place] else place))
+    added = sorted(places, key=lambda place: (stage[place], until_then.get(place, place) if stage[place] else place))
     return tuple(graph.layers[place] for place in _depth_first(graph.layers, added))
 
 
 def _stage(layer: Layer) -> int:
-    """Returns in which stage of its optimisations the runtime added a layer to the graph; 0 for those of the file."""
+    """Returns in which stage of its optimisations the runtime added a layer to the graph; 0 for those of the file.
+
+    The graph does not say it; most fused layers, and few of a file, are of another domain than ONNX's own.
+    """
     if layer.domain == BLOCKED_DOMAIN:
         return 3 if layer.op_type == "ReorderOutput" else 2
     return 1 if layer.domain else 0

@@ -1,11 +1,13 @@
 """Simulates what a session of ONNX Runtime allocates while it loads a model and runs it (docs/adr/0023)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import NamedTuple
 
-from costmodel.ir.graph import LayerGraph
+from costmodel.ir.attributes import integer
+from costmodel.ir.graph import Layer, LayerGraph
 from costmodel.ir.nchwc import BLOCKED_DOMAIN, padded
 from costmodel.memory.arena import Arena, pattern_bytes
 from costmodel.memory.buffers import BufferEvent, buffer_events, stored_bytes
@@ -22,11 +24,10 @@ _SMALLEST_BYTES = 1 << 10
 _PARSE_BUFFER_BYTES = 4 << 20
 # The parser reads a longer weight in steps, and copies the first step when it makes room for the second.
 _PARSE_STEP_BYTES = 50_000_000
-# Operators that keep a packed copy of their constant matrices: positions of these inputs, and the number of dimensions
-# that they must have, if any.
+# Operators that keep a packed copy of their constant matrices: positions of these inputs, and their dimensions.
 _PACKING = {
     "MatMul": ((1,), 2), "Gemm": ((1,), 2), "FusedMatMul": ((1,), 2), "FusedGemm": ((1,), 2),
-    "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3), "ConvTranspose": ((1,), None),
+    "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3),
 }  # fmt: skip
 _PACKED_COLUMNS = 16
 # Runs after the first: the second one allocates the block of the memory pattern, the third one finds it free.
@@ -201,7 +202,7 @@ def _optimise(
 
 
 def _pack(heap: Heap, arena: Arena, graph: LayerGraph, blocks: dict[str, Block]) -> int:
-    """Packs the constant matrices of products; returns the bytes that are packed, dropped copies included.
+    """Packs constant weights for the kernels; returns the bytes that are packed, dropped copies included.
 
     Each layer that reads a matrix packs it, and all but the first drop their copy for that of the first. The original
     is freed when the last of its readers has packed it; one that a layer reads as it is stays. Transposed convolutions
@@ -211,18 +212,9 @@ def _pack(heap: Heap, arena: Arena, graph: LayerGraph, blocks: dict[str, Block])
     packed = set()
     readers = Counter(name for layer in graph.layers for name in layer.inputs)
     for layer in graph.layers:
-        slots, dimensions = _PACKING.get(layer.op_type, ((), None))
-        for slot in slots:
-            name = layer.inputs[slot] if slot < len(layer.inputs) else ""
-            if name not in graph.constants:
-                continue
-            kind = graph.types[name]
-            if kind.dtype != "float32" or dimensions not in (None, len(kind.shape)) or not kind.elements:
-                continue
-            columns = kind.shape[-2 if dimensions == 3 or layer.attributes.get("transB", {"i": 0})["i"] else -1]
-            nbytes = kind.nbytes // columns * padded(columns, _PACKED_COLUMNS)
+        for name, nbytes in _packed_bytes(layer, graph):
             if layer.op_type == "ConvTranspose":
-                arena.allocate(kind.nbytes)
+                arena.allocate(nbytes)
             elif name in packed:
                 heap.fragmented = False  # nothing settles beside a copy that is dropped at once
                 heap.free(heap.allocate(nbytes))
@@ -235,6 +227,25 @@ def _pack(heap: Heap, arena: Arena, graph: LayerGraph, blocks: dict[str, Block])
             if not readers[name] and name in blocks:
                 heap.free(blocks.pop(name))
     return total
+
+
+def _packed_bytes(layer: Layer, graph: LayerGraph) -> Iterator[tuple[str, int]]:
+    """Yields the constants that a layer packs, and the size of the packed copy of each in bytes."""
+    slots, dimensions = _PACKING.get(layer.op_type, ((1,), None))
+    for slot in slots:
+        name = layer.inputs[slot] if slot < len(layer.inputs) else ""
+        if name not in graph.constants:
+            continue
+        kind = graph.types[name]
+        if kind.dtype != "float32" or not kind.elements:
+            continue
+        if dimensions == len(kind.shape):
+            columns = kind.shape[-2 if dimensions == 3 or integer(layer.attributes, "transB", 0) else -1]
+            yield name, kind.nbytes // columns * padded(columns, _PACKED_COLUMNS)
+        elif layer.op_type == "ConvTranspose" and len(kind.shape) > 2:
+            rows, columns = kind.shape[0] // max(1, integer(layer.attributes, "group", 1)), prod(kind.shape[1:])
+            if min(rows, columns) > 1:  # one row or one column is its own transpose
+                yield name, kind.nbytes
 
 
 def _run(heap: Heap, arena: Arena, events: list[BufferEvent]) -> int:

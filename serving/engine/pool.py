@@ -155,13 +155,14 @@ class EnginePool:
         with self._lock:
             if self._closed:
                 raise BusyError("the service is shutting down: ask again")
-        # An engine is killed, not asked to end, so that this process deletes what it and its readers leave.
-        folder = Path(tempfile.mkdtemp(prefix="costmodel-engine-", dir=self._settings.scratch))
-        settings = {
-            key: str(value) if isinstance(value, Path) else value
-            for key, value in asdict(replace(self._settings, scratch=folder)).items()
-        }
+        folder = None
         try:
+            # An engine is killed, not asked to end, so that this process deletes what it and its readers leave.
+            folder = Path(tempfile.mkdtemp(prefix="costmodel-engine-", dir=self._settings.scratch))
+            settings = {
+                key: str(value) if isinstance(value, Path) else value
+                for key, value in asdict(replace(self._settings, scratch=folder)).items()
+            }
             engine = Child(
                 [sys.executable, "-P", "-m", "costmodel.serving.engine.program", json.dumps(settings)],
                 folder=Path(tempfile.gettempdir()),
@@ -169,10 +170,12 @@ class EnginePool:
                 start_s=_START_S,
                 answer_bytes=_ANSWER_BYTES,
             )
-        except ChildError as error:
-            shutil.rmtree(folder, ignore_errors=True)
+        except (ChildError, OSError) as error:
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
             raise BusyError(
-                f"an engine does not start ({error}): see the log above, and check the free memory"
+                f"an engine does not start ({error}): see the log above, and check the free memory and the folder "
+                "for temporary files"
             ) from error
         with self._lock:
             self._alive[engine] = folder

@@ -20,7 +20,8 @@ class Settings(BaseSettings):
         default=None, description="URL of the results store; by default an SQLite file in the data folder."
     )
     scratch: Path | None = Field(
-        default=None, description="Folder for uploads in transit; by default the folder of temporary files."
+        default=None,
+        description="Folder for uploads in transit and of engines; by default the folder of temporary files.",
     )
     root_path: str = Field(
         default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$", description="Path under which a proxy offers the service."

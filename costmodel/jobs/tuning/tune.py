@@ -140,7 +140,7 @@ class Tuner:
             warnings.append("no system of this host is measured, so that nothing is predicted and few settings are run")
         measured = None
         with ExitStack() as stack:
-            open_session = self.open_session
+            open_session, free_bytes = self.open_session, psutil.virtual_memory().available
             if measure:
                 stack.enter_context(self.lock())
                 default = _source(default_setting(space), files)
@@ -149,7 +149,7 @@ class Tuner:
             prices = price_settings(space, systems, _reporting(self._estimator(files), report), question)
             report(1, 1, "")
             if measure:
-                measured = self._measure(files, space, question, prices, budget_s, open_session, stage)
+                measured = self._measure(files, space, question, prices, budget_s, free_bytes, open_session, stage)
         return conclude(
             files.name, self.host, space, question, prices, paths=files.shown, measured=measured, warnings=warnings
         )
@@ -172,12 +172,12 @@ class Tuner:
 
     def _measure(
         self, files: ModelFiles, space: Space, question: TuneQuestion, prices: Prices, budget_s: float,
-        open_session: OpenSession, stage: Stages,
+        free_bytes: int, open_session: OpenSession, stage: Stages,
     ) -> Measured:  # fmt: skip
         default = default_setting(space)
         most = min(_MOST, max(_FEWEST, int(budget_s / _SECONDS_A_SETTING)))
         promising = finalists(prices, space, question, default, most)
-        chosen = self._fitting(promising, files, prices)
+        chosen = self._fitting(promising, files, prices, free_bytes)
         sources = {setting: _source(setting, files) for setting in chosen}
         measured_at, begin_s = now(), self.clock_s()
         rounds = measure_in_rounds(
@@ -194,12 +194,14 @@ class Tuner:
         skipped = [setting for setting in promising if setting not in chosen or setting in rounds.skipped]
         return Measured(rounds.performances, rounds.failed, conditions, skipped)
 
-    def _fitting(self, settings: Sequence[Setting], files: ModelFiles, prices: Prices) -> list[Setting]:
+    def _fitting(
+        self, settings: Sequence[Setting], files: ModelFiles, prices: Prices, free_bytes: int
+    ) -> list[Setting]:
         """Returns as many of the settings, from the first on, as fit into the free memory at the same time.
 
         The last one is the default setting, which always stays.
         """
-        free = _MEMORY_SHARE * psutil.virtual_memory().available
+        free = _MEMORY_SHARE * free_bytes
         kept: list[Setting] = []
         for setting in (settings[-1], *settings[:-1]):
             typical = _SESSION_BYTES + _BYTES_PER_FILE_BYTE * files.paths[setting.precision].stat().st_size

@@ -86,6 +86,13 @@ SPATIAL = dict.fromkeys(("u", "v"), (16, 16, 3, 3)) | {"w": (16, 16, 1, 1), "s":
             id="a view of the input takes no memory",
         ),
         pytest.param(
+            """(float[8, 1000] x) => (float[1000, 8] z) <int64[2] tall = {1000, 8}> {
+                a = Reshape(x, tall) b = Relu(a) c = Erf(b) z = Mul(c, c)
+            }""",
+            {},
+            id="a view of the input is not overwritten",
+        ),
+        pytest.param(
             """(float[8, 1000] x) => (float[8, 600] z) <int64[2] parts = {400, 600}> {
                 a = Erf(x) b, c = Split<axis=1>(a, parts) d = Exp(b) e = Exp(c) f = Concat<axis=1>(d, e)
                 g, h = Split<axis=1>(f, parts) i = Exp(h) z = Mul(i, h)

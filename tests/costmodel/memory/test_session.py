@@ -193,3 +193,27 @@ def test_values_that_are_no_tensors_of_numbers_have_no_size() -> None:
     graph = _graph([_layer("StringNormalizer", ("x",), "y"), _layer("LabelEncoder", ("y",), "z")], {"z": (250, 1000)})
     strings = {name: TensorType("string", (250, 1000)) for name in ("x", "y")}
     assert _demand(replace(graph, types=graph.types | strings)).run_bytes >= 1 * MB
+
+
+def test_a_fused_convolution_unfolds_its_input_too() -> None:
+    """A convolution with an activation needs the same workspace as one without."""
+    shapes = {"x": (1, 64, 64), "w": (512, 64, 16), "y": (1, 512, 49)}
+    layer = _layer("Conv", ("x", "w"), "y")
+    fused = replace(layer, op_type="FusedConv", domain="com.microsoft")
+    plain, both = (_demand(_graph([one], shapes, ("w",))) for one in (layer, fused))
+    assert both.first_run_touched_bytes == plain.first_run_touched_bytes
+
+
+@pytest.mark.parametrize(("group", "packed"), [(1, 256 * 256 * 4 * 4), (256, 0)])
+def test_transposed_convolutions_pack_their_weights_unless_each_group_has_one_channel(group: int, packed: int) -> None:
+    """What is packed is the transposed matrix of each group; one row is its own transpose."""
+    layer = replace(_layer("ConvTranspose", ("x", "w"), "y"), attributes={"group": {"i": group}})
+    shapes = {"x": (1, 256, 4, 4), "w": (256, 256, 2, 2), "y": (1, 256, 8, 8)}
+    assert _demand(_graph([layer], shapes, ("w",))).packed_bytes == packed
+
+
+def test_weights_without_dimensions_are_not_packed() -> None:
+    """A graph that a stranger sends may have them; it is not refused here."""
+    for op_type in ("ConvTranspose", "MatMul", "LSTM"):
+        shapes: dict[str, tuple[int, ...]] = {"x": (1, 4, 4), "w": (), "y": (1, 4, 4)}
+        assert _demand(_graph([_layer(op_type, ("x", "w"), "y")], shapes, ("w",))).packed_bytes == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from costmodel.errors import BusyError
 from costmodel.paths import Home
 from costmodel.serving.engine.call import Call
 from costmodel.serving.engine.pool import EnginePool
@@ -103,3 +104,11 @@ def test_nothing_is_left_of_an_engine_that_ended(settings: EngineSettings, tmp_p
     finally:
         pool.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_folder_for_temporary_files_an_engine_does_not_start(settings: EngineSettings) -> None:
+    """The error says what to look at, and the client is asked to come again."""
+    pool = EnginePool(1, replace(settings, scratch=Path("/nonexistent")))
+    with pytest.raises(BusyError, match="check the free memory and the folder for temporary files"):
+        pool.perform(_ask())
+    pool.close()
