@@ -24,10 +24,11 @@ _SMALLEST_BYTES = 1 << 10
 _PARSE_BUFFER_BYTES = 4 << 20
 # The parser reads a longer weight in steps, and copies the first step when it makes room for the second.
 _PARSE_STEP_BYTES = 50_000_000
-# Operators that keep a packed copy of their constant matrices: positions of these inputs, and their dimensions.
+# Operators that keep a packed copy of constant weights: positions of these inputs, and how many dimensions the matrices
+# have; None where the weights are transposed instead, whatever their dimensions.
 _PACKING = {
     "MatMul": ((1,), 2), "Gemm": ((1,), 2), "FusedMatMul": ((1,), 2), "FusedGemm": ((1,), 2),
-    "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3),
+    "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3), "ConvTranspose": ((1,), None),
 }  # fmt: skip
 _PACKED_COLUMNS = 16
 # Runs after the first: the second one allocates the block of the memory pattern, the third one finds it free.
@@ -231,7 +232,7 @@ def _pack(heap: Heap, arena: Arena, graph: LayerGraph, blocks: dict[str, Block])
 
 def _packed_bytes(layer: Layer, graph: LayerGraph) -> Iterator[tuple[str, int]]:
     """Yields the constants that a layer packs, and the size of the packed copy of each in bytes."""
-    slots, dimensions = _PACKING.get(layer.op_type, ((1,), None))
+    slots, dimensions = _PACKING.get(layer.op_type, ((), None))
     for slot in slots:
         name = layer.inputs[slot] if slot < len(layer.inputs) else ""
         if name not in graph.constants:
@@ -242,7 +243,7 @@ def _packed_bytes(layer: Layer, graph: LayerGraph) -> Iterator[tuple[str, int]]:
         if dimensions == len(kind.shape):
             columns = kind.shape[-2 if dimensions == 3 or integer(layer.attributes, "transB", 0) else -1]
             yield name, kind.nbytes // columns * padded(columns, _PACKED_COLUMNS)
-        elif layer.op_type == "ConvTranspose" and len(kind.shape) > 2:
+        elif dimensions is None and len(kind.shape) > 2:
             rows, columns = kind.shape[0] // max(1, integer(layer.attributes, "group", 1)), prod(kind.shape[1:])
             if min(rows, columns) > 1:  # one row or one column is its own transpose
                 yield name, kind.nbytes
