@@ -1,20 +1,16 @@
-"""Finds the systems of a host, and the one among them that is nearest to a setting."""
+"""Finds the systems of a host, and those among them that are nearest to a setting."""
 
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.serving.tuning.settings import Setting
+from costmodel.serving.tuning.thread_speedup import TYPICAL, ThreadSpeedup
 from costmodel.systems.host import Host
 from costmodel.systems.system import System, default_name, same_hardware
 
-__all__ = ["Nearest", "by_distance", "systems_of_host"]
-
-# How many times as fast a run becomes with twice the threads, and the bounds of that in 90% of cases: geometric mean
-# and quantiles over the models that data/ has at one thread and at two, under ONNX Runtime on three processors (927
-# pairs). `benchmarks/thread_doubling.py` prints them.
-_DOUBLING, _DOUBLING_BOUNDS = 1.68, (1.19, 1.96)
+__all__ = ["Nearest", "by_distance", "by_own_speedup", "systems_of_host", "with_other_threads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +66,39 @@ def by_distance(setting: Setting, systems: Sequence[System]) -> list[Nearest]:
     ]
 
 
-def _nearest(setting: Setting, system: System) -> Nearest:
+def with_other_threads(system: System, systems: Iterable[System]) -> list[System]:
+    """Returns those of some systems that differ from a system in nothing but the number of threads."""
+    return [
+        other
+        for other in systems
+        if other.settings.threads != system.settings.threads
+        and replace(other.settings, threads=system.settings.threads) == system.settings
+        and (other.runtime, other.runtime_version) == (system.runtime, system.runtime_version)
+    ]
+
+
+def by_own_speedup(setting: Setting, systems: tuple[System, System], latencies_us: tuple[float, float]) -> Nearest:
+    """Returns the first of two systems, with the factor that follows from what the model gains between the two.
+
+    Args:
+        setting: Setting to price, with another number of threads than either.
+        systems: Systems that differ in nothing but the number of threads.
+        latencies_us: Latency of the model on each of them in microseconds.
+    """
+    threads = systems[0].settings.threads, systems[1].settings.threads
+    speedup = ThreadSpeedup.between(threads, latencies_us)
+    fewer, more = sorted(threads)
+    return _nearest(setting, systems[0], speedup, f"what follows from its gain between {fewer} and {more} threads")
+
+
+def _nearest(setting: Setting, system: System, speedup: ThreadSpeedup = TYPICAL, reason: str = "typical") -> Nearest:
     settings, differences = system.settings, []
-    doublings = math.log2(setting.threads / settings.threads)
-    factor, bounds = 1.0, (1.0, 1.0)
-    if doublings:
-        factor = _DOUBLING**-doublings
-        ends = [bound**-doublings for bound in _DOUBLING_BOUNDS]
-        bounds = min(ends), max(ends)
+    factor = speedup.factor(setting.threads, settings.threads)
+    bounds = speedup.factor_bounds(setting.threads, settings.threads)
+    if setting.threads != settings.threads:
         differences.append(
             f"no system with threads={setting.threads} is known: a run is taken to be {1 / factor:.2f} times as fast "
-            f"({1 / bounds[1]:.2f} to {1 / bounds[0]:.2f}) as on {system.name}, which is typical"
+            f"({1 / bounds[1]:.2f} to {1 / bounds[0]:.2f}) as on {system.name}, which is {reason}"
         )
     if setting.level != settings.level:
         differences.append(

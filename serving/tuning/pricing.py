@@ -10,7 +10,7 @@ from costmodel.estimate.interference import Interference, slowdown_interval
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.interference import traffic_of
 from costmodel.serving.tuning.answer import LeftOut, TunedSetting
-from costmodel.serving.tuning.nearest import Nearest, by_distance
+from costmodel.serving.tuning.nearest import Nearest, by_distance, by_own_speedup, with_other_threads
 from costmodel.serving.tuning.question import TuneQuestion
 from costmodel.serving.tuning.settings import Setting, Space, settings_of
 from costmodel.systems.system import System
@@ -162,16 +162,33 @@ class _Pricer:
     def _estimate(self, setting: Setting) -> tuple[Estimate, Decomposition, Nearest] | None:
         """Returns the estimate of a setting from the nearest system that has one; None if there is none."""
         for nearest in by_distance(setting, self._systems):
-            key = nearest.system.name, setting.level, setting.precision, setting.batch
-            if key not in self._estimates:
-                try:
-                    self._estimates[key] = self._estimator(nearest.system, *key[1:])
-                except CostModelError as error:
-                    self._estimates[key] = error
-            found = self._estimates[key]
-            if not isinstance(found, CostModelError):
-                return *found, nearest
+            found = self._estimate_on(nearest.system, setting)
+            if found is not None:
+                return *found, self._with_own_speedup(setting, nearest, found[0])
         return None
+
+    def _estimate_on(self, system: System, setting: Setting) -> tuple[Estimate, Decomposition] | None:
+        """Returns the estimate of the model on a system, at the level, precision and batch size of a setting."""
+        key = system.name, setting.level, setting.precision, setting.batch
+        if key not in self._estimates:
+            try:
+                self._estimates[key] = self._estimator(system, *key[1:])
+            except CostModelError as error:
+                self._estimates[key] = error
+        found = self._estimates[key]
+        return None if isinstance(found, CostModelError) else found
+
+    def _with_own_speedup(self, setting: Setting, nearest: Nearest, estimate: Estimate) -> Nearest:
+        """Replaces the typical gain of more threads by that of the model, if a second system tells it."""
+        system = nearest.system
+        if setting.threads == system.settings.threads:
+            return nearest
+        for other in by_distance(setting, with_other_threads(system, self._systems)):
+            found = self._estimate_on(other.system, setting)
+            if found is not None and min(estimate.latency_us, found[0].latency_us) > 0:
+                latencies_us = estimate.latency_us, found[0].latency_us
+                return by_own_speedup(setting, (system, other.system), latencies_us)
+        return nearest
 
     def _reason(self, setting: Setting) -> str:
         """Returns the reason why a setting has no price: the error on the nearest system."""

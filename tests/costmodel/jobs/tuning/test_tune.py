@@ -1,6 +1,6 @@
 """The job of `costmodel tune`, in simulated time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_without_measuring_the_best_predicted_setting_is_the_answer(
 def test_threads_that_no_system_has_are_priced_from_the_nearest_one(
     store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path
 ) -> None:
-    """From one thread to four, a typical gain is assumed, within wide bounds, and the answer says so."""
+    """A typical gain is assumed, of the second doubling less than of the first; the answer says so, and bounds it."""
     fill_systems(store, runtime, path, {1: 1.0})
     found = _tune(tuner_of(store, runtime, tmp_path), path, measure=False)
     assert found.best.setting.threads == 4
@@ -88,9 +88,33 @@ def test_threads_that_no_system_has_are_priced_from_the_nearest_one(
     one = next(one for one in found.settings if one.setting.threads == 1)
     assert one.predicted is not None
     assert found.best.predicted is not None
-    assert one.predicted.latency_us / found.best.predicted.latency_us == pytest.approx(1.68**2)
+    two = next(one for one in found.settings if one.setting.threads == 2 and one.setting.spinning)
+    assert two.predicted is not None
+    first = one.predicted.latency_us / two.predicted.latency_us
+    second = two.predicted.latency_us / found.best.predicted.latency_us
+    assert first == pytest.approx(1.67)
+    assert 1 < second < first
     low_us, high_us = found.best.predicted.interval_us
     assert high_us / low_us > 2
+
+
+@pytest.mark.parametrize(("known", "wanted"), [({1: 1.0, 2: 0.95}, 4), ({1: 1.0, 4: 0.9}, 2)])
+def test_other_threads_are_priced_by_what_the_model_gains_between_known_ones(
+    store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path, known: Mapping[int, float], wanted: int
+) -> None:
+    """A model that gains little from threads is expected to gain little from others, be they more or between."""
+    fill_systems(store, runtime, path, known)
+    found = _tune(tuner_of(store, runtime, tmp_path), path, measure=False)
+    latencies_us = {
+        one.setting.threads: one.predicted.latency_us
+        for one in found.settings
+        if one.predicted is not None and one.setting.spinning
+    }
+    few, many = known
+    assert latencies_us[1] / latencies_us[wanted] < 1.12
+    assert sorted(latencies_us.values(), reverse=True) == [latencies_us[threads] for threads in sorted(latencies_us)]
+    setting = next(one for one in found.settings if one.setting.threads == wanted)
+    assert f"its gain between {few} and {many} threads" in setting.borrowed[0]
 
 
 def test_throughput_takes_batches_and_sessions(store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path) -> None:
