@@ -2,7 +2,7 @@
 
     python benchmarks/thread_speedups.py data/*.parquet
 
-`costmodel/serving/tuning/thread_speedup.py` holds the constants that the last lines print, by which a setting is priced
+`costmodel/estimate/thread_speedup.py` holds the constants that the last lines print, by which a setting is priced
 from systems with other numbers of threads.
 """
 

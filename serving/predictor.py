@@ -217,13 +217,15 @@ class Predictor(SequencePricer):
         notes = []
         if self.system.asserted:
             notes.append(f"the records of {self.system.name} are vouched for by a user, not checked (--assert-system)")
-        guessed_from = self.regression.bundle.facts.get("extrapolated_from") if self.regression else None
-        if guessed_from and any(cost.source not in ("measured", "unpriced") for cost in costs):
-            bases = ", ".join(guessed_from)
+        facts = self.regression.bundle.facts if self.regression else {}
+        if "extrapolated_from" in facts and any(cost.source not in ("measured", "unpriced") for cost in costs):
+            bases = ", ".join(facts["extrapolated_from"])
+            threads = self.system.settings.threads
+            gain = f" and by what {threads} threads are likely to bring" if facts.get("threads_extrapolated") else ""
             notes.append(
-                f"nobody has measured {self.system.name}: latencies are extrapolated from those of {bases} by "
-                "facts about its processor, and the interval rests on very few systems; `costmodel predict --probe` on "
-                "that machine takes a few minutes and knows more"
+                f"nobody has measured {self.system.name}: latencies are extrapolated from those of {bases} by facts "
+                f"about its processor{gain}, and the interval rests on very few systems; `costmodel predict --probe` "
+                "on that machine takes a few minutes and knows more"
             )
         unpriced = [
             name

@@ -1,13 +1,10 @@
 """What `costmodel predict` does before it answers for a system that has not been measured."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from costmodel.cli.options import Context
 from costmodel.cli.output import note, progress_bars
 from costmodel.errors import UnknownSystemError
-
-if TYPE_CHECKING:
-    from costmodel.systems.system import System
 
 __all__ = ["extrapolate_if_unknown", "probe_this_host"]
 
@@ -45,7 +42,7 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
         inter_threads: Number of layers that run in parallel.
 
     Raises:
-        UnknownSystemError: The machine has fewer CPUs, or no system with as many threads is measured.
+        UnknownSystemError: The machine has fewer CPUs, or no system of a known processor is measured.
     """
     from costmodel.systems.catalogue import catalogue
 
@@ -64,16 +61,11 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
     described = described_system(machine, context.runtime, settings)
     if known is not None and same_threads(known, described) and champion_of(context.bundles, name) is not None:
         return
-    from costmodel.training.extrapolation import similar_systems  # this and what follows needs the extra `train`
+    from costmodel.training.extrapolation import extrapolation_bases  # this and what follows needs the extra `train`
 
     if threads > machine.vcpus:
         raise UnknownSystemError(f"{name} has {machine.vcpus} CPUs: give at most {machine.vcpus} --threads")
-
-    def chosen(systems: "list[System]") -> "list[System]":
-        """Leaves out systems with other numbers of threads, whose effect nothing is known about."""
-        return similar_systems(machine.host, [system for system in systems if same_threads(system, described)])
-
-    bases = context.bases(described, chosen)
+    bases = context.bases(described, partial(extrapolation_bases, described))
     note(f"nobody has measured {name}: a regressor is made for it from the measurements of other systems, in minutes")
     with progress_bars() as stage:
         extrapolate(context.store, described, bases, context.bundles, progress=stage("training"))

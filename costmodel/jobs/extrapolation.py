@@ -27,7 +27,7 @@ def extrapolate(
         store: Store with the models and the measurements on the base systems; it receives the system.
         system: The system, as `described_system` describes it.
         bases: Names of the measured systems from whose costs those of the system are guessed; see
-            `costmodel.training.extrapolation.similar_systems`.
+            `costmodel.training.extrapolation.extrapolation_bases`.
         bundles: Folder of trained regressors.
         progress: Called with (predictors evaluated, predictors in total, name of the next predictor).
 
@@ -45,16 +45,19 @@ def extrapolate(
 
     host = system.host
     assert host is not None
-    similar = [store.system(base) for base in bases]
-    system = replace(system, capabilities=guess_capabilities(host, similar))
+    similar, threads = [store.system(base) for base in bases], system.settings.threads
+    system = replace(system, capabilities=guess_capabilities(host, similar, threads))
     adaptation = load_adaptation(store, bases, system)
     train_on(
         adaptation.adapted(extrapolated_state(adaptation, similar)),
         bundles,
         learners={"lightgbm": LEARNERS["lightgbm"]},
         baselines={},
-        widened=extrapolated_half_width(host, similar),
-        facts={"extrapolated_from": list(adaptation.bases)},
+        widened=extrapolated_half_width(host, similar, threads),
+        facts={
+            "extrapolated_from": list(adaptation.bases),
+            "threads_extrapolated": all(base.settings.threads != threads for base in similar),
+        },
         progress=progress,
     )
     store.put_system(system)

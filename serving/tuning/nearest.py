@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.estimate.thread_speedup import TYPICAL, ThreadSpeedup
 from costmodel.serving.tuning.settings import Setting
-from costmodel.serving.tuning.thread_speedup import TYPICAL, ThreadSpeedup
 from costmodel.systems.host import Host
 from costmodel.systems.system import System, default_name, same_hardware
 

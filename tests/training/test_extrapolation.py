@@ -13,6 +13,7 @@ from costmodel.training.adaptation import load_adaptation
 from costmodel.training.extrapolation import (
     extrapolated_half_width,
     extrapolated_state,
+    extrapolation_bases,
     guess_capabilities,
     similar_systems,
 )
@@ -42,7 +43,7 @@ def test_systems_of_the_same_maker_are_similar() -> None:
     """Systems of other makers are used only if there is none of the same, and then intervals are wider."""
     assert similar_systems(_host("skylake-x"), [AMD, MEASURED]) == [MEASURED]
     assert similar_systems(_host("skylake-x"), [AMD]) == [AMD]
-    of_same, of_other = (extrapolated_half_width(_host("skylake-x"), [system]) for system in (MEASURED, AMD))
+    of_same, of_other = (extrapolated_half_width(_host("skylake-x"), [system], 1) for system in (MEASURED, AMD))
     assert 0 < of_same < of_other
 
 
@@ -56,12 +57,12 @@ def test_unknown_processors_are_not_guessed() -> None:
 
 def test_a_newer_processor_is_quicker_in_everything() -> None:
     """With the years all rates rise and all times fall; a wider one also multiplies quicker."""
-    same = guess_capabilities(_host("cascade-lake"), [MEASURED])
+    same = guess_capabilities(_host("cascade-lake"), [MEASURED], 1)
     assert same == pytest.approx({name: MEASURED.capabilities[name] for name in same})
-    newer = guess_capabilities(_host("icelake-sp"), [MEASURED])
+    newer = guess_capabilities(_host("icelake-sp"), [MEASURED], 1)
     assert all(newer[name] > same[name] for name in ("gemm_gflops", "memory_gbps"))
     assert all(newer[name] < same[name] for name in ("scalar_ns", "layer_us", "reference_us"))
-    narrow, wide = (guess_capabilities(_host(slug), [MEASURED]) for slug in ("broadwell-ep", "skylake-x"))
+    narrow, wide = (guess_capabilities(_host(slug), [MEASURED], 1) for slug in ("broadwell-ep", "skylake-x"))
     assert wide["gemm_gflops"] > 2 * narrow["gemm_gflops"]
     assert wide["memory_gbps"] < 2 * narrow["memory_gbps"]
 
@@ -72,8 +73,31 @@ def test_a_base_that_was_busy_does_not_count() -> None:
     slower = {name: value / 2 if name in rates else value * 2 for name, value in MEASURED.capabilities.items()}
     busy = replace(_with("icelake-sp"), name="made.busy", capabilities=slower)
     host = _host("sapphire-rapids")
-    quiet = guess_capabilities(host, [MEASURED])
-    assert guess_capabilities(host, [busy, MEASURED]) == guess_capabilities(host, [MEASURED, busy]) == quiet
+    quiet = guess_capabilities(host, [MEASURED], 1)
+    assert guess_capabilities(host, [busy, MEASURED], 1) == guess_capabilities(host, [MEASURED, busy], 1) == quiet
+
+
+def _on(system: System, threads: int, name: str = "") -> System:
+    """The host of a system with another number of threads."""
+    settings = replace(system.settings, threads=threads)
+    return replace(system, settings=settings, name=name or f"{system.name}.{threads}")
+
+
+def test_the_nearest_numbers_of_threads_are_bases() -> None:
+    """Systems with the same number are the bases; without them, the two nearest of each host that has two."""
+    one, two, eight = (_on(MEASURED, threads) for threads in (1, 2, 8))
+    alone = _on(_with("icelake-sp"), 1, "made.alone")
+    assert extrapolation_bases(_on(_with("skylake-x"), 2), [one, two, eight, alone]) == [two]
+    assert extrapolation_bases(_on(_with("skylake-x"), 16), [one, two, eight, alone]) == [eight, two]
+    assert extrapolation_bases(_on(_with("skylake-x"), 4), [one, alone]) == [one, alone]
+
+
+def test_more_threads_reach_higher_rates() -> None:
+    """Rates grow with the threads."""
+    one = guess_capabilities(_host("cascade-lake"), [MEASURED], 1)
+    four = guess_capabilities(_host("cascade-lake"), [MEASURED], 4)
+    assert four["gemm_gflops"] == pytest.approx(4 * one["gemm_gflops"])
+    assert four["reference_us"] < one["reference_us"]
 
 
 @pytest.fixture
@@ -111,3 +135,15 @@ def test_the_quickest_guess_counts(store: Store, bases: list[System], ratio: flo
     both = replace(one, bases=(*one.bases, other.name), ratios=ratios)
     state = extrapolated_state(both, [*bases, other])
     assert state.costs_us == pytest.approx(one.anchors_us * expected)
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(2.0, 0.68), (1.0, 1.0), (100.0, 0.65)])
+def test_layers_gain_from_threads_what_two_systems_tell(
+    store: Store, bases: list[System], gain: float, expected: float
+) -> None:
+    """The next two threads bring less than the second one did, and no more than a limit, however much that was."""
+    two = _on(bases[0], 2, "made.two")
+    one = load_adaptation(store, [SYSTEM.name], _on(bases[0], 4, "made.four"))
+    ratios = np.full((len(one.anchors_us), 1), -np.log(gain))
+    state = extrapolated_state(replace(one, bases=(*one.bases, two.name), ratios=ratios), [*bases, two])
+    assert state.costs_us == pytest.approx(expected / gain * one.anchors_us, rel=0.01)

@@ -119,16 +119,19 @@ def test_importing_replaces_what_was_extrapolated(
     assert not any("extrapolated" in text for text in warnings)
 
 
-def test_threads_that_no_system_has_are_not_extrapolated(
+def test_threads_that_no_system_has_are_extrapolated(
     run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
 ) -> None:
-    """Costs with other numbers of threads are an error, before and after the machine was extrapolated at one."""
+    """Two threads make a model quicker than one, as a guess that the answer names; more than there are is an error."""
     run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
-    two = ("predict", "light_resnet50", "--system", "c5.xlarge", "--threads", "2")
-    assert "numbers of threads" in run(home, *two).sentence
-    run(home, "predict", "light_resnet50", "--system", "c5.xlarge", "--json")
-    assert "numbers of threads" in run(home, *two).sentence
-    assert "has 4 CPUs" in run(home, *two[:-1], "8").sentence
+    ask = ("predict", "light_resnet50", "--system", "c5.xlarge", "--json", "--threads")
+    one, two = run(home, *ask, "1").document, run(home, *ask, "2").document
+    assert 1.3 < one["latency_us"] / two["latency_us"] < 2.1
+    assert any("by what 2 threads are likely to bring" in text for text in two["warnings"])
+    assert not any("likely to bring" in text for text in one["warnings"])
+    widths = [document["interval_us"][1] / document["interval_us"][0] for document in (one, two)]
+    assert widths[0] < widths[1]
+    assert "has 4 CPUs" in run(home, *ask, "8").sentence
 
 
 def test_a_lost_regressor_is_made_again(run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path) -> None:

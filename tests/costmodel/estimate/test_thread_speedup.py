@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from costmodel.estimate.thread_speedup import TYPICAL, ThreadSpeedup
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.serving.tuning.nearest import with_other_threads
-from costmodel.serving.tuning.thread_speedup import TYPICAL, ThreadSpeedup
 from tests.fakes import fake_system
 
 threads = st.integers(1, 256)
