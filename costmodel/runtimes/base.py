@@ -212,9 +212,11 @@ def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
     """Returns the runtime that is registered under `name`.
 
     Raises:
-        CostModelError: No runtime of that name is installed.
+        CostModelError: No runtime of that name is installed, or costmodel itself is not.
     """
     known = {point.name: point for point in entry_points(group="costmodel.runtimes")}
+    if not known:  # runtimes are found by the metadata of packages, which a folder of source code has none of
+        raise CostModelError("costmodel is not installed here: run `pip install .` in the folder of its source code")
     if name not in known:
         raise CostModelError(f"there is no runtime {name!r}: choose one of {', '.join(sorted(known))}")
     try:

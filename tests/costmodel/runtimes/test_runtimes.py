@@ -23,6 +23,13 @@ def test_an_unknown_runtime_is_answered_with_the_known_ones() -> None:
         get_runtime("tensorrt")
 
 
+def test_source_code_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the metadata of the package, which names its runtimes, the error says how to install it."""
+    monkeypatch.setattr("costmodel.runtimes.base.entry_points", lambda group: ())
+    with pytest.raises(CostModelError, match="costmodel is not installed here: run `pip install"):
+        get_runtime()
+
+
 def test_levels_go_from_none_to_all() -> None:
     """The optimisation levels have the documented names."""
     assert LEVELS == ("none", "basic", "extended", "all")
