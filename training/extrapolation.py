@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel.errors import UnknownSystemError
-from costmodel.estimate.thread_speedup import OWN_HALF_WIDTH, TYPICAL, thread_steps
+from costmodel.estimate.thread_speedup import GAIN_BOUNDS, TYPICAL, own_half_width, thread_steps
 from costmodel.features.schema import SCHEMA
 from costmodel.systems.host import Host
 from costmodel.systems.microarchitecture import Microarchitecture, microarchitecture_facts
-from costmodel.systems.system import System, same_hardware
+from costmodel.systems.system import System, differ_in_threads_alone
 from costmodel.training.adaptation import Adaptation, AdaptationState
 
 __all__ = [
@@ -38,9 +38,7 @@ _SPREAD = 0.3
 # About Student's quantiles for the systems on which this could be tried, two and three, with the spread among models;
 # so few systems give no more than a hint.
 _SAME_MAKER, _OTHER_MAKER = 0.4, 1.1
-# Bounds of what a layer gains with two threads instead of one, as a logarithm; what two measurements say beyond them is
-# noise. With them, layers priced from one thread and two have 19% error in models with eight, 22% without.
-_GAIN_BOUNDS = (-0.3, 0.8)
+
 _MULTIPLY_FLOPS = SCHEMA.names.index("log_multiply_flops")
 
 
@@ -125,16 +123,12 @@ def _by_host(systems: Iterable[System], threads: int) -> list[list[System]]:
     groups: list[list[System]] = []
     for system in systems:
         for group in groups:
-            if _same_host(system, group[0]) and all(one.settings.threads != system.settings.threads for one in group):
+            if all(differ_in_threads_alone(system, one) for one in group):
                 group.append(system)
                 break
         else:
             groups.append([system])
-    return [sorted(group, key=lambda one: abs(math.log2(one.settings.threads / threads))) for group in groups]
-
-
-def _same_host(one: System, other: System) -> bool:
-    return one.host is not None and other.host is not None and same_hardware(one.host, other.host)
+    return [sorted(group, key=lambda one: _steps_between(one, threads)) for group in groups]
 
 
 def guess_capabilities(host: Host, systems: Sequence[System], threads: int) -> dict[str, float]:
@@ -171,8 +165,20 @@ def extrapolated_half_width(host: Host, systems: Sequence[System], threads: int)
         threads: Number of threads of the system.
     """
     same = all(system.host is not None and system.host.vendor == host.vendor for system in systems)
-    steps = min(abs(thread_steps(threads) - thread_steps(system.settings.threads)) for system in systems)
-    return (_SAME_MAKER if same else _OTHER_MAKER) + steps * OWN_HALF_WIDTH
+    by_threads = 0.0
+    for nearest, *others in _by_host(systems, threads):
+        gained = [own_half_width(nearest.settings.threads, other.settings.threads) for other in others[:1]]
+        by_threads = max(by_threads, _steps_between(nearest, threads) * (*gained, _typical_half_width())[0])
+    return (_SAME_MAKER if same else _OTHER_MAKER) + by_threads
+
+
+def _typical_half_width() -> float:
+    low, high = TYPICAL.bounds
+    return math.log(high / low) / 2
+
+
+def _steps_between(system: System, threads: int) -> float:
+    return abs(thread_steps(system.settings.threads) - thread_steps(threads))
 
 
 def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> AdaptationState:
@@ -220,7 +226,7 @@ def _log_gain(
     if steps == 0 or not others:
         return math.log(TYPICAL.factor(threads, system.settings.threads))
     between = thread_steps(others[0].settings.threads) - thread_steps(system.settings.threads)
-    gain: np.ndarray = np.clip((logs[system.name] - logs[others[0].name]) / between, *_GAIN_BOUNDS)
+    gain: np.ndarray = np.clip((logs[system.name] - logs[others[0].name]) / between, *GAIN_BOUNDS)
     return gain * steps
 
 

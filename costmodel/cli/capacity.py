@@ -85,7 +85,7 @@ def capacity(
         raise typer.BadParameter(f"{model} stands for {len(files)} models: give one", param_hint="MODEL")
     context = Context(store, tools=command.obj)
     name = context.system_name(system, 1)
-    extrapolate_if_unknown(context, name, 1, 1)
+    extrapolate_if_unknown(context, name, None, 1)
     if measure_idle:
         _measure_idle(context, name)
     found = CostModel.load(name, store=store, runtime=context.tools.runtime).capacity(

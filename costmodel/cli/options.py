@@ -207,14 +207,13 @@ class Context:
         if import_shipped(self.store, name, self.tools.shipped_data):
             note(f"{name} was imported from the data that is shipped with costmodel")
 
-    def bases(
-        self, system: "System", choose: "Callable[[list[System]], list[System]]" = lambda systems: systems
-    ) -> list[str]:
+    def bases(self, system: "System", choose: "Callable[[list[System]], list[System]] | None" = None) -> list[str]:
         """Returns the names of the base systems for a system, and prints a remark about those that it imports.
 
         Args:
             system: System to which the bases are to be adapted.
-            choose: Function that takes the systems which can be compared with `system`, and returns those to use.
+            choose: Function that takes the systems with the same runtime and level, and returns those to use; by
+                default those of `costmodel.jobs.base_systems.comparable_systems`.
         """
         from costmodel.cli.output import note
         from costmodel.jobs.base_systems import load_bases

@@ -100,7 +100,7 @@ def tune(
         raise typer.BadParameter(f"{model} stands for {len(files)} models: give one", param_hint="MODEL")
     context = Context(store, tools=command.obj)
     if system is not None:
-        extrapolate_if_unknown(context, validate_name(system), 1, 1)
+        extrapolate_if_unknown(context, validate_name(system), None, 1)
     tuner = (context.tools.tuner or Tuner.of)(
         context.store, context.bundles, context.home.cache, system, runtime=context.tools.runtime
     )

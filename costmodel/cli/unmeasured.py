@@ -32,13 +32,13 @@ def probe_this_host(context: Context, system: str | None, threads: int, inter_th
     note(f"{report.curve[-1].measured} layers are measured here, the others adapted from {', '.join(report.bases)}")
 
 
-def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_threads: int) -> None:
+def extrapolate_if_unknown(context: Context, name: str, threads: int | None, inter_threads: int) -> None:
     """Trains a regressor for a machine type of the catalogue, unless something is known about it already.
 
     Args:
         context: Store and folders of the command.
         name: Name of the system; nothing is done if it is not in the catalogue.
-        threads: Number of threads of a layer.
+        threads: Number of threads of a layer; None for one, or for any other with which the machine was extrapolated.
         inter_threads: Number of layers that run in parallel.
 
     Raises:
@@ -57,13 +57,15 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int, inter_thre
     from costmodel.runtimes.base import RuntimeSettings
     from costmodel.training.artefact import champion_of
 
-    settings = RuntimeSettings(threads, inter_threads=inter_threads)
+    if known is not None and threads is None:
+        threads = known.settings.threads
+    settings = RuntimeSettings(threads or 1, inter_threads=inter_threads)
     described = described_system(machine, context.runtime, settings)
     if known is not None and same_threads(known, described) and champion_of(context.bundles, name) is not None:
         return
     from costmodel.training.extrapolation import extrapolation_bases  # this and what follows needs the extra `train`
 
-    if threads > machine.vcpus:
+    if settings.threads > machine.vcpus:
         raise UnknownSystemError(f"{name} has {machine.vcpus} CPUs: give at most {machine.vcpus} --threads")
     bases = context.bases(described, partial(extrapolation_bases, described))
     note(f"nobody has measured {name}: a regressor is made for it from the measurements of other systems, in minutes")

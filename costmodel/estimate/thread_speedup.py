@@ -1,20 +1,21 @@
-"""By how much a model or a layer becomes faster with more threads, where no system has their number."""
+"""By how much a model becomes faster with more threads, where no system has their number."""
 
 import math
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ["OWN_HALF_WIDTH", "TYPICAL", "ThreadSpeedup", "thread_steps"]
+__all__ = ["GAIN_BOUNDS", "TYPICAL", "ThreadSpeedup", "own_half_width", "thread_steps"]
 
-# The constants are what `benchmarks/thread_speedups.py` prints for the models that data/ has with several threads under
-# ONNX Runtime: on three processors with two threads, on one of them with eight (docs/adr/0030).
+# `benchmarks/thread_speedups.py` prints the constants, for the models that data/ has with several threads under ONNX
+# Runtime: on three processors with two threads, on one of them with eight (docs/adr/0030).
 # The logarithm of a speedup grows with the doublings of the threads to this power: each doubling brings less.
 _EXPONENT = 0.63
-# Speedup with two threads: geometric mean, and bounds in 90% of cases.
-_WITH_TWO, _BOUNDS_WITH_TWO = 1.67, (1.18, 1.99)
-# Half-width of the 90% interval of log speedup by a model's own gain, for one step further (`thread_steps`), such as
-# from two threads to eight.
-OWN_HALF_WIDTH = 0.31
+# Speedup with two threads: geometric mean, and 90% bounds that hold with two threads and with eight.
+_WITH_TWO, _BOUNDS_WITH_TWO = 1.67, (1.12, 2.11)
+# Half-width of the 90% interval of log speedup by a model's own gain between one thread and two, for one step further.
+_OWN_HALF_WIDTH = 0.30
+# Bounds of the log speedup with two threads; what two latencies say beyond them is noise.
+GAIN_BOUNDS = (-0.3, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class ThreadSpeedup:
 
     Attributes:
         with_two: How many times as fast a run is with two threads as with one.
-        bounds: Lower and upper bound of `with_two`, as it applies to other numbers of threads.
+        bounds: 90% bounds of `with_two`; those with other numbers of threads follow from them by the same law.
     """
 
     with_two: float
@@ -37,9 +38,10 @@ class ThreadSpeedup:
             threads: The two numbers of threads, which differ.
             latencies_us: Latency with each of them in microseconds.
         """
-        logarithm = math.log(latencies_us[0] / latencies_us[1]) / (thread_steps(threads[1]) - thread_steps(threads[0]))
-        low, high = logarithm - OWN_HALF_WIDTH, logarithm + OWN_HALF_WIDTH
-        return cls(math.exp(logarithm), (math.exp(low), math.exp(high)))
+        gain = math.log(latencies_us[0] / latencies_us[1]) / (thread_steps(threads[1]) - thread_steps(threads[0]))
+        gain = min(max(gain, GAIN_BOUNDS[0]), GAIN_BOUNDS[1])
+        half_width = own_half_width(*threads)
+        return cls(math.exp(gain), (math.exp(gain - half_width), math.exp(gain + half_width)))
 
     def factor(self, threads: int, base: int) -> float:
         """Returns the ratio of the latency with `threads` threads to that with `base` threads."""
@@ -54,6 +56,18 @@ class ThreadSpeedup:
 def thread_steps(threads: int) -> float:
     """Returns the ratio of the log speedup with a number of threads to that with two."""
     return math.pow(math.log2(threads), _EXPONENT)
+
+
+def own_half_width(one: int, other: int) -> float:
+    """Returns the half-width of the 90% interval of log speedup, for each step away from the nearer of two numbers.
+
+    The nearer two numbers of threads are to each other, the less they tell about a third.
+
+    Args:
+        one: Number of threads with which the latency is known.
+        other: Another one.
+    """
+    return _OWN_HALF_WIDTH / abs(thread_steps(one) - thread_steps(other))
 
 
 TYPICAL = ThreadSpeedup(_WITH_TWO, _BOUNDS_WITH_TWO)

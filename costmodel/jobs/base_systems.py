@@ -20,7 +20,7 @@ def load_bases(
     system: System,
     folder: Path | None = None,
     *,
-    choose: Callable[[list[System]], list[System]] = lambda systems: systems,
+    choose: Callable[[list[System]], list[System]] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Chooses base systems for a system among those that the store knows or that are shipped, and imports the latter.
 
@@ -28,7 +28,8 @@ def load_bases(
         store: Store that may know base systems, and receives those that are shipped.
         system: System to which the bases are to be adapted.
         folder: Folder of the shipped data; by default that of the source checkout.
-        choose: Function that takes the systems which can be compared with `system`, and returns those to use.
+        choose: Function that takes the systems with the same runtime and level, and returns those to use; by default
+            those of `comparable_systems`.
 
     Returns:
         Names of the bases, and names of those among them that were imported.
@@ -41,7 +42,8 @@ def load_bases(
     shipped = {name: read_system(files[0]) for name, files in shipped_systems(folder).items() if name not in known}
     wholes = store.whole_model_signatures()
     measured = [one for name, one in known.items() if len(store.latencies_us(name).keys() - wholes) >= _LEAST_MEASURED]
-    bases = [one.name for one in choose(comparable_systems([*measured, *shipped.values()], system))]
+    same = _same_runtime([*measured, *shipped.values()], system)
+    bases = [one.name for one in (comparable_systems(same, system) if choose is None else choose(same))]
     if not bases:
         raise UnknownSystemError(
             f"no system with {system.runtime} at level {system.settings.level} is measured, here or in data/: measure "
@@ -62,6 +64,13 @@ def comparable_systems(systems: Iterable[System], system: System) -> list[System
     If some of them also have the same numbers of threads, within a layer and for layers in parallel, only these are
     returned.
     """
+    same = _same_runtime(systems, system)
+    alike = [other for other in same if same_threads(other, system)]
+    return alike or same
+
+
+def _same_runtime(systems: Iterable[System], system: System) -> list[System]:
+    """Returns the other systems with the runtime and the optimisation level of a system, by name."""
     same = [
         other
         for other in systems
@@ -69,5 +78,4 @@ def comparable_systems(systems: Iterable[System], system: System) -> list[System
         and other.runtime == system.runtime
         and other.settings.level == system.settings.level
     ]
-    alike = [other for other in same if same_threads(other, system)]
-    return sorted(alike or same, key=lambda other: other.name)
+    return sorted(same, key=lambda other: other.name)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -14,8 +14,8 @@ from costmodel.systems.host import Host, probe_host
 from costmodel.unknown_fields import known_fields, unknown_fields
 
 __all__ = [
-    "QUIET_PROBE", "System", "SystemDocument", "check_same_system", "default_name", "measuring_command",
-    "same_hardware", "this_system", "validate_name",
+    "QUIET_PROBE", "System", "SystemDocument", "check_same_system", "default_name", "differ_in_threads_alone",
+    "measuring_command", "same_hardware", "this_system", "validate_name",
 ]  # fmt: skip
 
 MAX_NAME_CHARACTERS = 64
@@ -302,6 +302,25 @@ def _settings(settings: RuntimeSettings) -> dict[str, object]:
 def same_hardware(one: Host, other: Host) -> bool:
     """Returns whether two hosts are of the same kind, so that what is measured on one holds for the other."""
     return one.isa == other.isa and _hardware(one) == _hardware(other)
+
+
+def differ_in_threads_alone(one: System, other: System) -> bool:
+    """Returns whether two systems are of one kind of host, one runtime and the same settings except for the threads.
+
+    Releases of a runtime that differ in the last number count as one. A single thread has no others that could spin.
+    """
+    settings = replace(one.settings, threads=other.settings.threads)
+    if 1 in (one.settings.threads, other.settings.threads):
+        settings = replace(settings, spinning=other.settings.spinning)
+    return (
+        one.settings.threads != other.settings.threads
+        and settings == other.settings
+        and one.runtime == other.runtime
+        and _major_minor(one.runtime_version) == _major_minor(other.runtime_version)
+        and one.host is not None
+        and other.host is not None
+        and same_hardware(one.host, other.host)
+    )
 
 
 def _identity(system: System, host: Host) -> dict[str, object]:

@@ -1,16 +1,15 @@
 """Finds the systems of a host, and those among them that are nearest to a setting."""
 
-import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from costmodel.estimate.thread_speedup import TYPICAL, ThreadSpeedup
+from costmodel.estimate.thread_speedup import TYPICAL, ThreadSpeedup, thread_steps
 from costmodel.serving.tuning.settings import Setting
 from costmodel.systems.host import Host
 from costmodel.systems.system import System, default_name, same_hardware
 
-__all__ = ["Nearest", "by_distance", "by_own_speedup", "systems_of_host", "with_other_threads"]
+__all__ = ["Nearest", "by_distance", "by_own_speedup", "systems_of_host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def by_distance(setting: Setting, systems: Sequence[System]) -> list[Nearest]:
         assert system.host is not None
         named = system.name == default_name(system.host, system.runtime, system.runtime_version, settings)
         return (
-            abs(math.log2(setting.threads / settings.threads)), settings.level != setting.level,
+            abs(thread_steps(setting.threads) - thread_steps(settings.threads)), settings.level != setting.level,
             settings.spinning != setting.spinning, not named,
             [-int(part) for part in re.findall(r"\d+", system.runtime_version)], system.name,
         )  # fmt: skip
@@ -66,29 +65,18 @@ def by_distance(setting: Setting, systems: Sequence[System]) -> list[Nearest]:
     ]
 
 
-def with_other_threads(system: System, systems: Iterable[System]) -> list[System]:
-    """Returns those of some systems that differ from a system in nothing but the number of threads."""
-    return [
-        other
-        for other in systems
-        if other.settings.threads != system.settings.threads
-        and replace(other.settings, threads=system.settings.threads) == system.settings
-        and (other.runtime, other.runtime_version) == (system.runtime, system.runtime_version)
-    ]
-
-
-def by_own_speedup(setting: Setting, systems: tuple[System, System], latencies_us: tuple[float, float]) -> Nearest:
-    """Returns the first of two systems, with the factor that follows from what the model gains between the two.
+def by_own_speedup(setting: Setting, system: System, speedup: ThreadSpeedup, threads: tuple[int, int]) -> Nearest:
+    """Returns a system with the factor that follows from what the model gains between two numbers of threads.
 
     Args:
-        setting: Setting to price, with another number of threads than either.
-        systems: Systems that differ in nothing but the number of threads.
-        latencies_us: Latency of the model on each of them in microseconds.
+        setting: Setting to price.
+        system: The system that is nearest to it.
+        speedup: What the model gains.
+        threads: The two numbers of threads that tell it, the smaller one first.
     """
-    threads = systems[0].settings.threads, systems[1].settings.threads
-    speedup = ThreadSpeedup.between(threads, latencies_us)
-    fewer, more = sorted(threads)
-    return _nearest(setting, systems[0], speedup, f"what follows from its gain between {fewer} and {more} threads")
+    return _nearest(
+        setting, system, speedup, f"what follows from its gain between {threads[0]} and {threads[1]} threads"
+    )
 
 
 def _nearest(setting: Setting, system: System, speedup: ThreadSpeedup = TYPICAL, reason: str = "typical") -> Nearest:

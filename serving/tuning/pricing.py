@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from costmodel.errors import CostModelError
 from costmodel.estimate.estimate import Estimate
 from costmodel.estimate.interference import Interference, slowdown_interval
+from costmodel.estimate.thread_speedup import ThreadSpeedup, thread_steps
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.interference import traffic_of
 from costmodel.serving.tuning.answer import LeftOut, TunedSetting
-from costmodel.serving.tuning.nearest import Nearest, by_distance, by_own_speedup, with_other_threads
+from costmodel.serving.tuning.nearest import Nearest, by_distance, by_own_speedup
 from costmodel.serving.tuning.question import TuneQuestion
 from costmodel.serving.tuning.settings import Setting, Space, settings_of
-from costmodel.systems.system import System
+from costmodel.systems.system import System, differ_in_threads_alone
 
 __all__ = ["Estimator", "Prices", "grouped_reasons", "price_settings"]
 
@@ -164,7 +165,7 @@ class _Pricer:
         for nearest in by_distance(setting, self._systems):
             found = self._estimate_on(nearest.system, setting)
             if found is not None:
-                return *found, self._with_own_speedup(setting, nearest, found[0])
+                return *found, self._with_own_speedup(setting, nearest)
         return None
 
     def _estimate_on(self, system: System, setting: Setting) -> tuple[Estimate, Decomposition] | None:
@@ -178,17 +179,25 @@ class _Pricer:
         found = self._estimates[key]
         return None if isinstance(found, CostModelError) else found
 
-    def _with_own_speedup(self, setting: Setting, nearest: Nearest, estimate: Estimate) -> Nearest:
-        """Replaces the typical gain of more threads by that of the model, if a second system tells it."""
-        system = nearest.system
-        if setting.threads == system.settings.threads:
+    def _with_own_speedup(self, setting: Setting, nearest: Nearest) -> Nearest:
+        """Replaces the typical gain of more threads by that of the model, if two systems tell it."""
+        if setting.threads == nearest.system.settings.threads:
             return nearest
-        for other in by_distance(setting, with_other_threads(system, self._systems)):
-            found = self._estimate_on(other.system, setting)
-            if found is not None and min(estimate.latency_us, found[0].latency_us) > 0:
-                latencies_us = estimate.latency_us, found[0].latency_us
-                return by_own_speedup(setting, (system, other.system), latencies_us)
+        for one in by_distance(setting, self._systems):
+            others = (other for other in self._systems if differ_in_threads_alone(one.system, other))
+            # The further apart two numbers of threads are, the less their noise counts.
+            for other in sorted(others, key=lambda other: -_steps_between(one.system, other)):
+                latencies_us = self._latency_us(one.system, setting), self._latency_us(other, setting)
+                if min(latencies_us) > 0:
+                    threads = one.system.settings.threads, other.settings.threads
+                    speedup = ThreadSpeedup.between(threads, latencies_us)
+                    return by_own_speedup(setting, nearest.system, speedup, (min(threads), max(threads)))
         return nearest
+
+    def _latency_us(self, system: System, setting: Setting) -> float:
+        """Returns the latency on a system at the level of a setting, as it is believed; 0 if there is no estimate."""
+        found = self._estimate_on(system, setting)
+        return 0.0 if found is None else max(found[0].latency_us, self._least_us(setting, system))
 
     def _reason(self, setting: Setting) -> str:
         """Returns the reason why a setting has no price: the error on the nearest system."""
@@ -224,6 +233,10 @@ class _Pricer:
         known: Mapping[float, float] = {float(name[1:]): factor for name, factor in estimate.jitter.items()}
         above = [known[percentile] for percentile in sorted(known) if percentile >= self._question.slo.percentile]
         return above[0] if above else max(known.values(), default=1.0)
+
+
+def _steps_between(one: System, other: System) -> float:
+    return abs(thread_steps(one.settings.threads) - thread_steps(other.settings.threads))
 
 
 def _relevant(warnings: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from costmodel.errors import UnknownSystemError
 from costmodel.jobs.base_systems import comparable_systems, load_bases
 from costmodel.paths import Home
 from costmodel.runtimes.base import RuntimeSettings
-from costmodel.store.parquet import export_results
+from costmodel.store.parquet import export_results, read_results
 from costmodel.store.store import Store
 from tests.synthetic import SYSTEM, trained_home
 
@@ -55,3 +55,21 @@ def test_a_system_with_few_measurements_is_no_base(tmp_path: Path) -> None:
     store.put_system(SYSTEM)
     with pytest.raises(UnknownSystemError):
         load_bases(store, NEW, tmp_path)
+
+
+def test_a_choice_sees_systems_with_other_threads(trained: Home, tmp_path: Path) -> None:
+    """By default only systems with the same number of threads are bases; who chooses sees all with the runtime."""
+    results = read_results(_exported(trained, tmp_path))
+    store = Store(f"sqlite:///{tmp_path / 'new.db'}")
+    for threads in (1, 2):
+        named = replace(SYSTEM, name=f"made.{threads}", settings=RuntimeSettings(threads))
+        store.put_results(replace(results, system=named))
+    new = replace(NEW, settings=RuntimeSettings(2))
+    assert load_bases(store, new, tmp_path / "none")[0] == ["made.2"]
+    assert load_bases(store, new, tmp_path / "none", choose=lambda systems: systems)[0] == ["made.1", "made.2"]
+
+
+def _exported(trained: Home, folder: Path) -> Path:
+    path = folder / f"{SYSTEM.name}.parquet"
+    export_results(Store(trained.store_url), SYSTEM.name, path)
+    return path
