@@ -1,6 +1,6 @@
 """Shows how many times as fast whole models run with several threads as with one, from measurements of both.
 
-    python benchmarks/thread_speedups.py data/*.parquet
+    python benchmarks/thread_speedups.py data/*zen[45]*.parquet data/intel*.parquet
 
 `costmodel/estimate/thread_speedup.py` holds the constants that the last lines print, by which a setting is priced
 from systems with other numbers of threads.

@@ -314,12 +314,9 @@ def differ_in_threads_alone(one: System, other: System) -> bool:
         settings = replace(settings, spinning=other.settings.spinning)
     return (
         one.settings.threads != other.settings.threads
-        and settings == other.settings
-        and one.runtime == other.runtime
+        and (settings, one.runtime) == (other.settings, other.runtime)
         and _major_minor(one.runtime_version) == _major_minor(other.runtime_version)
-        and one.host is not None
-        and other.host is not None
-        and same_hardware(one.host, other.host)
+        and bool(one.host and other.host and same_hardware(one.host, other.host))
     )
 
 
