@@ -1,12 +1,14 @@
 """Analytical lower bound of the cost of a sequence: the roofline model (Williams, Waterman, Patterson, 2009)."""
 
+import math
+
 from costmodel.features.parallelism import ProductTasks
 from costmodel.features.work import Work, layer_work
 from costmodel.ir.sequence import LayerSequence
 from costmodel.systems.microarchitecture import microarchitecture_facts
 from costmodel.systems.system import System
 
-__all__ = ["bound_us", "kernel_slowdown", "layer_bound_us", "threads_speedup"]
+__all__ = ["bound_us", "kernel_slowdown", "layer_bound_us", "threads_speedup", "waiting_us"]
 
 # Simple operations run at a fraction of the rate of fused multiply-adds: one operation per instruction instead of two,
 # and no register blocking.
@@ -17,44 +19,61 @@ _MOST_UNITS = 2.0  # vectors that a core multiplies and adds in a cycle; fewer o
 # To write an element whose cache line has been displaced mostly takes 3 to 6 ns, on a Zen 3, a Zen 4 and a Zen 5, and
 # less for small tensors: this part is an estimate and no bound.
 _CONFLICT_US = 4e-3
+# To hand out work to two threads and to wait for them takes about 1.5 us on three processors and 4 us on a fourth; to
+# eight threads 7 to 9 us and to sixteen 14 us on the one that has them (docs/adr/0030).
+_REGION_US, _REGION_EXPONENT = 1.5, 1.5
 
 
 def layer_bound_us(work: Work, system: System) -> float:
     """Returns a lower bound on the cost of one layer on `system`, in microseconds.
 
-    The bound is the roofline of the layer's work, with vectors filled up, plus the time that the runtime takes for any
-    layer, even an empty one, and for those inside it. It is never 0, so that a ratio to it is finite.
+    The bound is the roofline of the layer's work, with vectors filled up, plus the time for which threads wait for each
+    other, and that which the runtime takes for any layer, even an empty one, and for those inside it. It is never 0, so
+    that a ratio to it is finite.
     """
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
-    layers = 1 + work.inner_layers
-    return max(_compute_us(work, system, system.settings.threads), memory) + layers * max(
-        system.capabilities["layer_us"], _MIN_LAYER_US
-    )
+    of_layers = (1 + work.inner_layers) * max(system.capabilities["layer_us"], _MIN_LAYER_US)
+    return max(_compute_us(work, system, 1) / system.settings.threads, memory) + of_layers
 
 
 def threads_speedup(work: Work, system: System) -> float:
-    """Returns how many times as quick the arithmetic of a layer is on the threads of a system as on one of them."""
-    together = _compute_us(work, system, system.settings.threads)
-    return _compute_us(work, system, 1) / together if together else 1.0
+    """Returns how many times as quick a layer's arithmetic is on the threads of a system as on one of them."""
+    threads = system.settings.threads
+    undivided = work.undivided_flops / (_rate(system) * _SIMPLE_RATE) if threads > 1 else 0.0
+    together = _compute_us(work, system, threads) + undivided
+    return (_compute_us(work, system, 1) + undivided) / together if together else 1.0
+
+
+def waiting_us(work: Work, system: System) -> float:
+    """Returns how long the threads of a system wait for each other in a layer; 0 where there is one thread."""
+    threads = system.settings.threads
+    tasks = _tasks(work, system)
+    regions = work.division.regions if tasks is None else tasks.regions(threads)
+    return float(regions * _REGION_US * math.log2(threads) ** _REGION_EXPONENT)
 
 
 def _compute_us(work: Work, system: System, threads: int) -> float:
     """Returns the time of a layer's arithmetic and copies on some threads, each as quick as one of the system's."""
-    rate = system.capabilities["gemm_gflops"] * 1e3 / system.settings.threads  # operations per microsecond
-    others = 1 if work.on_one_thread else threads
-    copies = 1 if work.copies_on_one_thread else threads
+    rate = _rate(system)
+    others = work.division.speedup(threads)
+    tasks = _tasks(work, system)
+    products = others if tasks is None else tasks.speedup(threads)
+    copies = 1.0 if work.copies_on_one_thread else products
     return (
-        work.multiply_flops * kernel_slowdown(work, system) / (rate * _products_speedup(work, system, threads))
+        work.multiply_flops * kernel_slowdown(work, system) / (rate * products)
         + (work.other_flops / others + work.copy_flops / copies) / (rate * _SIMPLE_RATE)
         + work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / others
         + work.conflicting_writes * _CONFLICT_US / copies
     )
 
 
-def _products_speedup(work: Work, system: System, threads: int) -> float:
-    if work.blocked is not None:
-        return ProductTasks(work.blocked.tasks(_lanes(system))).speedup(threads)
-    return work.tasks.speedup(threads) if work.tasks is not None else threads
+def _rate(system: System) -> float:
+    """Returns the operations of one thread per microsecond."""
+    return system.capabilities["gemm_gflops"] * 1e3 / system.settings.threads
+
+
+def _tasks(work: Work, system: System) -> ProductTasks | None:
+    return work.tasks if work.blocked is None else ProductTasks(work.blocked.tasks(_lanes(system)))
 
 
 def _lanes(system: System) -> int:

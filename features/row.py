@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
-from costmodel.features.analytical_bound import kernel_slowdown, threads_speedup
+from costmodel.features.analytical_bound import kernel_slowdown, threads_speedup, waiting_us
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
@@ -217,6 +217,7 @@ def _system_features(work: Work, path: KernelPath, system: System) -> list[float
         0.0,
         math.log1p(work.output_bytes / threads),
         math.log(threads_speedup(work, system)),
+        math.log1p(waiting_us(work, system)),
         over(path.workspace_bytes, system.host.l2_bytes),
         over(path.table_bytes + work.parameter_bytes, system.host.l2_bytes),
         over(path.recurrent_bytes, system.host.l2_bytes),

@@ -14,14 +14,10 @@ from costmodel.features.cache_conflicts import conflicting_writes
 from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops
+from costmodel.features.division import DIVIDED, Division, division_of
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
-from costmodel.features.parallelism import (
-    ProductTasks,
-    copies_on_one_thread,
-    product_tasks,
-    runs_on_one_thread,
-)
+from costmodel.features.parallelism import ProductTasks, copies_on_one_thread, product_tasks, undivided_flops
 from costmodel.features.products import RECURRENT, Types, products_of
 from costmodel.ir.fused import main_layer
 from costmodel.ir.graph import TensorType
@@ -51,8 +47,10 @@ class Work:
             fills up to whole ones; 0 if it computes in another way, and for a blocked convolution.
         blocked: The layer as a convolution that is computed in blocks of channels; None if it is none.
         tasks: The tasks into which other products are divided among threads; None if there are none.
-        on_one_thread: Whether everything but the products runs on one thread.
-        copies_on_one_thread: Whether the copies run on one thread.
+        division: The parts into which everything but the products is divided among threads.
+        copies_on_one_thread: Whether the copies beside products run on one thread.
+        undivided_flops: What one thread does while the others wait, in simple operations; 0 is counted where there is
+            one thread.
         inner_layers: Number of layers that run inside the layer: those of the body of a loop, in all its runs.
         parameter_bytes: Bytes of the parameters that an estimator has as attributes, read or not.
     """
@@ -69,8 +67,9 @@ class Work:
     vectorised: int = 0
     blocked: BlockedConvolution | None = None
     tasks: ProductTasks | None = None
-    on_one_thread: bool = False
+    division: Division = DIVIDED
     copies_on_one_thread: bool = False
+    undivided_flops: float = 0.0
     inner_layers: int = 0
     parameter_bytes: int = 0
 
@@ -122,9 +121,10 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
         blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
-        tasks=product_tasks(layer, contractions[0]) if contractions else None,
-        on_one_thread=runs_on_one_thread(layer),
-        copies_on_one_thread=copies_on_one_thread(layer),
+        tasks=product_tasks(layer, inputs, contractions[0]) if contractions else None,
+        division=division_of(layer, inputs, outputs),
+        copies_on_one_thread=copies_on_one_thread(layer, inputs, contractions[0] if contractions else None),
+        undivided_flops=undivided_flops(layer, inputs, outputs, contractions[0] if contractions else None),
         inner_layers=body.layers,
         parameter_bytes=estimator.parameter_bytes,
     )

@@ -1,4 +1,4 @@
-"""A regressor that learns costs with few threads, and by what factor more threads make a layer quicker."""
+"""A regressor that learns costs with few threads, and what more threads make of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +19,8 @@ __all__ = ["THREADS", "ThreadScalingRegressor"]
 # Column of the feature that says with how many threads a layer was run.
 THREADS = SCHEMA.names.index("threads")
 _BOUND = SCHEMA.names.index("log_bound_us")
+_SPEEDUP = SCHEMA.names.index("log_threads_speedup")
+_WAIT = SCHEMA.names.index("log_threads_wait")
 # What the trees of the factor know besides the features of a layer: log(cost / bound) and log(cost) with few threads.
 _COLUMNS = (*SCHEMA.names, "log_ratio_of_few", "log_cost_of_few")
 # Columns by which a layer is recognised. What its model is said to touch depends on what else was measured.
@@ -32,11 +34,12 @@ _LEAST_SHARE = 0.5
 
 
 class ThreadScalingRegressor:
-    """A regressor of the cost with the fewest threads of the training data, times a factor for the most threads.
+    """A regressor of the cost with the fewest threads of the training data, and of what more threads make of it.
 
-    The factor is learnt by trees from the layers that were measured with both. It depends on less than the cost itself
-    does: on how a kernel divides its work, and on what the threads share. Where all training data have one number of
-    threads, the regressor is its base.
+    That cost is divided among the threads as the kernel divides its work, and the time for which they wait for each
+    other is added (`costmodel.features.analytical_bound`). By what factor the result is wrong is learnt by trees, from
+    the layers that were measured with both numbers. Where all training data have one number of threads, the regressor
+    is its base.
 
     Args:
         base: Regressor of the cost with the fewest threads; it may not use the neighbours of a layer.
@@ -105,18 +108,36 @@ class ThreadScalingRegressor:
         of_few, scaled = base.graph.output[0].name, factor.graph.output[0].name
         others, few = np.ones(len(SCHEMA.names), np.float32), np.zeros(len(SCHEMA.names), np.float32)
         others[THREADS], few[THREADS] = 0, self.few_
-        constants = {"others": others, "few": few, "column": np.array([_BOUND]), "flat": np.array([-1, 1])}
+        constants = {
+            "others": others,
+            "few": few,
+            "bound_column": np.array([_BOUND]),
+            "speedup_column": np.array([_SPEEDUP]),
+            "wait_column": np.array([_WAIT]),
+            "one": np.ones(1, np.float32),
+            "flat": np.array([-1, 1]),
+        }
         nodes = [
             helper.make_node("Mul", ["features", "others"], ["without_threads"]),
             helper.make_node("Add", ["without_threads", "few"], ["few/features"]),
             *base.graph.node,
             helper.make_node("Reshape", [of_few, "flat"], ["ratio"]),
-            helper.make_node("Gather", ["features", "column"], ["bound"], axis=1),
+            *(
+                helper.make_node("Gather", ["features", f"{name}_column"], [name], axis=1)
+                for name in ("bound", "speedup", "wait")
+            ),
             helper.make_node("Add", ["ratio", "bound"], ["cost"]),
             helper.make_node("Concat", ["features", "ratio", "cost"], ["factor/features"], axis=1),
             *factor.graph.node,
             helper.make_node("Reshape", [scaled, "flat"], ["factor"]),
-            helper.make_node("Add", ["ratio", "factor"], ["log_ratios"]),
+            helper.make_node("Sub", ["cost", "speedup"], ["log_divided"]),
+            helper.make_node("Exp", ["log_divided"], ["divided"]),
+            helper.make_node("Exp", ["wait"], ["wait_and_one"]),
+            helper.make_node("Sub", ["wait_and_one", "one"], ["waiting"]),
+            helper.make_node("Add", ["divided", "waiting"], ["expected"]),
+            helper.make_node("Log", ["expected"], ["log_expected"]),
+            helper.make_node("Sub", ["log_expected", "bound"], ["expected_ratio"]),
+            helper.make_node("Add", ["expected_ratio", "factor"], ["log_ratios"]),
         ]
         return assembled_onnx(nodes, [factor, base], constants)
 
@@ -143,7 +164,10 @@ def _pairs(
 
 
 def _widened(encoded: Encoded, log_ratios: np.ndarray) -> Encoded:
-    """Returns layers with what they cost with few threads: in place of the bounds, and as two further features.
+    """Returns layers with what they cost with few threads, as two further features.
+
+    In place of the bounds stands what the layers cost with many threads if these divide the work as the kernel allows
+    them to, and wait for each other as usual.
 
     Args:
         encoded: Layers.
@@ -151,4 +175,5 @@ def _widened(encoded: Encoded, log_ratios: np.ndarray) -> Encoded:
     """
     ratios = log_ratios.astype(np.float32)[:, None]
     wide = np.hstack([encoded.features, ratios, ratios + encoded.features[:, [_BOUND]]])
-    return replace(encoded, features=wide, bounds_us=encoded.bounds_us * np.exp(log_ratios))
+    speedup, wait = np.exp(encoded.features[:, _SPEEDUP]), np.expm1(encoded.features[:, _WAIT])
+    return replace(encoded, features=wide, bounds_us=encoded.bounds_us * np.exp(log_ratios) / speedup + wait)

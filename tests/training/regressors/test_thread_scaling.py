@@ -14,11 +14,13 @@ from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.thread_scaling import THREADS, ThreadScalingRegressor
 
 _CONV = SCHEMA.names.index("op_Conv")
+_SPEEDUP, _WAIT = SCHEMA.names.index("log_threads_speedup"), SCHEMA.names.index("log_threads_wait")
 
 
 def _with_threads(encoded: Encoded, threads: int) -> Encoded:
     features = encoded.features.copy()
     features[:, THREADS] = threads
+    features[:, _SPEEDUP], features[:, _WAIT] = np.log(1.8), np.log1p(0.5)
     return replace(encoded, features=features)
 
 

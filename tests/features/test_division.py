@@ -1,0 +1,155 @@
+"""How kernels divide what is not a product, and how long threads wait for each other."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.features.analytical_bound import threads_speedup, waiting_us
+from costmodel.features.division import Division, division_of
+from costmodel.features.work import layer_work
+from costmodel.ir.graph import TensorType
+from costmodel.ir.sequence import SequenceLayer
+from costmodel.systems.system import System
+from tests.fakes import elementwise
+from tests.synthetic import SYSTEM
+
+
+def _threads(count: int) -> System:
+    return replace(SYSTEM, settings=replace(SYSTEM.settings, threads=count))
+
+
+def _division(
+    op_type: str,
+    inputs: Sequence[Sequence[int]],
+    output: Sequence[int],
+    *,
+    blocked: bool = False,
+    **attributes: dict[str, Any],
+) -> Division:
+    slots = tuple(range(len(inputs)))
+    layer = SequenceLayer(op_type, "", 13, attributes, slots, (len(inputs),), 0)
+    reads = [TensorType("float32", tuple(shape), blocked) for shape in inputs]
+    return division_of(layer, reads, [TensorType("float32", tuple(output))])
+
+
+@given(st.floats(1, 1e6), st.floats(0, 1), st.integers(1, 256))
+def test_threads_bring_between_one_and_their_number(parts: float, undivided: float, threads: int) -> None:
+    """Nothing becomes slower, and nothing quicker than by the number of threads."""
+    division = Division(parts, 1, undivided)
+    assert 1 - 1e-9 <= division.speedup(threads) <= threads + 1e-9
+    assert division.speedup(1) == pytest.approx(1)
+
+
+_WITH_RULES = (
+    "Add", "Concat", "Gather", "Softmax", "ReduceSum", "MaxPool", "Resize", "ReorderInput", "ReorderOutput",
+    "LayerNormalization", "GatherND",
+)  # fmt: skip
+_SHAPES = st.lists(st.integers(0, 40), max_size=5)
+
+
+@given(st.sampled_from(_WITH_RULES), _SHAPES, _SHAPES, _SHAPES, st.booleans())
+def test_any_shapes_have_a_division(
+    op_type: str, data: list[int], other: list[int], output: list[int], blocked: bool
+) -> None:
+    """Shapes that do not fit each other, which a client may send, are no error."""
+    found = _division(op_type, [data, other], output, blocked=blocked, mode={"s": "linear"})
+    assert found.parts >= 1
+    assert 0 <= found.undivided <= 1
+
+
+@pytest.mark.parametrize(
+    ("order", "shape", "parts", "regions"),
+    [
+        ([0, 2, 1], (56, 128, 41), 128, 56),  # a matrix at a time, each handed out anew
+        ([0, 2, 1], (1, 128, 41), 128, 1),
+        ([0, 3, 1, 2], (4, 8, 16, 32), 8 * 16, 4),  # the last axis moves outwards
+        ([0, 2, 1, 3], (64, 64, 6, 10), None, 1),  # runs of ten elements: as many parts as the work is worth
+        ([0, 2, 1, 3], (4, 8, 6, 10), 1, 0),  # too little work
+        ([3, 2, 1, 0], (4, 8, 6, 10), 1, 0),  # any other order is on one thread
+        ([0, 1, 2], (64, 64, 64), 1, 0),  # a copy
+    ],
+)
+def test_transpositions(order: list[int], shape: tuple[int, ...], parts: int | None, regions: int) -> None:
+    """A transposition is divided only if single elements or runs of them move along one axis."""
+    found = _division("Transpose", [shape], [shape[axis] for axis in order], perm={"ints": order})
+    assert found.regions == regions
+    assert found.parts > 1 if parts is None else found.parts == parts
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "output", "divided"),
+    [
+        ("Relu", [(80_000,)], (80_000,), False),  # the runtime divides what it expects to take 210,000 cycles
+        ("Relu", [(90_000,)], (90_000,), True),
+        ("LeakyRelu", [(9_000,)], (9_000,), True),
+        ("Add", [(300, 300), (300, 300)], (300, 300), True),
+        ("Add", [(300, 300), (300,)], (300, 300), True),
+        ("Add", [(1, 90_000), (1, 90_000)], (1, 90_000), True),
+        ("Gather", [(30_000, 512), (64,)], (64, 512), False),
+        ("Gather", [(30_000, 512), (256,)], (256, 512), True),
+        ("Softmax", [(8, 32)], (8, 32), False),
+        ("Softmax", [(256, 128)], (256, 128), True),
+        ("LayerNormalization", [(2, 8)], (2, 8), True),  # a row for each thread, however short
+        ("LayerNormalization", [(1, 8)], (1, 8), False),
+        ("ReduceMean", [(1, 64, 4096)], (1, 1, 1), False),  # a single result
+        ("ReduceMean", [(1, 64, 4096)], (1, 64, 1), True),
+        ("DepthToSpace", [(1, 256, 64, 64)], (1, 64, 128, 128), False),
+        ("Cast", [(10**6,)], (10**6,), False),
+    ],
+)
+def test_what_is_worth_dividing(
+    op_type: str, inputs: list[tuple[int, ...]], output: tuple[int, ...], divided: bool
+) -> None:
+    """A kernel with one part, or with too little work, uses one thread and wakes no other."""
+    found = _division(op_type, inputs, output)
+    assert (found.parts > 1, found.regions > 0) == (divided, divided)
+
+
+def test_spans_between_repeated_operands_stay_whole() -> None:
+    """An operand that is repeated along an axis leaves spans, which are the parts."""
+    assert _division("Mul", [(2, 3, 10_000_000), (2, 3, 1)], (2, 3, 10_000_000)).parts == 6
+
+
+def test_tensors_are_copied_one_after_the_other() -> None:
+    """Of the inputs of a Concat, those that are large enough are each divided, and the others copied by one thread."""
+    found = _division("Concat", [(1000, 200), (1000, 200), (1000, 10)], (1000, 410))
+    assert found.regions == 2
+    assert found.undivided == pytest.approx(10 / 410)
+
+
+@pytest.mark.parametrize(("mode", "divided"), [("nearest", False), ("cubic", False), ("linear", True)])
+def test_resizes(mode: str, divided: bool) -> None:
+    """Only a linear interpolation is divided."""
+    found = _division("Resize", [(1, 64, 32, 32)], (1, 64, 64, 64), mode={"s": mode})
+    assert (found.parts > 1) == divided
+
+
+@pytest.mark.parametrize(
+    ("op_type", "blocked", "parts"),
+    [
+        ("MaxPool", False, 2 * 24),  # images and channels
+        ("MaxPool", True, 4 * 7),  # the rows of blocks of channels
+        ("GlobalAveragePool", True, 4),
+        ("ReorderInput", True, 4),
+        ("ReorderOutput", True, 4),
+    ],
+)
+def test_blocks_of_channels(op_type: str, blocked: bool, parts: int) -> None:
+    """Two images of 24 channels have two blocks each, the second one half empty."""
+    size = 1 if op_type.startswith("Global") else 7
+    assert _division(op_type, [(2, 24, 14, 14)], (2, 24, size, 7 if size > 1 else 1), blocked=blocked).parts == parts
+
+
+@pytest.mark.parametrize(("op_type", "speedup"), [("Relu", 4.0), ("Cast", 1.0), ("Where", 1.0)])
+def test_some_kernels_use_one_thread(op_type: str, speedup: float) -> None:
+    """A kernel that is not parallel takes as long with more threads, and its threads need not wait."""
+    sequence = elementwise(10**6, op_type=op_type)
+    work = layer_work(sequence, sequence.layers[0])
+    assert threads_speedup(work, _threads(4)) == pytest.approx(speedup)
+    assert threads_speedup(work, _threads(1)) == 1
+    assert (waiting_us(work, _threads(4)) > 0) == (speedup > 1)
+    assert waiting_us(work, _threads(1)) == 0
