@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from costmodel.store.parquet import read_results
 
@@ -68,12 +69,19 @@ def pairs_of(speedups: Mapping[tuple[str, str, int], Speedups]) -> dict[int, np.
 
 
 def fitted_exponent(pairs: Mapping[int, np.ndarray]) -> float:
-    """Returns the power of the doublings with which the logarithm of a speedup grows."""
-    found = []
-    for threads, logs in pairs.items():
-        slope = (logs[:, 0] * logs[:, 1]).sum() / (logs[:, 0] ** 2).sum()
-        found.append(math.log(slope) / math.log(math.log2(threads)))
-    return float(np.mean(found))
+    """Returns the power of the doublings with which the logarithm of a speedup grows.
+
+    It is the one by which the latencies with more threads are least wrong on average, each number of threads counting
+    alike.
+    """
+
+    def error(exponent: float) -> float:
+        return float(np.mean([
+            np.abs(np.expm1(logs[:, 1] - math.log2(threads) ** exponent * logs[:, 0])).mean()
+            for threads, logs in pairs.items()
+        ]))  # fmt: skip
+
+    return float(minimize_scalar(error, bounds=(0.0, 1.0), method="bounded").x)
 
 
 def _errors(name: str, errors: np.ndarray) -> None:

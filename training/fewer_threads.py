@@ -15,7 +15,7 @@ from costmodel.errors import TrainingError
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import concatenated
 from costmodel.store.store import Store
-from costmodel.systems.system import System
+from costmodel.systems.system import System, differ_in_threads_alone
 from costmodel.training.dataset import Dataset, dataset_of
 from costmodel.training.labels import impossible
 
@@ -62,8 +62,7 @@ def is_same_with_fewer_threads(one: System, other: System) -> bool:
     """Returns whether two systems are one machine and runtime, the first with fewer threads than the other."""
     return (
         one.settings.threads < other.settings.threads
-        and replace(one.settings, threads=other.settings.threads) == other.settings
-        and (one.host, one.runtime, one.runtime_version) == (other.host, other.runtime, other.runtime_version)
+        and differ_in_threads_alone(one, other)
         and not (one.extrapolated or other.extrapolated)
     )
 
