@@ -27,9 +27,9 @@ _REGION_US, _REGION_EXPONENT = 1.5, 1.5
 def layer_bound_us(work: Work, system: System) -> float:
     """Returns a lower bound on the cost of one layer on `system`, in microseconds.
 
-    The bound is the roofline of the layer's work, with vectors filled up, plus the time for which threads wait for each
-    other, and that which the runtime takes for any layer, even an empty one, and for those inside it. It is never 0, so
-    that a ratio to it is finite.
+    The bound is the roofline of the layer's work, with vectors filled up and the arithmetic divided evenly among the
+    threads, plus the time that the runtime takes for any layer, even an empty one, and for those inside it. It is never
+    0, so that a ratio to it is finite.
     """
     memory = work.moved_bytes / (system.capabilities["memory_gbps"] * 1e3)
     of_layers = (1 + work.inner_layers) * max(system.capabilities["layer_us"], _MIN_LAYER_US)

@@ -18,6 +18,7 @@ from costmodel.ir.sequence import SequenceLayer
 
 __all__ = [
     "ALONG_ONE_AXIS",
+    "CONVOLUTIONS",
     "ONE_AXIS_SINCE",
     "copy_flops",
     "spreads_windows",
@@ -28,7 +29,7 @@ __all__ = [
 # one on.
 ALONG_ONE_AXIS = ("Softmax", "LogSoftmax", "Hardmax")
 ONE_AXIS_SINCE = 13
-_CONVOLUTIONS = ("Conv", "FusedConv")
+CONVOLUTIONS = ("Conv", "FusedConv")
 _SPREAD_FLOPS = 4.0  # for each element of each window
 _LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
 # For each weight that a recurrent layer reads again in each step; a product reads its weights once for so many rows.
@@ -72,7 +73,7 @@ def copy_flops(
 
 def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:
     """Returns whether a convolution copies its input window by window before it multiplies (im2col)."""
-    if layer.op_type not in _CONVOLUTIONS or data.blocked:
+    if layer.op_type not in CONVOLUTIONS or data.blocked:
         return False
     kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
     strides = layer.attributes.get("strides", {}).get("ints", [])

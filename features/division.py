@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel.features.copies import transposition_of
+from costmodel.features.copies import ONE_AXIS_SINCE, transposition_of
 from costmodel.features.products import Types
-from costmodel.features.transposition import TransposePath, transpose_path, unmoved_run
+from costmodel.features.transposition import TransposePath, moved_range, transpose_path, unmoved_run
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 
@@ -36,7 +36,7 @@ class Division:
     """The parts into which the work of a kernel can be divided among threads.
 
     Attributes:
-        parts: Number of parts that threads can do at the same time.
+        parts: Number of parts, each of which one thread does.
         regions: Number of times that the kernel hands out parts, one time after the other; 0 if one thread does all, or
             if it is not known.
         undivided: Share of the work that one thread does.
@@ -48,7 +48,8 @@ class Division:
 
     def speedup(self, threads: int) -> float:
         """Returns how many times as quick the work is on `threads` threads as on one."""
-        return 1 / (self.undivided + (1 - self.undivided) / min(threads, self.parts))
+        most = max(1.0, self.parts / math.ceil(self.parts / threads)) if math.isfinite(self.parts) else threads
+        return 1 / (self.undivided + (1 - self.undivided) / most)
 
 
 _ON_ONE_THREAD = Division(parts=1)
@@ -69,24 +70,28 @@ def division_of(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTyp
     if rule is not None and inputs and inputs[0] is not None and outputs:
         return rule(layer, inputs, outputs)
     cycles = _UNARY_CYCLES.get(layer.op_type)
-    return DIVIDED if cycles is None or not outputs else _by_cycles(outputs[0].elements, outputs[0], cycles)
+    return DIVIDED if cycles is None or not outputs else _by_cycles(outputs[0], outputs[0], cycles)
 
 
 def _in_parts(parts: float, regions: int = 1) -> Division:
     return Division(max(1, parts), regions) if parts > 1 else _ON_ONE_THREAD
 
 
-def _by_cycles(elements: float, kind: TensorType, cycles: float, parts: float = math.inf) -> Division:
-    """Returns how elements are divided that are each read and written once, if that is worth it.
+def _by_cycles(read: TensorType, written: TensorType, cycles: float, parts: float = math.inf) -> Division:
+    """Returns how the elements of a result are divided, if that is worth it.
 
     Args:
-        elements: Number of elements.
-        kind: Type of a tensor of such elements.
+        read: Type of the input, of which each element of the result needs one.
+        written: Type of the result.
         cycles: Arithmetic of an element, in cycles.
         parts: Number of parts into which they can be divided at most.
     """
-    item = kind.nbytes / max(1, kind.elements)
-    return _worth(elements * (2 * item * _CYCLES_OF_BYTE + cycles), parts)
+    moved = _item_bytes(read) + _item_bytes(written)
+    return _worth(written.elements * (moved * _CYCLES_OF_BYTE + cycles), parts)
+
+
+def _item_bytes(kind: TensorType) -> float:
+    return kind.nbytes / max(1, kind.elements)
 
 
 def _worth(cycles: float, parts: float = math.inf) -> Division:
@@ -94,13 +99,14 @@ def _worth(cycles: float, parts: float = math.inf) -> Division:
 
 
 def _broadcast(_: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
-    """An operand that is not repeated along the last axes leaves spans of elements, which stay whole."""
-    output = outputs[0]
+    """An operand that is repeated along some axes only splits the output into spans, which stay whole."""
+    data, output = inputs[0], outputs[0]
+    assert data is not None
     spans = 1.0
     for kind in inputs:
         if kind is not None and kind.elements not in (1, output.elements):
             spans = max(spans, output.elements / max(1, _span(kind.shape, output.shape)))
-    return _by_cycles(output.elements, output, 1.0, spans if spans > 1 else math.inf)
+    return _by_cycles(data, output, 1.0, spans if spans > 1 else math.inf)
 
 
 def _span(shape: Sequence[int], whole: Sequence[int]) -> int:
@@ -124,20 +130,19 @@ def _transpose(layer: SequenceLayer, inputs: Types, _: Sequence[TensorType]) -> 
     order, shape = transposition_of(layer, data)
     if transpose_path(order, shape) != TransposePath.MOVE_ONE_AXIS:
         return _ON_ONE_THREAD
-    first = next(place for place, axis in enumerate(order) if place != axis)
-    last = next(place for place in reversed(range(len(order))) if place != order[place])
+    first, last = moved_range(order)
     middle = order[first : last + 1]
     outwards = middle[1:] == sorted(middle[1:])
     run = unmoved_run(order, shape)
-    if run * data.nbytes / max(1, data.elements) <= _LARGEST_ELEMENT:
+    if run * _item_bytes(data) <= _LARGEST_ELEMENT:
         rows = math.prod(shape[first:last]) if outwards else shape[first]
         return _in_parts(rows, regions=math.prod(shape[:first]))
-    return _by_cycles(data.elements, data, _MOVED_CYCLES) if outwards and run > 1 else _ON_ONE_THREAD
+    return _by_cycles(data, data, _MOVED_CYCLES) if outwards and run > 1 else _ON_ONE_THREAD
 
 
 def _copied_by_tensor(tensors: Sequence[TensorType]) -> Division:
     """Each tensor is copied in a region of its own, if it is large enough."""
-    each = [_by_cycles(kind.elements, kind, _MOVED_CYCLES) for kind in tensors]
+    each = [_by_cycles(kind, kind, _MOVED_CYCLES) for kind in tensors]
     whole = sum(kind.elements for kind in tensors)
     divided = [
         (kind.elements, division.parts) for kind, division in zip(tensors, each, strict=True) if division.regions
@@ -159,7 +164,7 @@ def _split(_: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> D
 def _gather(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
     data = inputs[0]
     assert data is not None
-    axis = layer.attributes.get("axis", {"i": 0})["i"] % max(1, len(data.shape))
+    axis = layer.attributes.get("axis", {}).get("i", 0) % max(1, len(data.shape))
     runs = outputs[0].elements / max(1, math.prod(data.shape[axis + 1 :]))
     return _worth(outputs[0].nbytes, runs)
 
@@ -173,19 +178,21 @@ def _gather_elements(_: SequenceLayer, _inputs: Types, outputs: Sequence[TensorT
     return _in_parts(_rows(outputs[0]))
 
 
-def _rows(kind: TensorType) -> float:
-    return kind.elements / max(1, kind.shape[-1]) if kind.shape else 1
+def _rows(kind: TensorType, axis: int = -1) -> int:
+    """Returns the number of elements along the axes before one."""
+    return math.prod(kind.shape[: axis % len(kind.shape)]) if kind.shape else 1
 
 
-def _normalisation(_: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
-    return _in_parts(_rows(outputs[0]))
+def _normalisation(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
+    return _in_parts(_rows(outputs[0], layer.attributes.get("axis", {}).get("i", -1)))
 
 
 def _softmax(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
-    output = outputs[0]
-    axis = layer.attributes.get("axis", {"i": -1})["i"]
+    output, along_one = outputs[0], layer.since >= ONE_AXIS_SINCE
+    axis = layer.attributes.get("axis", {}).get("i", -1 if along_one else 1)
     length = output.shape[axis % len(output.shape)] if output.shape else 1
-    return _in_parts(min(output.elements / max(1, length), output.elements // _OF_SOFTMAX + 1))
+    rows = output.elements // max(1, length) if along_one else _rows(output, axis)
+    return _in_parts(min(rows, output.elements // _OF_SOFTMAX + 1))
 
 
 def _reduction(_: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
@@ -205,7 +212,7 @@ def _pool(_: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Div
 def _resize(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
     data, output = inputs[0], outputs[0]
     assert data is not None
-    mode = layer.attributes.get("mode", {"s": "nearest"})["s"]
+    mode = layer.attributes.get("mode", {}).get("s", "nearest")
     if mode != "linear" or len(output.shape) < 3:
         return _ON_ONE_THREAD
     if not data.blocked:
@@ -216,14 +223,14 @@ def _resize(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) 
 
 def _reorder_input(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
     output = outputs[0]
-    if layer.attributes.get("channels_last", {"i": 0})["i"]:
-        channels = max(1, *output.shape[1:2])
+    if layer.attributes.get("channels_last", {}).get("i", 0):
+        channels = max((1, *output.shape[1:2]))
         return _in_parts(output.elements // channels // max(1, _OF_REORDER // channels))
     return _in_parts(_blocks(output))
 
 
 def _reorder_output(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
-    if layer.attributes.get("channels_last", {"i": 0})["i"] or outputs[0].elements <= _LEAST_REORDERED:
+    if layer.attributes.get("channels_last", {}).get("i", 0) or outputs[0].elements <= _LEAST_REORDERED:
         return _ON_ONE_THREAD
     return _in_parts(_blocks(outputs[0]))
 

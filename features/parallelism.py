@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.features.contraction import Contraction
-from costmodel.features.copies import spreads_windows
+from costmodel.features.copies import CONVOLUTIONS, spreads_windows
 from costmodel.features.products import RECURRENT, Types
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
@@ -26,7 +26,9 @@ _LARGE_BATCH, _SMALL_STATE = 4, 256
 _BIAS_FLOPS = 6.0
 _COPIED_FLOPS = 15.0
 _WITH_BIAS = ("Gemm", "FusedGemm")
-_CONVOLUTIONS = ("Conv", "FusedConv")
+# Convolutions whose images and groups are computed one after the other.
+_IN_TURN = ("ConvTranspose", "ConvInteger")
+_LSTMS = ("LSTM", "DynamicQuantizeLSTM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class ProductTasks:
 
     def regions(self, threads: int) -> int:
         """Returns how often the tasks are handed out to threads, one time after the other; 0 if one thread does all."""
-        return self.in_turn if self.products * self._parts_of_each(threads) > 1 else 0
+        return self.in_turn if threads > 1 and self.products * self._parts_of_each(threads) > 1 else 0
 
     def _parts_of_each(self, threads: int) -> int:
         wanted = min(threads, int(self.multiplications // _MULTIPLICATIONS_OF_THREAD) + 1)
@@ -73,14 +75,15 @@ def product_tasks(layer: SequenceLayer, inputs: Types, contraction: Contraction)
     if layer.op_type in RECURRENT:
         return _tasks_of_recurrence(layer, contraction)
     batch, positions, filters, depth = contraction.batch, contraction.rows, contraction.columns, contraction.depth
-    if layer.op_type in _CONVOLUTIONS:
+    if layer.op_type in CONVOLUTIONS:
         if batch > 1 and not _spreads_at_once(layer, inputs, contraction):
             return ProductTasks(products=batch)
         return _tasks_of_product(filters, positions, depth, in_turn=max(1, batch))
-    if layer.op_type == "ConvTranspose":  # the filters are the rows of its products, the positions the columns
+    if layer.op_type in _IN_TURN:  # the filters are the rows of its products, the positions the columns
         return _tasks_of_product(filters, positions, depth, in_turn=max(1, batch))
     if layer.op_type == "QLinearConv":
-        return ProductTasks(1, max(1, positions), float(batch) * positions * filters * depth)
+        images = max((1, *inputs[0].shape[:1])) if inputs and inputs[0] is not None else 1
+        return ProductTasks(1, max(1, positions), float(batch // images) * positions * filters * depth, images)
     if layer.op_type == "Einsum":
         return _tasks_of_product(positions, filters, depth, in_turn=max(1, batch))
     return _tasks_of_product(positions, filters, depth, products=max(1, batch))
@@ -98,7 +101,7 @@ def _tasks_of_product(rows: int, columns: int, depth: int, products: int = 1, in
 def _tasks_of_recurrence(layer: SequenceLayer, steps: Contraction) -> ProductTasks:
     """Returns the tasks of a recurrence, which goes step by step; each step of a GRU has two products."""
     batch, hidden = steps.rows, steps.depth
-    if layer.op_type == "LSTM" and (batch > _LARGE_BATCH or (batch > 1 and hidden <= _SMALL_STATE)):
+    if layer.op_type in _LSTMS and (batch > _LARGE_BATCH or (batch > 1 and hidden <= _SMALL_STATE)):
         return ProductTasks(products=batch)
     products = 2 if layer.op_type == "GRU" else 1
     return _tasks_of_product(batch, steps.columns // products, hidden, in_turn=steps.batch * products)
@@ -118,7 +121,7 @@ def copies_on_one_thread(layer: SequenceLayer, inputs: Types, contraction: Contr
         inputs: Types of its inputs; None for an absent one.
         contraction: The contraction that characterises it; None if there is none.
     """
-    if layer.op_type in _CONVOLUTIONS and contraction is not None:
+    if layer.op_type in CONVOLUTIONS and contraction is not None:
         return _spreads_at_once(layer, inputs, contraction)
     return layer.op_type in ("ConvTranspose", "Einsum")
 
@@ -144,7 +147,7 @@ def undivided_flops(
     if layer.op_type in _WITH_BIAS:
         return _BIAS_FLOPS * output * biased
     data = inputs[0] if inputs else None
-    if layer.op_type not in _CONVOLUTIONS or contraction is None or data is None or data.blocked:
+    if layer.op_type not in CONVOLUTIONS or contraction is None or data is None or data.blocked:
         return 0.0
     # Where windows are spread in parts, each thread adds the bias to its own.
     spread_in_parts = spreads_windows(layer, data) and not _spreads_at_once(layer, inputs, contraction)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from enum import IntEnum
 
-__all__ = ["TransposePath", "transpose_flops", "transpose_path", "unmoved_run"]
+__all__ = ["TransposePath", "moved_range", "transpose_flops", "transpose_path", "unmoved_run"]
 
 
 class TransposePath(IntEnum):
@@ -34,12 +34,21 @@ def transpose_path(order: Sequence[int], shape: Sequence[int]) -> TransposePath:
     moved = [axis for axis in order if shape[axis] != 1]
     if moved == sorted(moved):
         return TransposePath.COPY
-    first = next(position for position, axis in enumerate(order) if position != axis)
-    last = next(position for position in reversed(range(len(order))) if position != order[position])
+    first, last = moved_range(order)
     middle = list(order[first : last + 1])
     if middle[1:] == sorted(middle[1:]) or middle[:-1] == sorted(middle[:-1]):
         return TransposePath.MOVE_ONE_AXIS
     return TransposePath.ANY_ORDER
+
+
+def moved_range(order: Sequence[int]) -> tuple[int, int]:
+    """Returns the first and the last position at which a permutation has another axis than before.
+
+    Args:
+        order: For each axis of the result, the axis of the tensor that it is; not the identity.
+    """
+    positions = [position for position, axis in enumerate(order) if position != axis]
+    return positions[0], positions[-1]
 
 
 def unmoved_run(order: Sequence[int], shape: Sequence[int]) -> int:

@@ -49,8 +49,8 @@ class Work:
         tasks: The tasks into which other products are divided among threads; None if there are none.
         division: The parts into which everything but the products is divided among threads.
         copies_on_one_thread: Whether the copies beside products run on one thread.
-        undivided_flops: What one thread does while the others wait, in simple operations; 0 is counted where there is
-            one thread.
+        undivided_flops: Work that one thread does while the others wait, in simple operations; ignored with a single
+            thread.
         inner_layers: Number of layers that run inside the layer: those of the body of a loop, in all its runs.
         parameter_bytes: Bytes of the parameters that an estimator has as attributes, read or not.
     """

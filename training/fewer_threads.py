@@ -1,4 +1,4 @@
-"""Adds to a data set what its machine has measured with fewer threads.
+"""Adds to a data set what hosts of the same kind have measured with fewer threads.
 
 A layer's cost with two threads follows from the same shapes, kernels and memory as its cost with one, and far more is
 usually measured with one. The layers are described as on the system itself, with all its threads; only the feature
@@ -25,7 +25,7 @@ _THREADS = SCHEMA.names.index("threads")
 
 
 def with_fewer_threads(dataset: Dataset, store: Store) -> Dataset:
-    """Returns a data set with the layers that the same machine has measured with fewer threads.
+    """Returns a data set with the layers that hosts of the same kind have measured with fewer threads.
 
     These rows are trained on, never judged (`Dataset.borrowed`), and impossible costs are left out. A data set of whole
     models only stays as it is.
@@ -59,7 +59,7 @@ def _described_on(system: System, store: Store, other: System) -> Dataset:
 
 
 def is_same_with_fewer_threads(one: System, other: System) -> bool:
-    """Returns whether two systems are one machine and runtime, the first with fewer threads than the other."""
+    """Returns whether two systems are one kind of host and one runtime, the first with fewer threads than the other."""
     return (
         one.settings.threads < other.settings.threads
         and differ_in_threads_alone(one, other)

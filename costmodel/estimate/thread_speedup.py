@@ -7,11 +7,11 @@ from typing import Self
 __all__ = ["GAIN_BOUNDS", "TYPICAL", "ThreadSpeedup", "own_half_width", "thread_steps"]
 
 # `benchmarks/thread_speedups.py` prints the constants, for the models that data/ has with several threads under ONNX
-# Runtime: on three processors with two threads, on one of them with eight (docs/adr/0030).
+# Runtime: on three processors with two threads, on one of them with four, eight and sixteen (docs/adr/0030).
 # The logarithm of a speedup grows with the doublings of the threads to this power: each doubling brings less.
 _EXPONENT = 0.62
-# Speedup with two threads: geometric mean, and 90% bounds that hold with two threads and with eight.
-_WITH_TWO, _BOUNDS_WITH_TWO = 1.67, (1.12, 2.11)
+# Speedup with two threads: geometric mean, and 90% bounds that hold with each of these numbers of threads.
+_WITH_TWO, _BOUNDS_WITH_TWO = 1.64, (1.06, 2.17)
 # Half-width of the 90% interval of log speedup by a model's own gain between one thread and two, for one step further.
 _OWN_HALF_WIDTH = 0.35
 # Bounds of the log speedup with two threads; what two latencies say beyond them is noise.

@@ -50,7 +50,8 @@ def test_whole_tasks_are_dealt_out(tasks: ProductTasks, threads: int, speedup: f
         ("Conv", Contraction(2, 16, 64, 27), [(2, 3, 4, 4)], ProductTasks(1, 64, 27_648.0, in_turn=2)),
         ("Conv", Contraction(1, 1024, 16, 27), [(1, 3, 32, 32)], ProductTasks(1, 64, 442_368.0)),
         # Groups of channels are no tasks of a quantised convolution, positions are.
-        ("QLinearConv", Contraction(32, 49, 1, 9), [(1, 32, 7, 7)], ProductTasks(1, 49, 32 * 441.0)),
+        ("QLinearConv", Contraction(64, 49, 1, 9), [(2, 32, 7, 7)], ProductTasks(1, 49, 32 * 441.0, in_turn=2)),
+        ("ConvInteger", Contraction(2, 49, 8, 9), [(2, 1, 7, 7)], ProductTasks(1, 4, 49 * 72.0, in_turn=2)),
         # Three steps in two directions; each step of a GRU has two products.
         ("LSTM", Contraction(6, 1, 2048, 512), [(3, 1, 512)], ProductTasks(1, 128, 2.0**20, in_turn=6)),
         ("GRU", Contraction(6, 1, 1536, 512), [(3, 1, 512)], ProductTasks(1, 48, 768 * 512.0, in_turn=12)),
@@ -78,7 +79,7 @@ def test_tasks_of_kernels(
 def test_threads_wait_after_each_region(tasks: ProductTasks, regions: int) -> None:
     """Products that are divided one after the other are as many regions."""
     assert tasks.regions(4) == regions
-    assert tasks.regions(1) == (regions if tasks.products > 1 else 0)
+    assert tasks.regions(1) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A regressor that learns costs with few threads, and what more threads make of them."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
@@ -154,13 +155,15 @@ def _pairs(
         many: Mask of those that were run with most threads.
 
     Returns:
-        Positions of the sequences, and the cost of each with few threads in microseconds.
+        Positions of the sequences, and the cost of each with few threads in microseconds, the median of several.
     """
     alike = encoded.features[encoded.starts[:-1]][:, _ALIKE]
     single = encoded.lengths == 1
-    slower = {alike[row].tobytes(): latencies_us[row] for row in np.flatnonzero(few & single)}
+    slower: dict[bytes, list[float]] = defaultdict(list)
+    for row in np.flatnonzero(few & single):
+        slower[alike[row].tobytes()].append(latencies_us[row])
     found = [row for row in np.flatnonzero(many & single) if alike[row].tobytes() in slower]
-    return np.array(found, dtype=np.int64), np.array([slower[alike[row].tobytes()] for row in found])
+    return np.array(found, dtype=np.int64), np.array([np.median(slower[alike[row].tobytes()]) for row in found])
 
 
 def _widened(encoded: Encoded, log_ratios: np.ndarray) -> Encoded:

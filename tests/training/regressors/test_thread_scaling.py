@@ -1,4 +1,4 @@
-"""Costs with two threads, as those with one times a factor."""
+"""Costs with two threads, from those with one."""
 
 from dataclasses import replace
 
