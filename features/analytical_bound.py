@@ -19,7 +19,7 @@ _MOST_UNITS = 2.0  # vectors that a core multiplies and adds in a cycle; fewer o
 # To write an element whose cache line has been displaced mostly takes 3 to 6 ns, on a Zen 3, a Zen 4 and a Zen 5, and
 # less for small tensors: this part is an estimate and no bound.
 _CONFLICT_US = 4e-3
-# To hand out work to two threads and to wait for them takes about 1.5 us on three processors and 4 us on a fourth; to
+# To hand out work to two threads and to wait for them takes about 1.5 us on two processors and 4 us on a third; to
 # eight threads 7 to 9 us and to sixteen 14 us on the one that has them (docs/adr/0030).
 _REGION_US, _REGION_EXPONENT = 1.5, 1.5
 

@@ -143,7 +143,7 @@ def undivided_flops(
     output = outputs[0].elements if outputs else 0
     if layer.op_type == "Einsum":
         return _COPIED_FLOPS * output
-    biased = len(inputs) > len(("data", "weights")) and inputs[2] is not None
+    biased = any(kind is not None for kind in inputs[2:3])
     if layer.op_type in _WITH_BIAS:
         return _BIAS_FLOPS * output * biased
     data = inputs[0] if inputs else None
