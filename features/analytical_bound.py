@@ -5,6 +5,7 @@ import math
 from costmodel.features.parallelism import ProductTasks
 from costmodel.features.work import Work, layer_work
 from costmodel.ir.sequence import LayerSequence
+from costmodel.runtimes.kernels import has_thread_rules
 from costmodel.systems.microarchitecture import microarchitecture_facts
 from costmodel.systems.system import System
 
@@ -36,17 +37,25 @@ def layer_bound_us(work: Work, system: System) -> float:
     return max(_compute_us(work, system, 1) / system.settings.threads, memory) + of_layers
 
 
-def threads_speedup(work: Work, system: System) -> float:
-    """Returns how many times as quick a layer's arithmetic is on the threads of a system as on one of them."""
-    threads = system.settings.threads
-    undivided = work.undivided_flops / (_rate(system) * _SIMPLE_RATE) if threads > 1 else 0.0
+def threads_speedup(work: Work, system: System, threads: int) -> float:
+    """Returns how many times as quick a layer's arithmetic is on some threads of a system's host as on one.
+
+    Where it is not known how the kernels of the runtime divide their work, it is divided evenly.
+    """
+    if threads == 1 or not has_thread_rules(system.runtime):
+        return float(threads)
+    undivided = work.undivided_flops / (_rate(system) * _SIMPLE_RATE)
     together = _compute_us(work, system, threads) + undivided
     return (_compute_us(work, system, 1) + undivided) / together if together else 1.0
 
 
-def waiting_us(work: Work, system: System) -> float:
-    """Returns how long the threads of a system wait for each other in a layer; 0 where there is one thread."""
-    threads = system.settings.threads
+def waiting_us(work: Work, system: System, threads: int) -> float:
+    """Returns how long some threads of a system's host wait for each other in a layer, in microseconds.
+
+    It is 0 for one thread, and where it is not known how the kernels of the runtime divide their work.
+    """
+    if threads == 1 or not has_thread_rules(system.runtime):
+        return 0.0
     tasks = _tasks(work, system)
     regions = work.division.regions if tasks is None else tasks.regions(threads)
     return float(regions * _REGION_US * math.log2(threads) ** _REGION_EXPONENT)

@@ -4,19 +4,20 @@ Two facts about the processor are used. Processors of one maker gain speed by a 
 two of them tell the typical ratio of their costs; what multiplies also depends on how many operations a core completes
 in a cycle. Of the guesses from several systems, the quickest counts, because a system that was measured beside busy
 neighbours seems slower than its processor is, and none seems quicker. What else was tried made guesses worse
-(docs/adr/0017). Where no system has the number of threads, the costs with it follow from those with two other numbers
-(docs/adr/0030).
+(docs/adr/0017). Where no system has the number of threads, the costs with it follow from those with the fewest, and
+from how the kernels divide their work (docs/adr/0030).
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodel.errors import UnknownSystemError
-from costmodel.estimate.thread_speedup import GAIN_BOUNDS, TYPICAL, own_half_width, thread_steps
+from costmodel.estimate.thread_speedup import ThreadDivision, thread_half_width
 from costmodel.features.schema import SCHEMA
+from costmodel.features.thread_division import thread_division
 from costmodel.systems.host import Host
 from costmodel.systems.microarchitecture import Microarchitecture, microarchitecture_facts
 from costmodel.systems.system import System, differ_in_threads_alone
@@ -96,9 +97,8 @@ def similar_systems(host: Host, systems: Sequence[System]) -> list[System]:
 def extrapolation_bases(system: System, systems: Iterable[System]) -> list[System]:
     """Returns the measured systems from which a system is extrapolated.
 
-    They are of the same maker if there are such, and have the same number of threads if there are such. Otherwise they
-    are the two of each host whose numbers of threads are nearest; a host with one number of threads counts only if none
-    has two.
+    They are of the same maker if there are such, and have the same number of threads if there are such, or else the
+    smallest number of each host.
 
     Args:
         system: The system that nobody has measured.
@@ -111,24 +111,16 @@ def extrapolation_bases(system: System, systems: Iterable[System]) -> list[Syste
     known = [one for one in systems if replace(one.settings, threads=threads) == system.settings]
     similar = similar_systems(system.host or Host(), known)
     same = [one for one in similar if one.settings.threads == threads]
-    if same:
-        return same
-    hosts = [of_host[:2] for of_host in _by_host(similar, threads)]
-    most = max(map(len, hosts))
-    return [one for of_host in hosts if len(of_host) == most for one in of_host]
+    return same or _fewest_threads(similar)
 
 
-def _by_host(systems: Iterable[System], threads: int) -> list[list[System]]:
-    """Returns systems in groups of one host with different numbers of threads, the one nearest to `threads` first."""
-    groups: list[list[System]] = []
-    for system in systems:
-        for group in groups:
-            if all(differ_in_threads_alone(system, one) for one in group):
-                group.append(system)
-                break
-        else:
-            groups.append([system])
-    return [sorted(group, key=lambda one: _steps_between(one, threads)) for group in groups]
+def _fewest_threads(systems: Iterable[System]) -> list[System]:
+    """Returns of the systems that differ in their number of threads alone the one with the fewest."""
+    fewest: list[System] = []
+    for system in sorted(systems, key=lambda one: one.settings.threads):
+        if not any(differ_in_threads_alone(system, one) for one in fewest):
+            fewest.append(system)
+    return fewest
 
 
 def guess_capabilities(host: Host, systems: Sequence[System], threads: int) -> dict[str, float]:
@@ -140,7 +132,7 @@ def guess_capabilities(host: Host, systems: Sequence[System], threads: int) -> d
         threads: Number of threads with which the rates are to be reached.
     """
     guesses = []
-    for system, *_ in _by_host(systems, threads):
+    for system in systems:
         assert system.host is not None
         step, of = _Step.between(system.host, host), system.capabilities
         more = threads / system.settings.threads
@@ -149,9 +141,7 @@ def guess_capabilities(host: Host, systems: Sequence[System], threads: int) -> d
             "memory_gbps": of["memory_gbps"] * step.speed * more,
             "scalar_ns": of["scalar_ns"] / step.speed,
             "layer_us": of["layer_us"] / step.speed,
-            "reference_us": of["reference_us"]
-            / (step.speed * step.width)
-            * TYPICAL.factor(threads, system.settings.threads),
+            "reference_us": of["reference_us"] / (step.speed * step.width) * _evenly_divided(system, threads),
         })  # fmt: skip
     return max(guesses, key=lambda guess: guess["gemm_gflops"])
 
@@ -165,20 +155,14 @@ def extrapolated_half_width(host: Host, systems: Sequence[System], threads: int)
         threads: Number of threads of the system.
     """
     same = all(system.host is not None and system.host.vendor == host.vendor for system in systems)
-    by_threads = 0.0
-    for nearest, *others in _by_host(systems, threads):
-        gained = [own_half_width(nearest.settings.threads, other.settings.threads) for other in others[:1]]
-        by_threads = max(by_threads, _steps_between(nearest, threads) * (*gained, _typical_half_width())[0])
-    return (_SAME_MAKER if same else _OTHER_MAKER) + by_threads
+    by_threads = (thread_half_width(threads, system.settings.threads, known=False) for system in systems)
+    return (_SAME_MAKER if same else _OTHER_MAKER) + max(by_threads)
 
 
-def _typical_half_width() -> float:
-    low, high = TYPICAL.bounds
-    return math.log(high / low) / 2
-
-
-def _steps_between(system: System, threads: int) -> float:
-    return abs(thread_steps(system.settings.threads) - thread_steps(threads))
+def _evenly_divided(system: System, threads: int) -> float:
+    """Returns the cost of a layer that is divided evenly among some threads, over its cost on a system."""
+    base, new = (ThreadDivision.even(number, 1) for number in (system.settings.threads, threads))
+    return float(new.costs_us(np.ones(1), base)[0])
 
 
 def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> AdaptationState:
@@ -198,36 +182,35 @@ def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> Adapt
     flops = encoded.totals(np.expm1(encoded.features[:, _MULTIPLY_FLOPS].astype(np.float64)))
     rate = by_name[adaptation.bases[0]].capabilities["gemm_gflops"] * 1e3
     share = np.minimum(1.0, flops / rate / adaptation.anchors_us)
-    logs = {name: adaptation.ratios[:, number - 1] if number else 0.0 for number, name in enumerate(adaptation.bases)}
+    on_bases = {
+        name: adaptation.anchors_us * np.exp(adaptation.ratios[:, number - 1] if number else 0.0)
+        for number, name in enumerate(adaptation.bases)
+    }
     threads = adaptation.dataset.system.settings.threads
+    systems = [by_name[name] for name in adaptation.bases if name in similar]
+    divisions = _divisions(adaptation, [threads, *(system.settings.threads for system in systems)])
     guesses = []
-    for nearest, *others in _by_host((by_name[name] for name in adaptation.bases if name in similar), threads):
-        assert nearest.host is not None
-        step = _Step.between(nearest.host, host)
-        on_base = logs[nearest.name] + _log_gain(nearest, others, logs, threads)
-        guesses.append(on_base - np.log(step.speed) + np.log(share / step.width + 1 - share))
-    costs = adaptation.anchors_us * np.exp(min(guesses, key=lambda guess: float(np.median(guess))))
+    for system in systems:
+        assert system.host is not None
+        step = _Step.between(system.host, host)
+        on_base = divisions[threads].costs_us(on_bases[system.name], divisions[system.settings.threads])
+        guesses.append(np.log(on_base) - np.log(step.speed) + np.log(share / step.width + 1 - share))
+    costs = np.exp(min(guesses, key=lambda guess: float(np.median(guess))))
     none, unknown = np.zeros(len(costs), dtype=bool), np.full(len(costs), np.nan)
     return AdaptationState(none, costs, np.full(len(costs), _SPREAD), unknown)
 
 
-def _log_gain(
-    system: System, others: Sequence[System], logs: Mapping[str, np.ndarray | float], threads: int
-) -> np.ndarray | float:
-    """Returns log(cost with `threads` threads / cost on a system) of each row.
-
-    Args:
-        system: System whose number of threads is nearest.
-        others: The same host with other numbers of threads, the nearest one first.
-        logs: Logarithm of the cost of each row, apart from what all systems have in common, by name of the system.
-        threads: Number of threads.
-    """
-    steps = thread_steps(system.settings.threads) - thread_steps(threads)
-    if steps == 0 or not others:
-        return math.log(TYPICAL.factor(threads, system.settings.threads))
-    between = thread_steps(others[0].settings.threads) - thread_steps(system.settings.threads)
-    gain: np.ndarray = np.clip((logs[system.name] - logs[others[0].name]) / between, *GAIN_BOUNDS)
-    return gain * steps
+def _divisions(adaptation: Adaptation, numbers: Iterable[int]) -> dict[int, ThreadDivision]:
+    """Returns how each number of threads divides the rows of an adaptation; those of whole models count as one part."""
+    dataset, sequences = adaptation.dataset, adaptation.sequences
+    known = [row for row, signature in enumerate(dataset.signatures) if signature in sequences]
+    found = {}
+    for number in set(numbers):
+        of_known = thread_division([sequences[dataset.signatures[row]] for row in known], dataset.system, number)
+        speedups, waits_us = np.ones(len(dataset)), np.zeros(len(dataset))
+        speedups[known], waits_us[known] = of_known.speedups, of_known.waits_us
+        found[number] = ThreadDivision(number, speedups, waits_us)
+    return found
 
 
 def _facts(host: Host) -> Microarchitecture | None:

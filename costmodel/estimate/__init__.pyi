@@ -36,8 +36,8 @@ from .rules import find_rule as find_rule
 from .rules import rule_name as rule_name
 from .rules import shares as shares
 from .start_time import predict_start_time as predict_start_time
-from .thread_speedup import GAIN_BOUNDS as GAIN_BOUNDS
-from .thread_speedup import TYPICAL as TYPICAL
-from .thread_speedup import ThreadSpeedup as ThreadSpeedup
-from .thread_speedup import own_half_width as own_half_width
+from .thread_speedup import ThreadDivision as ThreadDivision
+from .thread_speedup import thread_half_width as thread_half_width
 from .thread_speedup import thread_steps as thread_steps
+from .thread_speedup import threads_factor as threads_factor
+from .thread_speedup import undivided_share as undivided_share

@@ -1,73 +1,107 @@
-"""By how much a model becomes faster with more threads, where no system has their number."""
+"""By how much layers become faster with more threads, where no system has their number."""
 
 import math
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ["GAIN_BOUNDS", "TYPICAL", "ThreadSpeedup", "own_half_width", "thread_steps"]
+import numpy as np
+
+__all__ = ["ThreadDivision", "thread_half_width", "thread_steps", "threads_factor", "undivided_share"]
 
 # `benchmarks/thread_speedups.py` prints the constants, for the models that data/ has with several threads under ONNX
 # Runtime: on three processors with two threads, on one of them with four, eight and sixteen (docs/adr/0030).
-# The logarithm of a speedup grows with the doublings of the threads to this power: each doubling brings less.
-_EXPONENT = 0.62
-# Speedup with two threads: geometric mean, and 90% bounds that hold with each of these numbers of threads.
-_WITH_TWO, _BOUNDS_WITH_TWO = 1.64, (1.06, 2.17)
-# Half-width of the 90% interval of log speedup by a model's own gain between one thread and two, for one step further.
-_OWN_HALF_WIDTH = 0.35
-# Bounds of the log speedup with two threads; what two latencies say beyond them is noise.
-GAIN_BOUNDS = (-0.3, 0.8)
+# Two threads make a layer quicker by the speedup that its kernel allows, to this power; each further doubling brings
+# less: the logarithm of a speedup grows with the doublings to the second power.
+_EFFICIENCY, _EXPONENT = 0.9, 0.7
+# Share of what a model's latency tells beyond the expected that counts with more threads than it was found with; the
+# rest is noise, or particular to that number.
+_WITH_MORE = 0.8
+# Half-width of the 90% interval of the log speedup of a model with two threads, and by what it shrinks where another
+# number of threads is known.
+_HALF_WIDTH, _OF_KNOWN = 0.16, 0.8
+# A wait that is expected to be longer than this share of a layer's cost is not believed.
+_MOST_WAIT = 0.5
+# Bounds of the share of a model that takes as long with any number of threads; a negative one is a model that becomes
+# quicker than expected. Where next to nothing was expected to become quicker, the share is taken of this much.
+_UNDIVIDED_BOUNDS, _LEAST_DIVIDED = (-0.5, 1.5), 0.2
+# No ratio of latencies is believed that is less than this share of the expected one.
+_LEAST_OF_EXPECTED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadSpeedup:
-    """How the latency of a model depends on the number of threads.
+class ThreadDivision:
+    """How a number of threads divides the work of layers.
 
     Attributes:
-        with_two: How many times as fast a run is with two threads as with one.
-        bounds: 90% bounds of `with_two`; those with other numbers of threads follow from them by the same law.
+        threads: Number of threads.
+        speedups: How many times as quick as with one thread the work of each layer is, if each thread is as quick as
+            one alone; shape [num_layers].
+        waits_us: How long the threads wait for each other in each layer, in microseconds; shape [num_layers].
     """
 
-    with_two: float
-    bounds: tuple[float, float]
+    threads: int
+    speedups: np.ndarray
+    waits_us: np.ndarray
 
     @classmethod
-    def between(cls, threads: tuple[int, int], latencies_us: tuple[float, float]) -> Self:
-        """Returns the speedup that follows from a model's latencies with two numbers of threads.
+    def even(cls, threads: int, layers: int) -> Self:
+        """Returns the division of layers whose work is divided evenly, without a wait."""
+        return cls(threads, np.full(layers, float(threads)), np.zeros(layers))
+
+    def costs_us(self, costs_us: np.ndarray, base: "ThreadDivision") -> np.ndarray:
+        """Returns what layers are expected to cost with these threads, in microseconds, shape [num_layers].
 
         Args:
-            threads: The two numbers of threads, which differ.
-            latencies_us: Latency with each of them in microseconds.
+            costs_us: Costs of the layers with other threads, shape [num_layers].
+            base: How those divide the work.
         """
-        gain = math.log(latencies_us[0] / latencies_us[1]) / (thread_steps(threads[1]) - thread_steps(threads[0]))
-        gain = min(max(gain, GAIN_BOUNDS[0]), GAIN_BOUNDS[1])
-        half_width = own_half_width(*threads)
-        return cls(math.exp(gain), (math.exp(gain - half_width), math.exp(gain + half_width)))
+        waits_us = np.minimum(base.waits_us, _MOST_WAIT * costs_us)
+        believed = np.divide(waits_us, base.waits_us, out=np.ones(len(waits_us)), where=base.waits_us > 0)
+        with_threads: np.ndarray = (costs_us - waits_us) * base._found / self._found + believed * self.waits_us
+        return with_threads
 
-    def factor(self, threads: int, base: int) -> float:
-        """Returns the ratio of the latency with `threads` threads to that with `base` threads."""
-        return math.pow(self.with_two, thread_steps(base) - thread_steps(threads))
+    @property
+    def _found(self) -> np.ndarray:
+        """Speedups as they are found: threads share caches, memory and, where two of them do, a core."""
+        if self.threads == 1:
+            return np.ones(len(self.speedups))
+        found: np.ndarray = self.speedups ** (_EFFICIENCY * math.log2(self.threads) ** (_EXPONENT - 1))
+        return found
 
-    def factor_bounds(self, threads: int, base: int) -> tuple[float, float]:
-        """Returns the lower and the upper bound of that ratio."""
-        ends = [math.pow(bound, thread_steps(base) - thread_steps(threads)) for bound in self.bounds]
-        return min(ends), max(ends)
+
+def undivided_share(found: float, expected: float, *, beyond: bool) -> float:
+    """Returns the share of a model's latency that takes as long with any number of threads, besides what is expected.
+
+    Args:
+        found: Ratio of the latency with several threads to that with the fewest.
+        expected: The ratio that was expected, from its layers.
+        beyond: Whether the share is to be used for more threads than those, instead of fewer.
+    """
+    share = (found - expected) / max(1 - expected, _LEAST_DIVIDED) * (_WITH_MORE if beyond else 1.0)
+    return min(max(share, _UNDIVIDED_BOUNDS[0]), _UNDIVIDED_BOUNDS[1])
+
+
+def threads_factor(expected: float, undivided: float) -> float:
+    """Returns the ratio of the latency of a model with a number of threads to that with the fewest.
+
+    Args:
+        expected: The ratio that is expected, from its layers.
+        undivided: Share of the latency that takes as long with any number of threads, besides that.
+    """
+    return max(expected + undivided * (1 - expected), _LEAST_OF_EXPECTED * expected)
+
+
+def thread_half_width(threads: int, few: int, known: bool) -> float:
+    """Returns the half-width of the 90% interval of log(latency / expected latency) of a model.
+
+    Args:
+        threads: Number of threads that nobody has measured.
+        few: Number of threads from whose costs others are expected.
+        known: Whether the latency with a further number of threads is known.
+    """
+    return _HALF_WIDTH * abs(thread_steps(threads) - thread_steps(few)) * (_OF_KNOWN if known else 1.0)
 
 
 def thread_steps(threads: int) -> float:
     """Returns the ratio of the log speedup with a number of threads to that with two."""
     return math.pow(math.log2(threads), _EXPONENT)
-
-
-def own_half_width(one: int, other: int) -> float:
-    """Returns the half-width of the 90% interval of log speedup, for each step away from the nearer of two numbers.
-
-    The nearer two numbers of threads are to each other, the less they tell about a third.
-
-    Args:
-        one: Number of threads with which the latency is known.
-        other: Another one.
-    """
-    return _OWN_HALF_WIDTH / abs(thread_steps(one) - thread_steps(other))
-
-
-TYPICAL = ThreadSpeedup(_WITH_TWO, _BOUNDS_WITH_TWO)

@@ -1,15 +1,15 @@
 """Finds the systems of a host, and those among them that are nearest to a setting."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from costmodel.estimate.thread_speedup import TYPICAL, ThreadSpeedup, thread_steps
 from costmodel.serving.tuning.settings import Setting
 from costmodel.systems.host import Host
 from costmodel.systems.system import System, default_name, same_hardware
 
-__all__ = ["Nearest", "by_distance", "by_own_speedup", "systems_of_host"]
+__all__ = ["Nearest", "by_distance", "systems_of_host", "with_threads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,9 @@ def systems_of_host(systems: Iterable[System], host: Host) -> list[System]:
 def by_distance(setting: Setting, systems: Sequence[System]) -> list[Nearest]:
     """Returns the systems with the runtime of a setting, the nearest one first.
 
-    The number of threads counts most, then the level, then spinning; among equals, a system under its default name and
-    the newest runtime are preferred.
+    The number of threads counts most: the setting's own, or else the smallest, because the fewer threads there are, the
+    less their sharing of work has changed the costs. Then come level and spinning; among equals, a system under its
+    default name and the newest runtime are preferred.
     """
 
     def distance(system: System) -> tuple[object, ...]:
@@ -54,40 +55,43 @@ def by_distance(setting: Setting, systems: Sequence[System]) -> list[Nearest]:
         assert system.host is not None
         named = system.name == default_name(system.host, system.runtime, system.runtime_version, settings)
         return (
-            abs(thread_steps(setting.threads) - thread_steps(settings.threads)), settings.level != setting.level,
+            settings.threads != setting.threads, settings.threads, settings.level != setting.level,
             settings.spinning != setting.spinning, not named,
             [-int(part) for part in re.findall(r"\d+", system.runtime_version)], system.name,
         )  # fmt: skip
 
-    return [
-        _nearest(setting, system)
-        for system in sorted((one for one in systems if one.runtime == setting.runtime), key=distance)
-    ]
+    same_runtime = [system for system in systems if system.runtime == setting.runtime]
+    return [Nearest(system, _differences(setting, system)) for system in sorted(same_runtime, key=distance)]
 
 
-def by_own_speedup(setting: Setting, system: System, speedup: ThreadSpeedup, threads: tuple[int, int]) -> Nearest:
-    """Returns a system with the factor that follows from what the model gains between two numbers of threads.
+def with_threads(setting: Setting, nearest: Nearest, factor: float, half_width: float, known: Sequence[int]) -> Nearest:
+    """Returns a system with what the threads of a setting make of a latency on it.
 
     Args:
         setting: Setting to price.
-        system: The system that is nearest to it.
-        speedup: What the model gains.
-        threads: The two numbers of threads that tell it, the smaller one first.
+        nearest: The system, which has another number of threads.
+        factor: Ratio of the latency with the threads of the setting to that on the system.
+        half_width: Half-width of the 90% interval of log(factor).
+        known: Two numbers of threads between which the model's own gain is known, or none.
     """
-    return _nearest(
-        setting, system, speedup, f"what follows from its gain between {threads[0]} and {threads[1]} threads"
+    low, high = (math.exp(sign * half_width) / factor for sign in (-1, 1))
+    numbers = " and ".join(map(str, known))
+    own = f", and by its gain between {numbers} threads" if numbers else ""
+    reason = (
+        f"no system with threads={setting.threads} is known: a run is taken to be {1 / factor:.2f} times as fast "
+        f"({low:.2f} to {high:.2f}) as on {nearest.system.name}, by how its layers can be divided{own}"
+    )
+    return replace(
+        nearest,
+        differences=(reason, *nearest.differences),
+        factor=factor,
+        bounds=(factor * math.exp(-half_width), factor * math.exp(half_width)),
     )
 
 
-def _nearest(setting: Setting, system: System, speedup: ThreadSpeedup = TYPICAL, reason: str = "typical") -> Nearest:
+def _differences(setting: Setting, system: System) -> tuple[str, ...]:
+    """Returns what distinguishes a setting from a system besides the number of threads, one sentence each."""
     settings, differences = system.settings, []
-    factor = speedup.factor(setting.threads, settings.threads)
-    bounds = speedup.factor_bounds(setting.threads, settings.threads)
-    if setting.threads != settings.threads:
-        differences.append(
-            f"no system with threads={setting.threads} is known: a run is taken to be {1 / factor:.2f} times as fast "
-            f"({1 / bounds[1]:.2f} to {1 / bounds[0]:.2f}) as on {system.name}, which is {reason}"
-        )
     if setting.level != settings.level:
         differences.append(
             f"no system at level {setting.level} is known: its layers are priced as those of {system.name}, and taken "
@@ -96,4 +100,4 @@ def _nearest(setting: Setting, system: System, speedup: ThreadSpeedup = TYPICAL,
     # One thread has no others that could spin.
     if setting.spinning != settings.spinning and setting.threads > 1:
         differences.append(f"spinning is {'off' if settings.spinning else 'on'}, and its effect is not priced")
-    return Nearest(system, tuple(differences), factor, bounds)
+    return tuple(differences)

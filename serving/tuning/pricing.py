@@ -4,14 +4,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from costmodel.errors import CostModelError
 from costmodel.estimate.estimate import Estimate
 from costmodel.estimate.interference import Interference, slowdown_interval
-from costmodel.estimate.thread_speedup import ThreadSpeedup, thread_steps
+from costmodel.estimate.thread_speedup import thread_half_width, thread_steps, threads_factor, undivided_share
+from costmodel.features.thread_division import thread_division
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.interference import traffic_of
 from costmodel.serving.tuning.answer import LeftOut, TunedSetting
-from costmodel.serving.tuning.nearest import Nearest, by_distance, by_own_speedup
+from costmodel.serving.tuning.nearest import Nearest, by_distance, with_threads
 from costmodel.serving.tuning.question import TuneQuestion
 from costmodel.serving.tuning.settings import Setting, Space, settings_of
 from costmodel.systems.system import System, differ_in_threads_alone
@@ -76,6 +79,7 @@ class _Pricer:
     def __init__(self, space: Space, systems: Sequence[System], estimator: Estimator, question: TuneQuestion) -> None:
         self._space, self._systems, self._estimator, self._question = space, systems, estimator, question
         self._estimates: dict[tuple[str, str, str, int], tuple[Estimate, Decomposition] | CostModelError] = {}
+        self._factors: dict[tuple[str, str, str, int, int], float] = {}
         self._slowdowns: dict[tuple[str, str, str, int, int], tuple[float, tuple[float, float]]] = {}
         self._prices = Prices()
 
@@ -165,7 +169,7 @@ class _Pricer:
         for nearest in by_distance(setting, self._systems):
             found = self._estimate_on(nearest.system, setting)
             if found is not None:
-                return *found, self._with_own_speedup(setting, nearest)
+                return *found, self._with_threads(setting, nearest, *found)
         return None
 
     def _estimate_on(self, system: System, setting: Setting) -> tuple[Estimate, Decomposition] | None:
@@ -179,20 +183,50 @@ class _Pricer:
         found = self._estimates[key]
         return None if isinstance(found, CostModelError) else found
 
-    def _with_own_speedup(self, setting: Setting, nearest: Nearest) -> Nearest:
-        """Replaces the typical gain of more threads by that of the model, if two systems tell it."""
-        if setting.threads == nearest.system.settings.threads:
+    def _with_threads(self, setting: Setting, nearest: Nearest, estimate: Estimate, cut: Decomposition) -> Nearest:
+        """Adds what the threads of a setting make of the latency on a system with another number of them."""
+        threads, few = setting.threads, nearest.system.settings.threads
+        if threads == few:
             return nearest
+        known = self._known_threads(setting)
+        undivided = 0.0 if known is None else self._undivided_share(setting, *known)
+        expected = self._expected_factor(nearest.system, setting, estimate, cut, threads)
+        half_width = thread_half_width(threads, few, known is not None)
+        numbers = () if known is None else (known[0].settings.threads, known[1].settings.threads)
+        return with_threads(setting, nearest, threads_factor(expected, undivided), half_width, numbers)
+
+    def _known_threads(self, setting: Setting) -> tuple[System, System] | None:
+        """Returns the systems with the fewest threads and with those nearest to a setting's, which estimate it."""
         for one in by_distance(setting, self._systems):
-            others = (other for other in self._systems if differ_in_threads_alone(one.system, other))
-            # The further apart two numbers of threads are, the less their noise counts.
-            for other in sorted(others, key=lambda other: -_steps_between(one.system, other)):
-                latencies_us = self._latency_us(one.system, setting), self._latency_us(other, setting)
-                if min(latencies_us) > 0:
-                    threads = one.system.settings.threads, other.settings.threads
-                    speedup = ThreadSpeedup.between(threads, latencies_us)
-                    return by_own_speedup(setting, nearest.system, speedup, (min(threads), max(threads)))
-        return nearest
+            others = [
+                other
+                for other in self._systems
+                if differ_in_threads_alone(one.system, other) and self._latency_us(other, setting) > 0
+            ]
+            if others and self._latency_us(one.system, setting) > 0:
+                return one.system, min(others, key=lambda other: _steps_between(other, setting.threads))
+        return None
+
+    def _undivided_share(self, setting: Setting, few: System, other: System) -> float:
+        """Returns which share of the latency takes as long with any number of threads, as two systems tell it."""
+        found = self._estimate_on(few, setting)
+        assert found is not None
+        expected = self._expected_factor(few, setting, *found, other.settings.threads)
+        found_factor = self._latency_us(other, setting) / self._latency_us(few, setting)
+        return undivided_share(found_factor, expected, beyond=setting.threads > other.settings.threads)
+
+    def _expected_factor(
+        self, system: System, setting: Setting, estimate: Estimate, cut: Decomposition, threads: int
+    ) -> float:
+        """Returns the ratio of the latency with some threads to that on a system, by how layers can be divided."""
+        key = system.name, setting.level, setting.precision, setting.batch, threads
+        if key not in self._factors:
+            costs_us = np.array([layer.share * layer.cost.latency_us for layer in estimate.layers])
+            sequences = [segment.sequence for segment in cut.segments]
+            base, new = (thread_division(sequences, system, number) for number in (system.settings.threads, threads))
+            total_us = float(costs_us.sum())
+            self._factors[key] = float(new.costs_us(costs_us, base).sum()) / total_us if total_us > 0 else 1.0
+        return self._factors[key]
 
     def _latency_us(self, system: System, setting: Setting) -> float:
         """Returns the latency on a system at the level of a setting, as it is believed; 0 if there is no estimate."""
@@ -235,8 +269,8 @@ class _Pricer:
         return above[0] if above else max(known.values(), default=1.0)
 
 
-def _steps_between(one: System, other: System) -> float:
-    return abs(thread_steps(one.settings.threads) - thread_steps(other.settings.threads))
+def _steps_between(system: System, threads: int) -> float:
+    return abs(thread_steps(system.settings.threads) - thread_steps(threads))
 
 
 def _relevant(warnings: Sequence[str]) -> tuple[str, ...]:

@@ -11,16 +11,12 @@ from hypothesis import strategies as st
 
 from costmodel.features.analytical_bound import threads_speedup, waiting_us
 from costmodel.features.division import Division, division_of
+from costmodel.features.thread_division import thread_division
 from costmodel.features.work import layer_work
 from costmodel.ir.graph import TensorType
-from costmodel.ir.sequence import SequenceLayer
-from costmodel.systems.system import System
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM
-
-
-def _threads(count: int) -> System:
-    return replace(SYSTEM, settings=replace(SYSTEM.settings, threads=count))
 
 
 def _division(
@@ -179,7 +175,31 @@ def test_some_kernels_use_one_thread(op_type: str, speedup: float) -> None:
     """A kernel that is not parallel takes as long with more threads, and its threads need not wait."""
     sequence = elementwise(10**6, op_type=op_type)
     work = layer_work(sequence, sequence.layers[0])
-    assert threads_speedup(work, _threads(4)) == pytest.approx(speedup, rel=0.02)
-    assert threads_speedup(work, _threads(1)) == 1
-    assert (waiting_us(work, _threads(4)) > 0) == (speedup > 1)
-    assert waiting_us(work, _threads(1)) == 0
+    assert threads_speedup(work, SYSTEM, 4) == pytest.approx(speedup, rel=0.02)
+    assert threads_speedup(work, SYSTEM, 1) == 1
+    assert (waiting_us(work, SYSTEM, 4) > 0) == (speedup > 1)
+    assert waiting_us(work, SYSTEM, 1) == 0
+
+
+def test_without_rules_all_work_is_divided_evenly() -> None:
+    """Kernels of a runtime that nothing is known of are taken to be parallel, and to wait for nothing."""
+    sequence, unknown = elementwise(10**6, op_type="Cast"), replace(SYSTEM, runtime="another")
+    work = layer_work(sequence, sequence.layers[0])
+    assert threads_speedup(work, unknown, 4) == 4
+    assert waiting_us(work, unknown, 4) == 0
+    division = thread_division([sequence] * 2, unknown, 4)
+    assert (division.threads, [*division.speedups], [*division.waits_us]) == (4, [4, 4], [0, 0])
+
+
+def test_a_sequence_is_divided_as_its_layers_are() -> None:
+    """Of two layers of which one uses one thread, about half is divided, and a wait counts as often as it occurs."""
+    parallel, serial = (elementwise(10**6, op_type=op_type) for op_type in ("Relu", "Cast"))
+    alone = thread_division([parallel, serial], SYSTEM, 4)
+    values = (*parallel.values, parallel.values[-1])
+    second = replace(serial.layers[0], inputs=parallel.layers[0].outputs, outputs=(len(values) - 1,))
+    both = LayerSequence((*parallel.layers, second), values, (len(values) - 1,))
+    together = thread_division([both], SYSTEM, 4)
+    assert alone.speedups[1] == pytest.approx(1)
+    assert together.speedups[0] == pytest.approx(2 / (1 / alone.speedups[0] + 1), rel=0.1)
+    assert together.waits_us[0] == pytest.approx(alone.waits_us.sum())
+    assert thread_division([both], SYSTEM, 1).speedups[0] == 1

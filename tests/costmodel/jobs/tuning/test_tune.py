@@ -77,10 +77,10 @@ def test_without_measuring_the_best_predicted_setting_is_the_answer(
     assert idle.borrowed == ("spinning is off, and its effect is not priced",)
 
 
-def test_threads_that_no_system_has_are_priced_from_the_nearest_one(
+def test_threads_that_no_system_has_are_priced_by_what_they_can_divide(
     store: Store, runtime: TunedRuntime, path: Path, tmp_path: Path
 ) -> None:
-    """A typical gain is assumed, of the second doubling less than of the first; the answer says so, and bounds it."""
+    """Of a runtime of unknown kernels all is divided, by the second doubling less than by the first, within bounds."""
     fill_systems(store, runtime, path, {1: 1.0})
     found = _tune(tuner_of(store, runtime, tmp_path), path, measure=False)
     assert found.best.setting.threads == 4
@@ -92,10 +92,10 @@ def test_threads_that_no_system_has_are_priced_from_the_nearest_one(
     assert two.predicted is not None
     first = one.predicted.latency_us / two.predicted.latency_us
     second = two.predicted.latency_us / found.best.predicted.latency_us
-    assert first == pytest.approx(1.64)
+    assert first == pytest.approx(2**0.9)
     assert 1 < second < first
     low_us, high_us = found.best.predicted.interval_us
-    assert high_us / low_us > 2
+    assert high_us / low_us > 1.5
 
 
 @pytest.mark.parametrize(("known", "wanted"), [({1: 1.0, 2: 0.95}, 4), ({1: 1.0, 4: 0.9}, 2)])
@@ -111,7 +111,7 @@ def test_other_threads_are_priced_by_what_the_model_gains_between_known_ones(
         if one.predicted is not None and one.setting.spinning
     }
     few, many = known
-    assert latencies_us[1] / latencies_us[wanted] < 1.12
+    assert latencies_us[1] / latencies_us[wanted] < 1.25
     assert sorted(latencies_us.values(), reverse=True) == [latencies_us[threads] for threads in sorted(latencies_us)]
     setting = next(one for one in found.settings if one.setting.threads == wanted)
     assert f"its gain between {few} and {many} threads" in setting.borrowed[0]
