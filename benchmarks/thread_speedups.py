@@ -1,95 +1,166 @@
-"""Shows how many times as fast whole models run with several threads as with one, from measurements of both.
+"""Shows what more threads make of the latencies of models, and how well that follows from their layers.
 
     python benchmarks/thread_speedups.py data/*zen[45]*.parquet data/intel*.parquet
 
-`costmodel/estimate/thread_speedup.py` holds the constants that the last lines print, by which a setting is priced
+The last lines print the constants of `costmodel/estimate/thread_speedup.py`, by which settings and machines are priced
 from systems with other numbers of threads.
 """
 
 import argparse
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 
+from costmodel.estimate.thread_speedup import ThreadDivision, threads_factor, undivided_share
+from costmodel.features.thread_division import thread_division
+from costmodel.ir.sequence import LayerSequence
 from costmodel.store.parquet import read_results
+from costmodel.systems.system import System
 
 QUANTILES = (0.05, 0.95)
 
-Speedups = Mapping[str, float]
 
+@dataclass
+class Measured:
+    """What files tell of one kind of processor, number of CPUs and number of threads.
 
-def model_latencies_us(paths: list[Path]) -> dict[tuple[str, str, int], dict[str, float]]:
-    """Returns the latency of each model in microseconds, by kind of processor with runtime, number of CPUs and threads.
-
-    Only systems with the usual optimisations count. Of a model that was measured several times, it is the median.
+    Attributes:
+        system: System of one of the files.
+        latencies_us: Latency of each sequence in microseconds by signature, the median of several.
+        models: For each model by its name, the signature of the whole and those of its layers.
+        sequences: Layer sequences by signature.
     """
-    found: dict[tuple[str, str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    system: System
+    latencies_us: dict[str, float] = field(default_factory=dict)
+    models: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    sequences: dict[str, LayerSequence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Threaded:
+    """A model that was measured with one thread and with several.
+
+    Attributes:
+        costs_us: Costs of its layers with one thread in microseconds, shape [num_layers].
+        division: How the threads divide the layers.
+        found: Ratio of the latency with these threads to that with one.
+    """
+
+    costs_us: np.ndarray
+    division: ThreadDivision
+    found: float
+
+    @property
+    def expected(self) -> float:
+        """The ratio that follows from the layers."""
+        one = ThreadDivision.even(1, len(self.costs_us))
+        return float(self.division.costs_us(self.costs_us, one).sum() / self.costs_us.sum())
+
+    def expected_by(self, efficiency: float, exponent: float) -> float:
+        """Returns the ratio that follows from the layers with other constants."""
+        power = efficiency * math.log2(self.division.threads) ** (exponent - 1)
+        costs_us = self.costs_us / self.division.speedups**power + self.division.waits_us
+        return float(costs_us.sum() / self.costs_us.sum())
+
+
+Key = tuple[str, str, int]
+Models = Mapping[str, Threaded]
+
+
+def read_files(paths: Iterable[Path]) -> dict[Key, Measured]:
+    """Returns what files tell, by kind of processor with runtime, number of CPUs and threads.
+
+    Only systems with the usual optimisations count.
+    """
+    found: dict[Key, Measured] = {}
+    times: dict[Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         results = read_results(path)
         settings, host = results.system.settings, results.system.host
         if settings.level != "all" or settings.inter_threads != 1 or host is None:
             continue
-        whole = {model.whole: model.name for model in results.models}
-        kind = f"{host.microarchitecture} {results.system.runtime}"
+        key = f"{host.microarchitecture} {results.system.runtime}", f"{host.effective_cpus}c", settings.threads
+        measured = found.setdefault(key, Measured(results.system))
         for measurement in results.measurements:
-            if measurement.signature in whole:
-                of_model = found[kind, f"{host.effective_cpus}c", settings.threads][whole[measurement.signature]]
-                of_model.append(measurement.latency_us)
-    return {key: {name: float(np.median(us)) for name, us in models.items()} for key, models in found.items()}
-
-
-def speedups_of(
-    latencies_us: Mapping[tuple[str, str, int], Mapping[str, float]],
-) -> dict[tuple[str, str, int], Speedups]:
-    """Returns how many times as fast each model is as with one thread, by kind of processor, CPUs and threads."""
-    found: dict[tuple[str, str, int], Speedups] = {}
-    for (kind, cpus, threads), several in sorted(latencies_us.items()):
-        one = latencies_us.get((kind, cpus, 1), {})
-        both = {name: one[name] / several[name] for name in sorted(one.keys() & several.keys())}
-        if threads > 1 and both:
-            found[kind, cpus, threads] = both
+            times[key][measurement.signature].append(measurement.latency_us)
+        layers = {segment.signature for model in results.models for segment in model.segments}
+        measured.sequences |= {one: sequence for one, sequence in results.sequences.items() if one in layers}
+        measured.models |= {
+            model.name: (model.whole, tuple(segment.signature for segment in model.segments))
+            for model in results.models
+            if model.granularity == 1
+        }
+    for key, of_key in times.items():
+        found[key].latencies_us = {signature: float(np.median(values)) for signature, values in of_key.items()}
     return found
 
 
-def pairs_of(speedups: Mapping[tuple[str, str, int], Speedups]) -> dict[int, np.ndarray]:
-    """Returns log speedups of models with two threads and with more, by the larger number, shape [num_models, 2].
+def threaded_models(measured: Mapping[Key, Measured]) -> dict[Key, Models]:
+    """Returns the models of which every layer and the whole were measured with one thread, and the whole with more."""
+    found = {}
+    for (kind, cpus, threads), many in sorted(measured.items()):
+        one = measured.get((kind, cpus, 1))
+        if threads == 1 or one is None:
+            continue
+        models = {name: model for name, model in many.models.items() if _is_measured(model, one, many)}
+        signatures = sorted({signature for _, layers in models.values() for signature in layers})
+        sequences = {**one.sequences, **many.sequences}
+        division = thread_division([sequences[signature] for signature in signatures], many.system, threads)
+        place = {signature: i for i, signature in enumerate(signatures)}
+        found[kind, cpus, threads] = {
+            name: Threaded(
+                np.array([one.latencies_us[signature] for signature in layers]),
+                ThreadDivision(threads, division.speedups[rows], division.waits_us[rows]),
+                many.latencies_us[whole] / one.latencies_us[whole],
+            )
+            for name, (whole, layers) in models.items()
+            for rows in [[place[signature] for signature in layers]]
+        }
+    return {key: models for key, models in found.items() if models}
 
-    The two are of one kind of processor, not necessarily of hosts with equally many CPUs.
-    """
-    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    for (kind, _, threads), of_many in speedups.items():
-        for (other_kind, _, two), of_two in speedups.items():
-            if threads > two == 2 and kind == other_kind:
-                found[threads] += [(of_two[name], of_many[name]) for name in sorted(of_two.keys() & of_many.keys())]
-    return {threads: np.log(values) for threads, values in found.items() if values}
+
+def _is_measured(model: tuple[str, tuple[str, ...]], one: Measured, many: Measured) -> bool:
+    whole, layers = model
+    return bool(layers) and whole in many.latencies_us and {whole, *layers} <= one.latencies_us.keys()
 
 
-def fitted_exponent(pairs: Mapping[int, np.ndarray]) -> float:
-    """Returns the power of the doublings with which the logarithm of a speedup grows.
+def pairs_of(models: Mapping[Key, Models]) -> Iterator[tuple[int, int, list[tuple[Threaded, Threaded]]]]:
+    """Yields pairs of numbers of threads, and the models that were measured with both on one kind of processor."""
+    for (kind, cpus, known), of_known in models.items():
+        for (other_kind, other_cpus, threads), of_other in models.items():
+            if kind == other_kind and (cpus, known) != (other_cpus, threads) and known != threads:
+                yield known, threads, [(of_known[name], of_other[name]) for name in of_known.keys() & of_other.keys()]
 
-    It is the one by which the latencies with more threads are least wrong on average, each number of threads counting
-    alike.
-    """
 
-    def error(exponent: float) -> float:
+def fitted_constants(models: Iterable[Models]) -> np.ndarray:
+    """Returns efficiency and exponent with which latencies are least wrong on average, each number counting alike."""
+    by_threads: dict[int, list[Models]] = defaultdict(list)
+    for of_key in models:
+        by_threads[next(iter(of_key.values())).division.threads].append(of_key)
+
+    def error(constants: np.ndarray) -> float:
         return float(np.mean([
-            np.abs(np.expm1(logs[:, 1] - math.log2(threads) ** exponent * logs[:, 0])).mean()
-            for threads, logs in pairs.items()
+            np.mean([abs(one.expected_by(*constants) / one.found - 1) for of_key in group for one in of_key.values()])
+            for group in by_threads.values()
         ]))  # fmt: skip
 
-    return float(minimize_scalar(error, bounds=(0.0, 1.0), method="bounded").x)
+    found: np.ndarray = minimize(error, (0.9, 0.7), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-4}).x
+    return found
 
 
-def _errors(name: str, errors: np.ndarray) -> None:
-    """Prints how far latencies are off; `errors` are log(speedup found / speedup expected) of models."""
-    low, high = np.quantile(errors, QUANTILES)
+def _errors(name: str, found: Iterable[float], expected: Iterable[float]) -> None:
+    """Prints how far expected ratios of latencies are off those found."""
+    logs = np.log(np.array([*found]) / np.array([*expected]))
+    low, high = np.quantile(logs, QUANTILES)
     print(
-        f"{name}: latencies {np.abs(np.expm1(errors)).mean():.1%} off, {len(errors)} models; "
-        f"speedup found over expected {math.exp(low):.2f} to {math.exp(high):.2f}, half-width {(high - low) / 2:.2f}"
+        f"{name}: {np.abs(np.expm1(-logs)).mean():5.1%} off, {len(logs)} models; "
+        f"latency found over expected {math.exp(low):.2f} to {math.exp(high):.2f}, half-width {(high - low) / 2:.2f}"
     )
 
 
@@ -97,34 +168,30 @@ def main() -> None:
     """Prints a line for each kind of processor and number of threads, and the constants of ONNX Runtime."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("files", type=Path, nargs="+", help="files of `costmodel export --with-models`")
-    speedups = speedups_of(model_latencies_us(parser.parse_args().files))
-    for (kind, cpus, threads), of_kind in speedups.items():
-        values = np.array(list(of_kind.values()))
-        low, high = np.quantile(values, QUANTILES)
+    models = threaded_models(read_files(parser.parse_args().files))
+    for (kind, cpus, threads), of_key in models.items():
+        speedups = np.array([1 / one.found for one in of_key.values()])
+        low, high = np.quantile(speedups, QUANTILES)
         print(
-            f"{kind:28}{cpus:>4}{threads:3} threads{len(values):5} models  "
-            f"{np.exp(np.log(values).mean()):.2f} times ({low:.2f} to {high:.2f})"
+            f"{kind:28}{cpus:>4}{threads:3} threads{len(speedups):5} models  "
+            f"{np.exp(np.log(speedups).mean()):.2f} times as quick ({low:.2f} to {high:.2f})"
         )
-    speedups = {key: of_kind for key, of_kind in speedups.items() if key[0].endswith(" onnxruntime")}
-    pairs = pairs_of(speedups)
-    if not pairs:
-        return
-    exponent = fitted_exponent(pairs)
-    print(f"\nThe logarithm of a speedup grows with the doublings to the power of {exponent:.2f}.")
-    each = [
-        np.log(list(of_kind.values())) / math.log2(threads) ** exponent for (_, _, threads), of_kind in speedups.items()
-    ]
-    typical = float(np.mean([logs.mean() for logs in each]))
-    low, high = np.transpose([np.quantile(logs, QUANTILES) for logs in each])
+    print("\nBy the layers of a model, from their costs with one thread:")
+    for (kind, cpus, threads), of_key in models.items():
+        found = [one.found for one in of_key.values()]
+        _errors(f"{kind:28}{cpus:>4}{threads:3} threads", found, [one.expected for one in of_key.values()])
+    models = {key: of_key for key, of_key in models.items() if key[0].endswith(" onnxruntime")}
+    print("\nAlso by the model's latency with another number of threads:")
+    for known, threads, both in pairs_of(models):
+        expected = [
+            threads_factor(other.expected, undivided_share(one.found, one.expected, beyond=threads > known))
+            for one, other in both
+        ]
+        _errors(f"{threads:3} threads, {known:2} known", [other.found for _, other in both], expected)
+    efficiency, exponent = fitted_constants(models.values())
     print(
-        f"Two threads: {math.exp(typical):.2f} times, the mean of all lines; "
-        f"{math.exp(min(low)):.2f} to {math.exp(max(high)):.2f} in each line"
+        f"\nTwo threads: speedups of layers to the power of {efficiency:.2f}; exponent of the doublings {exponent:.2f}"
     )
-    for threads, logs in pairs.items():
-        steps = math.log2(threads) ** exponent
-        _errors(f"{threads} threads by a model's own speedup with two", logs[:, 1] - steps * logs[:, 0])
-        _errors(f"{threads} threads by the typical speedup", logs[:, 1] - steps * typical)
-        _errors(f"2 threads by a model's own speedup with {threads}", logs[:, 0] - logs[:, 1] / steps)
 
 
 if __name__ == "__main__":

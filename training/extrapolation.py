@@ -4,8 +4,8 @@ Two facts about the processor are used. Processors of one maker gain speed by a 
 two of them tell the typical ratio of their costs; what multiplies also depends on how many operations a core completes
 in a cycle. Of the guesses from several systems, the quickest counts, because a system that was measured beside busy
 neighbours seems slower than its processor is, and none seems quicker. What else was tried made guesses worse
-(docs/adr/0017). Where no system has the number of threads, the costs with it follow from those with the fewest, and
-from how the kernels divide their work (docs/adr/0030).
+(docs/adr/0017). Where no system has the number of threads, the costs with it follow from those with fewer, and from how
+the kernels divide their work (docs/adr/0030).
 """
 
 import math
@@ -20,7 +20,7 @@ from costmodel.features.schema import SCHEMA
 from costmodel.features.thread_division import thread_division
 from costmodel.systems.host import Host
 from costmodel.systems.microarchitecture import Microarchitecture, microarchitecture_facts
-from costmodel.systems.system import System, differ_in_threads_alone
+from costmodel.systems.system import System
 from costmodel.training.adaptation import Adaptation, AdaptationState
 
 __all__ = [
@@ -97,8 +97,8 @@ def similar_systems(host: Host, systems: Sequence[System]) -> list[System]:
 def extrapolation_bases(system: System, systems: Iterable[System]) -> list[System]:
     """Returns the measured systems from which a system is extrapolated.
 
-    They are of the same maker if there are such, and have the same number of threads if there are such, or else the
-    smallest number of each host.
+    They are of the same maker if there are such. Of these they are the ones with the same number of threads, or else
+    with the next smaller one, or else with the smallest.
 
     Args:
         system: The system that nobody has measured.
@@ -110,17 +110,9 @@ def extrapolation_bases(system: System, systems: Iterable[System]) -> list[Syste
     threads = system.settings.threads
     known = [one for one in systems if replace(one.settings, threads=threads) == system.settings]
     similar = similar_systems(system.host or Host(), known)
-    same = [one for one in similar if one.settings.threads == threads]
-    return same or _fewest_threads(similar)
-
-
-def _fewest_threads(systems: Iterable[System]) -> list[System]:
-    """Returns of the systems that differ in their number of threads alone the one with the fewest."""
-    fewest: list[System] = []
-    for system in sorted(systems, key=lambda one: one.settings.threads):
-        if not any(differ_in_threads_alone(system, one) for one in fewest):
-            fewest.append(system)
-    return fewest
+    numbers = {one.settings.threads for one in similar}
+    number = max((few for few in numbers if few <= threads), default=min(numbers))
+    return [one for one in similar if one.settings.threads == number]
 
 
 def guess_capabilities(host: Host, systems: Sequence[System], threads: int) -> dict[str, float]:

@@ -12,13 +12,13 @@ __all__ = ["ThreadDivision", "thread_half_width", "thread_steps", "threads_facto
 # Runtime: on three processors with two threads, on one of them with four, eight and sixteen (docs/adr/0030).
 # Two threads make a layer quicker by the speedup that its kernel allows, to this power; each further doubling brings
 # less: the logarithm of a speedup grows with the doublings to the second power.
-_EFFICIENCY, _EXPONENT = 0.9, 0.7
+_EFFICIENCY, _EXPONENT = 0.9, 0.76
 # Share of what a model's latency tells beyond the expected that counts with more threads than it was found with; the
 # rest is noise, or particular to that number.
 _WITH_MORE = 0.8
 # Half-width of the 90% interval of the log speedup of a model with two threads, and by what it shrinks where another
 # number of threads is known.
-_HALF_WIDTH, _OF_KNOWN = 0.16, 0.8
+_HALF_WIDTH, _OF_KNOWN = 0.15, 0.8
 # A wait that is expected to be longer than this share of a layer's cost is not believed.
 _MOST_WAIT = 0.5
 # Bounds of the share of a model that takes as long with any number of threads; a negative one is a model that becomes

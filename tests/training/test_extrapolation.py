@@ -83,14 +83,13 @@ def _on(system: System, threads: int, name: str = "") -> System:
     return replace(system, settings=settings, name=name or f"{system.name}.{threads}")
 
 
-def test_the_fewest_threads_are_bases() -> None:
-    """Systems with the same number of threads are the bases; without them, those of each host that have the fewest."""
-    one, two, eight = (_on(MEASURED, threads) for threads in (1, 2, 8))
-    newer = _with("icelake-sp")
-    assert newer.host is not None
-    alone = _on(replace(newer, host=replace(newer.host, model_name="Made Up 2")), 4, "made.alone")
-    assert extrapolation_bases(_on(_with("skylake-x"), 2), [one, two, eight, alone]) == [two]
-    assert extrapolation_bases(_on(_with("skylake-x"), 16), [eight, two, one, alone]) == [one, alone]
+def test_the_next_smaller_number_of_threads_is_that_of_the_bases() -> None:
+    """Without systems with the same number of threads, those with the next smaller one are bases, or the smallest."""
+    two, eight = (_on(MEASURED, threads) for threads in (2, 8))
+    other = _on(_with("icelake-sp"), 2, "made.other")
+    known = [eight, two, other]
+    bases = {threads: extrapolation_bases(_on(_with("skylake-x"), threads), known) for threads in (1, 2, 4, 8, 16)}
+    assert bases == {1: [two, other], 2: [two, other], 4: [two, other], 8: [eight], 16: [eight]}
 
 
 def test_more_threads_reach_higher_rates() -> None:
