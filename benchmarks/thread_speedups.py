@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from costmodel.estimate.thread_speedup import ThreadDivision, threads_factor, undivided_share
-from costmodel.features.thread_division import thread_division
+from costmodel.features.thread_division import divide_work
 from costmodel.ir.sequence import LayerSequence
 from costmodel.store.parquet import read_results
 from costmodel.systems.system import System
@@ -111,7 +111,7 @@ def threaded_models(measured: Mapping[Key, Measured]) -> dict[Key, Models]:
         models = {name: model for name, model in many.models.items() if _is_measured(model, one, many)}
         signatures = sorted({signature for _, layers in models.values() for signature in layers})
         sequences = {**one.sequences, **many.sequences}
-        division = thread_division([sequences[signature] for signature in signatures], many.system, threads)
+        division = divide_work([sequences[signature] for signature in signatures], many.system, threads)
         place = {signature: i for i, signature in enumerate(signatures)}
         found[kind, cpus, threads] = {
             name: Threaded(

@@ -8,4 +8,4 @@ from .tabular import Encoded as Encoded
 from .tabular import Encoder as Encoder
 from .tabular import concatenated as concatenated
 from .tabular import encode_all as encode_all
-from .thread_division import thread_division as thread_division
+from .thread_division import divide_work as divide_work

@@ -2,7 +2,7 @@
 
 import math
 
-from costmodel.features.parallelism import ProductTasks
+from costmodel.features.divided_products import ProductTasks
 from costmodel.features.work import Work, layer_work
 from costmodel.ir.sequence import LayerSequence
 from costmodel.runtimes.kernels import has_thread_rules

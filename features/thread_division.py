@@ -11,10 +11,10 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.runtimes.kernels import has_thread_rules
 from costmodel.systems.system import System
 
-__all__ = ["thread_division"]
+__all__ = ["divide_work"]
 
 
-def thread_division(sequences: Sequence[LayerSequence], system: System, threads: int) -> ThreadDivision:
+def divide_work(sequences: Sequence[LayerSequence], system: System, threads: int) -> ThreadDivision:
     """Returns how a number of threads divides the work of sequences on the host of a system.
 
     Where it is not known how the kernels of the runtime divide their work, it is divided evenly.

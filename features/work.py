@@ -14,10 +14,10 @@ from costmodel.features.cache_conflicts import conflicting_writes
 from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops
-from costmodel.features.division import DIVIDED, Division, division_of
+from costmodel.features.divided_kernels import DIVIDED, Division, division_of
+from costmodel.features.divided_products import ProductTasks, copies_on_one_thread, product_tasks, undivided_flops
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
-from costmodel.features.parallelism import ProductTasks, copies_on_one_thread, product_tasks, undivided_flops
 from costmodel.features.products import RECURRENT, Types, products_of
 from costmodel.ir.fused import main_layer
 from costmodel.ir.graph import TensorType

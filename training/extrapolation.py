@@ -17,7 +17,7 @@ import numpy as np
 from costmodel.errors import UnknownSystemError
 from costmodel.estimate.thread_speedup import ThreadDivision, thread_half_width
 from costmodel.features.schema import SCHEMA
-from costmodel.features.thread_division import thread_division
+from costmodel.features.thread_division import divide_work
 from costmodel.systems.host import Host
 from costmodel.systems.microarchitecture import Microarchitecture, microarchitecture_facts
 from costmodel.systems.system import System
@@ -198,7 +198,7 @@ def _divisions(adaptation: Adaptation, numbers: Iterable[int]) -> dict[int, Thre
     known = [row for row, signature in enumerate(dataset.signatures) if signature in sequences]
     found = {}
     for number in set(numbers):
-        of_known = thread_division([sequences[dataset.signatures[row]] for row in known], dataset.system, number)
+        of_known = divide_work([sequences[dataset.signatures[row]] for row in known], dataset.system, number)
         speedups, waits_us = np.ones(len(dataset)), np.zeros(len(dataset))
         speedups[known], waits_us[known] = of_known.speedups, of_known.waits_us
         found[number] = ThreadDivision(number, speedups, waits_us)

@@ -10,7 +10,7 @@ from costmodel.errors import CostModelError
 from costmodel.estimate.estimate import Estimate
 from costmodel.estimate.interference import Interference, slowdown_interval
 from costmodel.estimate.thread_speedup import thread_half_width, thread_steps, threads_factor, undivided_share
-from costmodel.features.thread_division import thread_division
+from costmodel.features.thread_division import divide_work
 from costmodel.partition.decomposition import Decomposition
 from costmodel.serving.interference import traffic_of
 from costmodel.serving.tuning.answer import LeftOut, TunedSetting
@@ -223,7 +223,7 @@ class _Pricer:
         if key not in self._factors:
             costs_us = np.array([layer.share * layer.cost.latency_us for layer in estimate.layers])
             sequences = [segment.sequence for segment in cut.segments]
-            base, new = (thread_division(sequences, system, number) for number in (system.settings.threads, threads))
+            base, new = (divide_work(sequences, system, number) for number in (system.settings.threads, threads))
             total_us = float(costs_us.sum())
             self._factors[key] = float(new.costs_us(costs_us, base).sum()) / total_us if total_us > 0 else 1.0
         return self._factors[key]

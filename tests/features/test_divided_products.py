@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.features.contraction import Contraction
-from costmodel.features.parallelism import ProductTasks, product_tasks, undivided_flops
+from costmodel.features.divided_products import ProductTasks, product_tasks, undivided_flops
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 

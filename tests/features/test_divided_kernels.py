@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.features.analytical_bound import threads_speedup, waiting_us
-from costmodel.features.division import Division, division_of
-from costmodel.features.thread_division import thread_division
+from costmodel.features.divided_kernels import Division, division_of
+from costmodel.features.thread_division import divide_work
 from costmodel.features.work import layer_work
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -187,19 +187,19 @@ def test_without_rules_all_work_is_divided_evenly() -> None:
     work = layer_work(sequence, sequence.layers[0])
     assert threads_speedup(work, unknown, 4) == 4
     assert waiting_us(work, unknown, 4) == 0
-    division = thread_division([sequence] * 2, unknown, 4)
+    division = divide_work([sequence] * 2, unknown, 4)
     assert (division.threads, [*division.speedups], [*division.waits_us]) == (4, [4, 4], [0, 0])
 
 
 def test_a_sequence_is_divided_as_its_layers_are() -> None:
     """Of two layers of which one uses one thread, about half is divided, and a wait counts as often as it occurs."""
     parallel, serial = (elementwise(10**6, op_type=op_type) for op_type in ("Relu", "Cast"))
-    alone = thread_division([parallel, serial], SYSTEM, 4)
+    alone = divide_work([parallel, serial], SYSTEM, 4)
     values = (*parallel.values, parallel.values[-1])
     second = replace(serial.layers[0], inputs=parallel.layers[0].outputs, outputs=(len(values) - 1,))
     both = LayerSequence((*parallel.layers, second), values, (len(values) - 1,))
-    together = thread_division([both], SYSTEM, 4)
+    together = divide_work([both], SYSTEM, 4)
     assert alone.speedups[1] == pytest.approx(1)
     assert together.speedups[0] == pytest.approx(2 / (1 / alone.speedups[0] + 1), rel=0.1)
     assert together.waits_us[0] == pytest.approx(alone.waits_us.sum())
-    assert thread_division([both], SYSTEM, 1).speedups[0] == 1
+    assert divide_work([both], SYSTEM, 1).speedups[0] == 1
