@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Scales of what counts as a short layer, in microseconds: each is the scale of an exponential.
-SHORT_US = (3.0, 20.0)
+SHORT_US = (3.0, 20.0, 100.0, 500.0)
 # The cache pressure at which models are neither in the level 2 cache nor outside of it (weights 2.7 times as large as
 # the cache), and the width of the bell curve around it.
 _BETWEEN, _BETWEEN_WIDTH = 1.0, 1.0
