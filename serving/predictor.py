@@ -221,7 +221,7 @@ class Predictor(SequencePricer):
         if "extrapolated_from" in facts and any(cost.source not in ("measured", "unpriced") for cost in costs):
             bases = ", ".join(facts["extrapolated_from"])
             threads = self.system.settings.threads
-            gain = f" and by what others gain with {threads} threads" if facts.get("threads_extrapolated") else ""
+            gain = f" and by how {threads} threads divide the work" if facts.get("threads_extrapolated") else ""
             notes.append(
                 f"nobody has measured {self.system.name}: latencies are extrapolated from those of {bases} by facts "
                 f"about its processor{gain}, and the interval rests on very few systems; `costmodel predict --probe` "

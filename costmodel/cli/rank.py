@@ -31,10 +31,24 @@ def _quantiles() -> tuple[str, ...]:
 
 @app.command()
 def rank(
+    command: typer.Context,
     models: Annotated[list[str], typer.Argument(help="ONNX files, folders of them, or the name of a corpus.")],
     system: Annotated[
         list[str] | None,
-        typer.Option("--system", metavar="NAME", help="A system to consider; several times. By default all."),
+        typer.Option(
+            "--system",
+            metavar="NAME",
+            help="A system to consider, also one of the catalogue that nobody has measured; several times. By default "
+            "all that are known here.",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help="Number of threads on machines of the catalogue that nobody has measured; by default 1.",
+        ),
     ] = None,
     slo: Annotated[
         str | None, typer.Option(metavar="LATENCY", help="Latency objective: 500us, 20ms, 1.5s.", show_default=False)
@@ -70,6 +84,7 @@ def rank(
     """
     from costmodel.api import CostModel
     from costmodel.cli.predict import labelled
+    from costmodel.cli.unmeasured import extrapolate_if_unknown
     from costmodel.errors import CostModelError
     from costmodel.onnx_io.model import read_model
     from costmodel.serving.ranking import Criteria, cheapest, in_order
@@ -94,11 +109,16 @@ def rank(
         raise typer.BadParameter("needs --slo, and --quantile p50, p90 or p99", param_hint="--arrivals")
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | parse_prices(price)
     shapes = parse_shapes(shape)
-    context = Context(store, reads=True)
-    known = [validate_name(name) for name in system] if system else list(context.store.systems())
+    context = Context(store, reads=True, tools=command.obj)
+    known = list(map(validate_name, system)) if system else list(context.store.systems())
+    for name in system or ():
+        if store is None:
+            context.import_if_shipped(name)
+        extrapolate_if_unknown(context, name, threads, 1)
     if not known:
         raise CostModelError(
-            "nothing is measured yet: run `costmodel bench`, or import results with `costmodel import`"
+            "nothing is measured yet: run `costmodel bench`, import results with `costmodel import`, or name machines "
+            "of the catalogue (`costmodel systems`) with --system"
         )
     read = [read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()]
     criteria = Criteria(slo_us, quantile, memory_bytes, prices, arrivals_per_s)
@@ -106,7 +126,7 @@ def rank(
     failed: list[RankError] = []
     for name in known:
         try:
-            cost_model = CostModel.load(name, store=store)
+            cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
         except CostModelError as error:
             if system:
                 raise

@@ -72,11 +72,15 @@ def systems(
         )
         for name, system in known.items()
     ]
-    rows += [(name, "-", "-", "-", "-") for name in entries if name not in known]
     say(f"This host is {here.name}")
     if here.name not in known:
         say("It is not measured yet: `costmodel bench`")
-    print_table(("system", "regressor", "measured", "GFLOP/s", "GB/s"), rows, left=2)
+    if rows:
+        print_table(("system", "regressor", "measured", "GFLOP/s", "GB/s"), rows, left=2)
+    guessable = [entry for name, entry in entries.items() if name not in known]
+    say("Not measured here, but of known processors, so that `costmodel predict --system NAME` guesses:")
+    for processor in dict.fromkeys(entry.processor for entry in guessable):
+        say(f"  {processor}: {', '.join(entry.name for entry in guessable if entry.processor == processor)}")
 
 
 def _show_states(context: Context, name: str, *, json: bool) -> None:

@@ -37,19 +37,23 @@ def extrapolate_if_unknown(context: Context, name: str, threads: int | None, int
 
     Args:
         context: Store and folders of the command.
-        name: Name of the system; nothing is done if it is not in the catalogue.
+        name: Name of the system; nothing is done for a name that is not like those of the catalogue.
         threads: Number of threads of a layer; None for one, or for any other with which the machine was extrapolated.
         inter_threads: Number of layers that run in parallel.
 
     Raises:
-        UnknownSystemError: The machine has fewer CPUs, or no system of a known processor is measured.
+        UnknownSystemError: The machine has fewer CPUs, no system of a known processor is measured, or the catalogue has
+            other machines of the series that is named.
     """
     from costmodel.systems.catalogue import catalogue
 
-    machine = catalogue().get(name)
+    machines, known = catalogue(), context.store.systems().get(name)
+    machine = machines.get(name)
     if machine is None:
+        series = [other for other in machines if other.split(".")[0] == name.split(".")[0]]
+        if known is None and series:
+            raise UnknownSystemError(f"the catalogue has no {name}: name one of {', '.join(series)}")
         return
-    known = context.store.systems().get(name)
     if known is not None and not known.extrapolated:
         return
     from costmodel.jobs.base_systems import same_threads

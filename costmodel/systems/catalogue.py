@@ -25,14 +25,17 @@ class MachineType:
         vendor: CPUID vendor of the processor.
         processor: Name of the processor for display.
         processor_pattern: Regular expression that matches a part of the processor's brand string.
-        clock_ghz: Nominal clock in GHz.
         memory_gib: Advertised memory in GiB.
         usd_per_hour: On-demand price in US dollars per hour.
         microarchitecture: Slug of the processor's microarchitecture, as in `Host`.
         isa: Instruction set extensions of the processor, as in `Host`.
+        threads_per_core: Number of vCPUs that share a core.
         l1d_kib: Size of the level 1 data cache of one core in KiB.
         l2_kib: Size of the level 2 cache of one core in KiB.
-        l3_kib: Size of the level 3 cache in KiB.
+        l3_kib: Size in KiB of the level 3 cache that a core can use.
+        clock_ghz: Nominal clock in GHz, by which the machine is recognised; None if it is not known.
+        l3_kib_per_core: Size in KiB of the level 3 cache that a machine has for each core, up to `l3_kib`; None if even
+            the smallest has all of it.
     """
 
     name: str
@@ -40,34 +43,38 @@ class MachineType:
     vendor: str
     processor: str
     processor_pattern: str
-    clock_ghz: float
     memory_gib: float
     usd_per_hour: float
     microarchitecture: str
     isa: tuple[str, ...]
+    threads_per_core: int
     l1d_kib: int
     l2_kib: int
     l3_kib: int
+    clock_ghz: float | None = None
+    l3_kib_per_core: int | None = None
 
     @property
     def host(self) -> Host:
         """What is known of the hardware of a machine of this type, without having seen one."""
+        cores = max(1, self.vcpus // self.threads_per_core)
+        l3_kib = self.l3_kib if self.l3_kib_per_core is None else min(self.l3_kib, cores * self.l3_kib_per_core)
         return Host(
             vendor=self.vendor,
             model_name=self.processor,
             microarchitecture=self.microarchitecture,
             architecture="x86_64",
-            physical_cores=max(1, self.vcpus // 2),
+            physical_cores=cores,
             logical_cpus=self.vcpus,
             logical_cpus_total=self.vcpus,
-            threads_per_core=min(2, self.vcpus),
+            threads_per_core=self.threads_per_core,
             l1d_bytes=self.l1d_kib << 10,
             l2_bytes=self.l2_kib << 10,
-            l3_bytes=self.l3_kib << 10,
+            l3_bytes=l3_kib << 10,
             l3_shared_cpus=self.vcpus,
             isa=self.isa,
             memory_bytes=int(self.memory_gib * 2**30),
-            base_clock_mhz=1000 * self.clock_ghz,
+            base_clock_mhz=None if self.clock_ghz is None else 1000 * self.clock_ghz,
         )
 
     def differences(self, host: Host) -> list[str]:
@@ -85,7 +92,8 @@ class MachineType:
             differences.append(f"processor {self.processor} expected, {here} here")
         if host.memory_bytes and not _within(gib := host.memory_bytes / 2**30, self.memory_gib, _MEMORY_RATIO):
             differences.append(f"{self.memory_gib:g} GiB of memory expected, {gib:.1f} here")
-        if host.base_clock_mhz and not _within(ghz := host.base_clock_mhz / 1000, self.clock_ghz, _CLOCK_RATIO):
+        ghz = (host.base_clock_mhz or 0) / 1000
+        if ghz and self.clock_ghz is not None and not _within(ghz, self.clock_ghz, _CLOCK_RATIO):
             differences.append(f"{self.clock_ghz:g} GHz expected, {ghz:.2g} here")
         return differences
 
@@ -93,8 +101,12 @@ class MachineType:
 def catalogue() -> dict[str, MachineType]:
     """Returns the machine types in `catalogue.toml` by name."""
     text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
-    entries = tomllib.loads(text).items()
-    return {name: MachineType(name=name, **{**entry, "isa": tuple(sorted(entry["isa"]))}) for name, entry in entries}
+    return {
+        name: MachineType(name=name, processor=processor, **{**of_processor, "isa": tuple(of_processor["isa"])}, **size)
+        for processor, entry in tomllib.loads(text).items()
+        for of_processor in [{fact: value for fact, value in entry.items() if fact != "types"}]
+        for name, size in entry["types"].items()
+    }
 
 
 def listed_price(system: str | None, host: Host) -> float | None:

@@ -127,7 +127,7 @@ def test_threads_that_no_system_has_are_extrapolated(
     ask = ("predict", "light_resnet50", "--system", "c5.xlarge", "--json", "--threads")
     one, two = run(home, *ask, "1").document, run(home, *ask, "2").document
     assert 1.3 < one["latency_us"] / two["latency_us"] < 2.1
-    assert any("by what others gain with 2 threads" in text for text in two["warnings"])
+    assert any("by how 2 threads divide the work" in text for text in two["warnings"])
     assert not any("what others gain" in text for text in one["warnings"])
     widths = [document["interval_us"][1] / document["interval_us"][0] for document in (one, two)]
     assert widths[0] < widths[1]
