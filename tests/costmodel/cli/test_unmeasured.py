@@ -181,3 +181,24 @@ def test_systems_are_evaluated_against_each_other(run_here: Run, tmp_path: Path)
 def test_systems_exclude_options_of_one_system(run_here: Run, tmp_path: Path) -> None:
     """Options about one system are refused together with --systems."""
     assert run_here(tmp_path / "new", "evaluate", "--systems", "a,b", "--system", "a").code == 2
+
+
+def test_machines_that_nobody_has_measured_are_ranked(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
+) -> None:
+    """Machines of the catalogue that are named are guessed first, with as many threads as asked for, and priced."""
+    run, home = run_with(Tools(shipped_data=shipped)), tmp_path / "new"
+    asked = ("rank", "light_resnet50", "--system", "c5.large", "--system", "made.base", "--threads", "2", "--json")
+    document = run(home, *asked, "--slo", "10s").document
+    assert [failure["system"] for failure in document["failed"]] == ["made.base"]  # it has no regressor
+    (ranked,) = document["ranking"]
+    assert (ranked["system"], ranked["meets"]) == ("c5.large", True)
+    assert ranked["usd_per_million"] == pytest.approx(0.085 / 3600 * ranked["latency_us"])
+    assert _systems(home)["c5.large"].settings.threads == 2
+    assert "c5.large has 2 CPUs" in run(home, "rank", "light_resnet50", *asked[2:4], "--threads", "4").sentence
+
+
+def test_a_size_that_the_catalogue_lacks_is_no_system(run: Run, tmp_path: Path) -> None:
+    """The error names the sizes that there are."""
+    sentence = run(tmp_path / "new", "predict", "light_resnet50", "--system", "c5.9xlarge").sentence
+    assert "the catalogue has no c5.9xlarge: name one of c5.large, c5.xlarge, c5.2xlarge" in sentence
