@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.estimate.context_correction import SHORT_US, ContextCorrection, pressure_basis, short_layer_basis
+from costmodel.estimate.context_correction import (
+    SCALES_BETWEEN,
+    SHORT_US,
+    ContextCorrection,
+    pressure_basis,
+    short_layer_basis,
+)
 from costmodel.features.schema import SCHEMA
 from costmodel.training.dataset import Dataset
 
@@ -16,9 +22,13 @@ __all__ = ["ModelLayers", "estimated_ratios", "fit_context_correction", "fit_cor
 
 _CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 
-# Ridge penalties, which keep a dozen models from being overfitted: that of models between inside and outside of the
-# cache, of which there are few, is larger, and that of the footprint, whose values are large numbers, the largest.
-_RIDGE, _RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT = 3.0, 10.0, 100.0
+# Ridge penalties, which keep a dozen models from being overfitted: those of the longer scales and of models between
+# inside and outside of the cache, of which there are few, are larger, and that of the footprint, whose values are large
+# numbers, the largest.
+_RIDGE_OF_SCALES = (3.0, 3.0, 30.0, 30.0)
+_RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT, _RIDGE_OF_OPERATORS = 10.0, 100.0, 3.0
+# The least penalty of what differs from another correction.
+_LEAST_RIDGE_OF_DIFFERENCES = 20.0
 # Scale of the errors from which they count linearly instead of by their squares.
 _SMALL = 0.02
 # Iterations of reweighting.
@@ -49,7 +59,9 @@ class ModelLayers:
         return np.where(single, self.costs_us * factors, self.costs_us)
 
 
-def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence[float]) -> ContextCorrection:
+def fit_context_correction(
+    models: Sequence[ModelLayers], latencies_us: Sequence[float], near: ContextCorrection | None = None
+) -> ContextCorrection:
     """Fits the context correction with which the costs of each model's layers add up to the model's latency.
 
     log(latency / sum of isolated costs) of a model is described as a linear function of the shares of that sum that
@@ -61,21 +73,30 @@ def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence
     Args:
         models: Models with the costs of their layers in isolation.
         latencies_us: Measured end-to-end latency of each model in microseconds.
+        near: Correction that holds unless the models say otherwise; None for no correction.
     """
     if not models:
         return ContextCorrection()
-    names = sorted({operator for model in models for operator in model.operators if operator})
+    near_operators = {} if near is None else near.operators
+    names = sorted({operator for model in models for operator in model.operators if operator} | near_operators.keys())
     design = np.array([_design_row(model, names) for model in models])
     target = np.log(np.asarray(latencies_us) / [model.costs_us.sum() for model in models])
-    short, between, footprint = slice(len(SHORT_US)), slice(len(SHORT_US), 2 * len(SHORT_US)), 2 * len(SHORT_US)
-    ridge = np.full(design.shape[1], _RIDGE)
-    ridge[between] = _RIDGE_BETWEEN
-    ridge[footprint] = _RIDGE_OF_FOOTPRINT
+    short, between = slice(len(SHORT_US)), slice(len(SHORT_US), len(SHORT_US) + SCALES_BETWEEN)
+    footprint = between.stop
+    ridge = np.full(design.shape[1], _RIDGE_OF_OPERATORS)
+    ridge[short], ridge[between], ridge[footprint] = _RIDGE_OF_SCALES, _RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT
+    start = np.zeros(design.shape[1])
+    if near is not None:
+        ridge = np.maximum(ridge, _LEAST_RIDGE_OF_DIFFERENCES)
+        of_operators = [near_operators.get(name, 0.0) for name in names]
+        start = np.array([*near.short, *near.short_between, near.footprint, *of_operators])
+        target = target - design @ start
     coefficients = np.zeros(design.shape[1])
     for _ in range(_STEPS):
         weights = 1 / (_SMALL + np.abs(target - design @ coefficients))
         squares = (design * weights[:, None]).T @ design + np.diag(ridge)
         coefficients = np.linalg.solve(squares, design.T @ (weights * target))
+    coefficients = coefficients + start
     return ContextCorrection(
         short=tuple(coefficients[short].tolist()),
         short_between=tuple(coefficients[between].tolist()),
@@ -85,7 +106,10 @@ def fit_context_correction(models: Sequence[ModelLayers], latencies_us: Sequence
 
 
 def fit_correction_of(
-    dataset: Dataset, costs_us: Mapping[int, np.ndarray], without: Sequence[int] = ()
+    dataset: Dataset,
+    costs_us: Mapping[int, np.ndarray],
+    without: Sequence[int] = (),
+    near: ContextCorrection | None = None,
 ) -> ContextCorrection:
     """Fits the context correction to the models of a data set whose costs are given.
 
@@ -95,12 +119,15 @@ def fit_correction_of(
         dataset: Measured sequences and models.
         costs_us: Costs of a model's sequences in isolation in microseconds, by the model's position in the data set.
         without: Positions of models to leave out.
+        near: Correction that holds unless the models say otherwise; None for no correction.
     """
     if dataset.whole_only:
         return ContextCorrection()
     models = [i for i in costs_us if i not in set(without)]
     return fit_context_correction(
-        [layers_of_model(dataset, i, costs_us[i]) for i in models], [dataset.models[i].latency_us for i in models]
+        [layers_of_model(dataset, i, costs_us[i]) for i in models],
+        [dataset.models[i].latency_us for i in models],
+        near,
     )
 
 
@@ -161,4 +188,4 @@ def _design_row(model: ModelLayers, names: Sequence[str]) -> np.ndarray:
     np.add.at(of_operators, [column[operator] for operator in model.operators if operator], shares[single])
     short = shares @ short_layer_basis(model.costs_us)
     _, pressure, between = pressure_basis(np.array([model.cache_pressure]))[0]
-    return np.concatenate([short, between * short, [shares.sum() * pressure], of_operators])
+    return np.concatenate([short, between * short[:SCALES_BETWEEN], [shares.sum() * pressure], of_operators])

@@ -17,6 +17,7 @@ from costmodel.systems.host import Host
 from costmodel.unknown_fields import known_fields
 
 __all__ = [
+    "SCALES_BETWEEN",
     "SHORT_US",
     "ContextCorrection",
     "cache_pressure",
@@ -25,8 +26,11 @@ __all__ = [
     "short_layer_basis",
 ]
 
-# Scales of what counts as a short layer, in microseconds: each is the scale of an exponential.
+# Scales of what counts as a short layer, in microseconds: each is the scale of an exponential. The first two stand for
+# what is in a cache, the others for what it takes to wake threads (docs/adr/0008).
 SHORT_US = (3.0, 20.0, 100.0, 500.0)
+# Number of scales, the shortest ones, that have a part for models between inside and outside of the cache.
+SCALES_BETWEEN = 2
 # The cache pressure at which models are neither in the level 2 cache nor outside of it (weights 2.7 times as large as
 # the cache), and the width of the bell curve around it.
 _BETWEEN, _BETWEEN_WIDTH = 1.0, 1.0
@@ -38,8 +42,9 @@ class ContextCorrection:
 
     Attributes:
         short: Coefficient of each column of `short_layer_basis`, one for each scale of `SHORT_US`.
-        short_between: Coefficients as `short`, times how far the model is between inside and outside of the level 2
-            cache: 1 if its weights are 2.7 times as large as the cache, 0 if they are far from that.
+        short_between: Coefficients as `short`, of the first `SCALES_BETWEEN` scales, times how far the model is between
+            inside and outside of the level 2 cache: 1 if its weights are 2.7 times as large as the cache, 0 if they are
+            far from that.
         footprint: Coefficient of the `cache_pressure` of the model that the layer belongs to.
         operators: Constant that is added for each operator type; 0 for a type that is not listed.
         model_us: Time in microseconds that each model takes besides its layers. It is spread over the layers of a model
@@ -47,7 +52,7 @@ class ContextCorrection:
     """
 
     short: tuple[float, ...] = (0.0,) * len(SHORT_US)
-    short_between: tuple[float, ...] = (0.0,) * len(SHORT_US)
+    short_between: tuple[float, ...] = (0.0,) * SCALES_BETWEEN
     footprint: float = 0.0
     operators: Mapping[str, float] = field(default_factory=dict)
     model_us: float = 0.0
@@ -76,7 +81,7 @@ class ContextCorrection:
             [
                 short @ np.array(self.short) + of_operators,
                 np.full(len(of_operators), self.footprint),
-                short @ np.array(self.short_between),
+                short[:, :SCALES_BETWEEN] @ np.array(self.short_between),
             ]
         )
 

@@ -13,7 +13,7 @@ from tests.synthetic import SYSTEM
 
 OPERATORS = ("Add", "Conv", "Gemm", "Relu")
 TRUTH = ContextCorrection(
-    short=(-0.3, -0.1), short_between=(-0.2, -0.1), footprint=0.02, operators={"Conv": -0.05, "Gemm": 0.05}
+    short=(-0.3, -0.1, -0.05, 0.0), short_between=(-0.2, -0.1), footprint=0.02, operators={"Conv": -0.05, "Gemm": 0.05}
 )
 
 
@@ -58,6 +58,21 @@ def test_a_few_models_teach_less_than_many() -> None:
         return float(new.corrected_us(learnt).sum() / new.costs_us.sum())
 
     assert 1.0 < taught(1) < taught(200) < 1.55
+
+
+def test_few_models_hardly_change_a_correction_that_is_known() -> None:
+    """A correction that is given holds where models agree with it, and where there are too few to say otherwise."""
+    few, many = models(2), models(300, seed=3)
+    agreed = fit_context_correction(few, [model.corrected_us(TRUTH).sum() for model in few], near=TRUTH)
+    assert agreed.short == pytest.approx(TRUTH.short, abs=0.01)
+    assert agreed.operators == pytest.approx({"Add": 0, "Relu": 0, **TRUTH.operators}, abs=0.01)
+    (new,) = models(1, seed=2)
+
+    def differs(fitted: list[ModelLayers]) -> float:
+        learnt = fit_context_correction(fitted, [1.5 * one.corrected_us(TRUTH).sum() for one in fitted], near=TRUTH)
+        return float(new.corrected_us(learnt).sum() / new.corrected_us(TRUTH).sum())
+
+    assert 1.0 < differs(few) < 1.1 < differs(many) < 1.55
 
 
 def test_without_models_a_layer_costs_what_it_costs() -> None:

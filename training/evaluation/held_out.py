@@ -169,20 +169,14 @@ def predict_held_out(
     models_us = [np.full(len(model.rows), np.nan) for model in dataset.models]
     known_us = list(measured.values())
     for split in splits:
-        predicted_correction, measured_correction = (
-            fit_correction_of(dataset, of, split.models) for of in (alone, measured)
-        )
+        measured_correction = fit_correction_of(dataset, measured, split.models)
+        predicted_correction = fit_correction_of(dataset, alone, split.models, near=measured_correction)
         for i in split.models:
             models_us[i] = layers_of_model(dataset, i, alone[i]).corrected_us(predicted_correction)
             known_us[i] = layers_of_model(dataset, i, measured[i]).corrected_us(measured_correction)
-    return HeldOut(
-        dataset,
-        rows_us,
-        tuple(models_us),
-        tuple(known_us),
-        fit_correction_of(dataset, alone),
-        fit_correction_of(dataset, measured),
-    )
+    of_measured = fit_correction_of(dataset, measured)
+    of_predicted = fit_correction_of(dataset, alone, near=of_measured)
+    return HeldOut(dataset, rows_us, tuple(models_us), tuple(known_us), of_predicted, of_measured)
 
 
 def _predict_in_model(dataset: Dataset, model: MeasuredModel, regressor: Regressor) -> np.ndarray:
