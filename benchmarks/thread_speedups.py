@@ -2,8 +2,8 @@
 
     python benchmarks/thread_speedups.py data/*zen[45]*.parquet data/intel*.parquet
 
-The last lines print the constants of `costmodel/estimate/thread_speedup.py`, by which settings and machines are priced
-from systems with other numbers of threads.
+The last line has the two constants of `costmodel/estimate/thread_speedup.py` that are fitted; settings and machines are
+priced by them from systems with other numbers of threads.
 """
 
 import argparse
@@ -132,10 +132,11 @@ def _is_measured(model: tuple[str, tuple[str, ...]], one: Measured, many: Measur
 
 def pairs_of(models: Mapping[Key, Models]) -> Iterator[tuple[int, int, list[tuple[Threaded, Threaded]]]]:
     """Yields pairs of numbers of threads, and the models that were measured with both on one kind of processor."""
-    for (kind, cpus, known), of_known in models.items():
-        for (other_kind, other_cpus, threads), of_other in models.items():
-            if kind == other_kind and (cpus, known) != (other_cpus, threads) and known != threads:
-                yield known, threads, [(of_known[name], of_other[name]) for name in of_known.keys() & of_other.keys()]
+    for (kind, _, known), of_known in models.items():
+        for (other_kind, _, threads), of_other in models.items():
+            common = of_known.keys() & of_other.keys()
+            if kind == other_kind and known != threads and common:
+                yield known, threads, [(of_known[name], of_other[name]) for name in common]
 
 
 def fitted_constants(models: Iterable[Models]) -> np.ndarray:
@@ -181,6 +182,8 @@ def main() -> None:
         found = [one.found for one in of_key.values()]
         _errors(f"{kind:28}{cpus:>4}{threads:3} threads", found, [one.expected for one in of_key.values()])
     models = {key: of_key for key, of_key in models.items() if key[0].endswith(" onnxruntime")}
+    if not models:
+        return
     print("\nAlso by the model's latency with another number of threads:")
     for known, threads, both in pairs_of(models):
         expected = [
@@ -189,9 +192,7 @@ def main() -> None:
         ]
         _errors(f"{threads:3} threads, {known:2} known", [other.found for _, other in both], expected)
     efficiency, exponent = fitted_constants(models.values())
-    print(
-        f"\nTwo threads: speedups of layers to the power of {efficiency:.2f}; exponent of the doublings {exponent:.2f}"
-    )
+    print(f"\nTwo threads: speedups of layers to the power of {efficiency:.2f}; power of the doublings {exponent:.2f}")
 
 
 if __name__ == "__main__":

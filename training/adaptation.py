@@ -88,7 +88,7 @@ class Adaptation:
         usages: Models whose sequences may be measured.
         construction: For each model that was measured whole on the base system, its latency divided by its estimate
             from the latencies of its sequences there; shape [num_models].
-        sequences: Layer sequences by signature, those of whole models left out.
+        sequences: Layer sequences of the models by signature.
     """
 
     dataset: Dataset
@@ -319,7 +319,7 @@ def load_adaptation(
     unknown = dict.fromkeys(segments | whole | measured, np.nan)
     dataset = dataset_of(store, system, unknown | (known[0] if known else {}))
     row_of = {signature: row for row, signature in enumerate(dataset.signatures)}
-    sequences = store.sequences(segments | measured - wholes)
+    sequences = store.sequences(segments)
     first = {model.whole: model for model in models}
     usages = tuple(
         Usage(

@@ -67,8 +67,8 @@ def fit_context_correction(
     log(latency / sum of isolated costs) of a model is described as a linear function of the shares of that sum that
     belong to short layers and to each operator, of the cache pressure, and of the shares of short layers times how far
     the model is between inside and outside of the level 2 cache. The fit minimises the absolute errors plus a
-    ridge penalty, by iteratively reweighted least squares. To first order, `ModelLayers.corrected_us` then adds up to
-    the latency.
+    ridge penalty on what differs from `near`, by iteratively reweighted least squares. To first order,
+    `ModelLayers.corrected_us` then adds up to the latency.
 
     Args:
         models: Models with the costs of their layers in isolation.
@@ -76,7 +76,7 @@ def fit_context_correction(
         near: Correction that holds unless the models say otherwise; None for no correction.
     """
     if not models:
-        return ContextCorrection()
+        return near or ContextCorrection()
     near_operators = {} if near is None else near.operators
     names = sorted({operator for model in models for operator in model.operators if operator} | near_operators.keys())
     design = np.array([_design_row(model, names) for model in models])

@@ -9,7 +9,7 @@ the kernels divide their work (docs/adr/0030).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from costmodel.errors import UnknownSystemError
 from costmodel.estimate.thread_speedup import ThreadDivision, thread_half_width
 from costmodel.features.schema import SCHEMA
 from costmodel.features.thread_division import divide_work
+from costmodel.ir.sequence import LayerSequence
 from costmodel.systems.host import Host
 from costmodel.systems.microarchitecture import Microarchitecture, microarchitecture_facts
 from costmodel.systems.system import System
@@ -157,12 +158,16 @@ def _evenly_divided(system: System, threads: int) -> float:
     return float(new.costs_us(np.ones(1), base)[0])
 
 
-def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> AdaptationState:
+def extrapolated_state(
+    adaptation: Adaptation, bases: Sequence[System], sequences: Mapping[str, LayerSequence]
+) -> AdaptationState:
     """Returns guessed costs of all rows of an adaptation, of which none is measured: those of the quickest guess.
 
     Args:
         adaptation: Sequences with their costs on the base systems, encoded for the system that nobody has measured.
         bases: The base systems, those of the adaptation.
+        sequences: Layer sequences of the rows by signature. Those of whole models may be missing, because their costs
+            follow from those of their layers.
 
     Raises:
         UnknownSystemError: Nothing is known about the microarchitecture of the system, or about those of all bases.
@@ -180,7 +185,7 @@ def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> Adapt
     }
     threads = adaptation.dataset.system.settings.threads
     systems = [by_name[name] for name in adaptation.bases if name in similar]
-    divisions = _divisions(adaptation, [threads, *(system.settings.threads for system in systems)])
+    divisions = _divisions(adaptation, sequences, [threads, *(system.settings.threads for system in systems)])
     guesses = []
     for system in systems:
         assert system.host is not None
@@ -192,9 +197,11 @@ def extrapolated_state(adaptation: Adaptation, bases: Sequence[System]) -> Adapt
     return AdaptationState(none, costs, np.full(len(costs), _SPREAD), unknown)
 
 
-def _divisions(adaptation: Adaptation, numbers: Iterable[int]) -> dict[int, ThreadDivision]:
-    """Returns how each number of threads divides the rows of an adaptation; those of whole models count as one part."""
-    dataset, sequences = adaptation.dataset, adaptation.sequences
+def _divisions(
+    adaptation: Adaptation, sequences: Mapping[str, LayerSequence], numbers: Iterable[int]
+) -> dict[int, ThreadDivision]:
+    """Returns how each number of threads divides the rows of an adaptation; rows without a sequence are not divided."""
+    dataset = adaptation.dataset
     known = [row for row, signature in enumerate(dataset.signatures) if signature in sequences]
     found = {}
     for number in set(numbers):

@@ -47,7 +47,8 @@ def rank(
         typer.Option(
             min=1,
             show_default=False,
-            help="Number of threads on machines of the catalogue that nobody has measured; by default 1.",
+            help="Number of threads on the machines of --system that nobody has measured; by default 1, or that of the "
+            "last time.",
         ),
     ] = None,
     slo: Annotated[
@@ -84,7 +85,7 @@ def rank(
     """
     from costmodel.api import CostModel
     from costmodel.cli.predict import labelled
-    from costmodel.cli.unmeasured import extrapolate_if_unknown
+    from costmodel.cli.unmeasured import extrapolate_if_unknown, unmeasured_machine
     from costmodel.errors import CostModelError
     from costmodel.onnx_io.model import read_model
     from costmodel.serving.ranking import Criteria, cheapest, in_order
@@ -107,10 +108,15 @@ def rank(
         raise typer.BadParameter(str(error), param_hint="--arrivals") from error
     if arrivals is not None and (slo is None or quantile == "quiet"):
         raise typer.BadParameter("needs --slo, and --quantile p50, p90 or p99", param_hint="--arrivals")
+    if threads is not None and not system:
+        raise typer.BadParameter("is for machines that are named with --system", param_hint="--threads")
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | parse_prices(price)
     shapes = parse_shapes(shape)
     context = Context(store, reads=True, tools=command.obj)
     known = list(map(validate_name, system)) if system else list(context.store.systems())
+    read = [read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()]
+    for name in system or ():
+        unmeasured_machine(context, name, threads, 1)  # what is wrong with any of them is said before minutes of work
     for name in system or ():
         if store is None:
             context.import_if_shipped(name)
@@ -120,7 +126,6 @@ def rank(
             "nothing is measured yet: run `costmodel bench`, import results with `costmodel import`, or name machines "
             "of the catalogue (`costmodel systems`) with --system"
         )
-    read = [read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()]
     criteria = Criteria(slo_us, quantile, memory_bytes, prices, arrivals_per_s)
     entries: list[Ranked] = []
     failed: list[RankError] = []

@@ -78,7 +78,8 @@ def systems(
     if rows:
         print_table(("system", "regressor", "measured", "GFLOP/s", "GB/s"), rows, left=2)
     guessable = [entry for name, entry in entries.items() if name not in known]
-    say("Not measured here, but of known processors, so that `costmodel predict --system NAME` guesses:")
+    if guessable:
+        say("`costmodel predict --system NAME` and `costmodel rank` guess for machines that nobody measured here:")
     for processor in dict.fromkeys(entry.processor for entry in guessable):
         say(f"  {processor}: {', '.join(entry.name for entry in guessable if entry.processor == processor)}")
 

@@ -10,6 +10,7 @@ from .composition import PricedBatch as PricedBatch
 from .composition import combined_half_widths as combined_half_widths
 from .composition import half_width as half_width
 from .composition import summed_by_correlation as summed_by_correlation
+from .context_correction import SCALES_BETWEEN as SCALES_BETWEEN
 from .context_correction import SHORT_US as SHORT_US
 from .context_correction import ContextCorrection as ContextCorrection
 from .context_correction import cache_pressures as cache_pressures

@@ -8,22 +8,24 @@ import numpy as np
 
 __all__ = ["ThreadDivision", "thread_half_width", "thread_steps", "threads_factor", "undivided_share"]
 
-# `benchmarks/thread_speedups.py` prints the constants, for the models that data/ has with several threads under ONNX
-# Runtime: on three processors with two threads, on one of them with four, eight and sixteen (docs/adr/0030).
-# Two threads make a layer quicker by the speedup that its kernel allows, to this power; each further doubling brings
-# less: the logarithm of a speedup grows with the doublings to the second power.
+# Two threads make a layer quicker by the speedup that its kernel allows, to the power of `_EFFICIENCY`, and each
+# further doubling brings less: the logarithm of a speedup grows with the doublings to the power of `_EXPONENT`. Both are
+# fitted by `benchmarks/thread_speedups.py` to the models that data/ has with several threads under ONNX Runtime: on
+# three processors with two threads, on one of them with four, eight and sixteen. The other constants are chosen by the
+# errors that it prints (docs/adr/0030).
 _EFFICIENCY, _EXPONENT = 0.9, 0.76
-# Share of what a model's latency tells beyond the expected that counts with more threads than it was found with; the
-# rest is noise, or particular to that number.
+# What a model's latency with a number of threads says of it counts to this share for more threads; the rest is noise,
+# or particular to that number.
 _WITH_MORE = 0.8
-# Half-width of the 90% interval of the log speedup of a model with two threads, and by what it shrinks where another
-# number of threads is known.
+# Half-width of the 90% interval of the log speedup of a model with two threads, and its share that is left where the
+# latency with another number of threads is known.
 _HALF_WIDTH, _OF_KNOWN = 0.15, 0.8
 # A wait that is expected to be longer than this share of a layer's cost is not believed.
 _MOST_WAIT = 0.5
 # Bounds of the share of a model that takes as long with any number of threads; a negative one is a model that becomes
-# quicker than expected. Where next to nothing was expected to become quicker, the share is taken of this much.
-_UNDIVIDED_BOUNDS, _LEAST_DIVIDED = (-0.5, 1.5), 0.2
+# quicker than expected. The time that threads are expected to save is taken to be at least `_LEAST_SAVED` of the
+# latency, so that noise is not magnified.
+_UNDIVIDED_BOUNDS, _LEAST_SAVED = (-0.5, 1.5), 0.2
 # No ratio of latencies is believed that is less than this share of the expected one.
 _LEAST_OF_EXPECTED = 0.5
 
@@ -57,16 +59,17 @@ class ThreadDivision:
         """
         waits_us = np.minimum(base.waits_us, _MOST_WAIT * costs_us)
         believed = np.divide(waits_us, base.waits_us, out=np.ones(len(waits_us)), where=base.waits_us > 0)
-        with_threads: np.ndarray = (costs_us - waits_us) * base._found / self._found + believed * self.waits_us
-        return with_threads
+        divided_us: np.ndarray = (costs_us - waits_us) * (base._effective_speedups / self._effective_speedups)
+        costs: np.ndarray = divided_us + believed * self.waits_us
+        return costs
 
     @property
-    def _found(self) -> np.ndarray:
-        """Speedups as they are found: threads share caches, memory and, where two of them do, a core."""
+    def _effective_speedups(self) -> np.ndarray:
+        """Speedups as threads reach them that share caches, memory and perhaps a core; shape [num_layers]."""
         if self.threads == 1:
             return np.ones(len(self.speedups))
-        found: np.ndarray = self.speedups ** (_EFFICIENCY * math.log2(self.threads) ** (_EXPONENT - 1))
-        return found
+        reached: np.ndarray = self.speedups ** (_EFFICIENCY * math.log2(self.threads) ** (_EXPONENT - 1))
+        return reached
 
 
 def undivided_share(found: float, expected: float, *, beyond: bool) -> float:
@@ -77,18 +80,20 @@ def undivided_share(found: float, expected: float, *, beyond: bool) -> float:
         expected: The ratio that was expected, from its layers.
         beyond: Whether the share is to be used for more threads than those, instead of fewer.
     """
-    share = (found - expected) / max(1 - expected, _LEAST_DIVIDED) * (_WITH_MORE if beyond else 1.0)
+    share = (found - expected) / max(1 - expected, _LEAST_SAVED) * (_WITH_MORE if beyond else 1.0)
     return min(max(share, _UNDIVIDED_BOUNDS[0]), _UNDIVIDED_BOUNDS[1])
 
 
-def threads_factor(expected: float, undivided: float) -> float:
-    """Returns the ratio of the latency of a model with a number of threads to that with the fewest.
+def threads_factor(expected: float, undivided: float, *, fewer: bool = False) -> float:
+    """Returns the ratio of the latency of a model with a number of threads to that with the fewest that are known.
 
     Args:
         expected: The ratio that is expected, from its layers.
         undivided: Share of the latency that takes as long with any number of threads, besides that.
+        fewer: Whether the number is even smaller than the fewest.
     """
-    return max(expected + undivided * (1 - expected), _LEAST_OF_EXPECTED * expected)
+    saved = 1 - expected if fewer else max(1 - expected, _LEAST_SAVED)
+    return max(expected + undivided * saved, _LEAST_OF_EXPECTED * expected)
 
 
 def thread_half_width(threads: int, few: int, known: bool) -> float:

@@ -48,8 +48,9 @@ def extrapolate(
     similar, threads = [store.system(base) for base in bases], system.settings.threads
     system = replace(system, capabilities=guess_capabilities(host, similar, threads))
     adaptation = load_adaptation(store, bases, system)
+    sequences = store.sequences(set(adaptation.dataset.signatures) - store.whole_model_signatures())
     train_on(
-        adaptation.adapted(extrapolated_state(adaptation, similar)),
+        adaptation.adapted(extrapolated_state(adaptation, similar, sequences)),
         bundles,
         learners={"lightgbm": LEARNERS["lightgbm"]},
         baselines={},

@@ -58,7 +58,10 @@ class MachineType:
     def host(self) -> Host:
         """What is known of the hardware of a machine of this type, without having seen one."""
         cores = max(1, self.vcpus // self.threads_per_core)
-        l3_kib = self.l3_kib if self.l3_kib_per_core is None else min(self.l3_kib, cores * self.l3_kib_per_core)
+        l3_kib, shared = self.l3_kib, self.vcpus
+        if self.l3_kib_per_core is not None:
+            l3_kib = min(l3_kib, cores * self.l3_kib_per_core)
+            shared = l3_kib // self.l3_kib_per_core * self.threads_per_core
         return Host(
             vendor=self.vendor,
             model_name=self.processor,
@@ -71,7 +74,7 @@ class MachineType:
             l1d_bytes=self.l1d_kib << 10,
             l2_bytes=self.l2_kib << 10,
             l3_bytes=l3_kib << 10,
-            l3_shared_cpus=self.vcpus,
+            l3_shared_cpus=shared,
             isa=self.isa,
             memory_bytes=int(self.memory_gib * 2**30),
             base_clock_mhz=None if self.clock_ghz is None else 1000 * self.clock_ghz,
@@ -102,9 +105,10 @@ def catalogue() -> dict[str, MachineType]:
     """Returns the machine types in `catalogue.toml` by name."""
     text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
     return {
-        name: MachineType(name=name, processor=processor, **{**of_processor, "isa": tuple(of_processor["isa"])}, **size)
+        name: MachineType(name=name, processor=processor, **of_processor, **size)
         for processor, entry in tomllib.loads(text).items()
-        for of_processor in [{fact: value for fact, value in entry.items() if fact != "types"}]
+        for facts in [{fact: value for fact, value in entry.items() if fact != "types"}]
+        for of_processor in [{**facts, "isa": tuple(sorted(facts["isa"]))}]
         for name, size in entry["types"].items()
     }
 

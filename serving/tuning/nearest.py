@@ -35,7 +35,7 @@ def systems_of_host(systems: Iterable[System], host: Host) -> list[System]:
     return [
         system
         for system in systems
-        if system.capabilities
+        if "gemm_gflops" in system.capabilities  # some are known of systems that were never probed
         and system.host is not None
         and same_hardware(system.host, host)
         and system.settings.inter_threads == 1

@@ -188,22 +188,25 @@ class _Pricer:
         threads, few = setting.threads, nearest.system.settings.threads
         if threads == few:
             return nearest
-        known = self._known_threads(setting)
+        known = self._known_threads(setting, few)
         undivided = 0.0 if known is None else self._undivided_share(setting, *known)
         expected = self._expected_factor(nearest.system, setting, estimate, cut, threads)
-        half_width = thread_half_width(threads, few, known is not None)
-        numbers = () if known is None else (known[0].settings.threads, known[1].settings.threads)
-        return with_threads(setting, nearest, threads_factor(expected, undivided), half_width, numbers)
+        factor = threads_factor(expected, undivided, fewer=threads < few)
+        numbers = () if known is None else (few, known[1].settings.threads)
+        return with_threads(setting, nearest, factor, thread_half_width(threads, few, known is not None), numbers)
 
-    def _known_threads(self, setting: Setting) -> tuple[System, System] | None:
-        """Returns the systems with the fewest threads and with those nearest to a setting's, which estimate it."""
+    def _known_threads(self, setting: Setting, few: int) -> tuple[System, System] | None:
+        """Returns two systems that differ in threads alone and both estimate the model; None if there are none.
+
+        The first has `few` threads, and the number of the second is nearest to that of the setting.
+        """
         for one in by_distance(setting, self._systems):
             others = [
                 other
                 for other in self._systems
                 if differ_in_threads_alone(one.system, other) and self._latency_us(other, setting) > 0
             ]
-            if others and self._latency_us(one.system, setting) > 0:
+            if others and one.system.settings.threads == few and self._latency_us(one.system, setting) > 0:
                 return one.system, min(others, key=lambda other: _steps_between(other, setting.threads))
         return None
 

@@ -79,6 +79,7 @@ def test_few_models_hardly_change_a_correction_that_is_known() -> None:
 def test_without_models_a_layer_costs_what_it_costs() -> None:
     """Without whole models there is no correction."""
     costs = np.array([1.0, 10.0])
+    assert fit_context_correction([], [], near=TRUTH) == TRUTH
     assert fit_context_correction([], []).factors(costs, ["Conv", "Relu"], 2.0) == pytest.approx([1.0, 1.0])
 
 

@@ -292,7 +292,7 @@ class _HeldOut:
             return _Predicted(f"scratch, {minutes}", "unseen", costs, unmeasured, known_us)
 
         with suppress(UnknownSystemError):  # nothing is known about the processor
-            yield from of_all("facts", extrapolated_state(here, self.bases))
+            yield from of_all("facts", extrapolated_state(here, self.bases, here.sequences))
         yield from self._baselines(known, unmeasured)
         for minutes, state in zip(
             self.minutes, replayed(here, self.latencies_us, self.minutes, self.protocol), strict=True

@@ -201,6 +201,10 @@ def test_the_catalogue_has_the_machines_of_the_paper_and_later_ones() -> None:
     assert cores == {"c6a.2xlarge": 4, "c7a.2xlarge": 8}
     caches = {name: known[name].host.l3_bytes >> 20 for name in ("c6a.xlarge", "c6a.8xlarge", "c6i.xlarge")}
     assert caches == {"c6a.xlarge": 8, "c6a.8xlarge": 32, "c6i.xlarge": 54}
+    shared = {
+        name: known[name].host.l3_shared_cpus for name in ("c5a.8xlarge", "c6a.8xlarge", "c7a.8xlarge", "c7a.large")
+    }
+    assert shared == {"c5a.8xlarge": 8, "c6a.8xlarge": 16, "c7a.8xlarge": 8, "c7a.large": 2}
 
 
 @pytest.mark.parametrize("name", sorted(catalogue()))
