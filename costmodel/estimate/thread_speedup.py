@@ -9,8 +9,8 @@ import numpy as np
 __all__ = ["ThreadDivision", "thread_half_width", "thread_steps", "threads_factor", "undivided_share"]
 
 # Two threads make a layer quicker by the speedup that its kernel allows, to the power of `_EFFICIENCY`, and each
-# further doubling brings less: the logarithm of a speedup grows with the doublings to the power of `_EXPONENT`. Both are
-# fitted by `benchmarks/thread_speedups.py` to the models that data/ has with several threads under ONNX Runtime: on
+# further doubling brings less: the logarithm of a speedup grows with the doublings to the power of `_EXPONENT`. Both
+# are fitted by `benchmarks/thread_speedups.py` to the models that data/ has with several threads under ONNX Runtime: on
 # three processors with two threads, on one of them with four, eight and sixteen. The other constants are chosen by the
 # errors that it prints (docs/adr/0030).
 _EFFICIENCY, _EXPONENT = 0.9, 0.76
