@@ -52,11 +52,13 @@ def unmeasured_machine(context: Context, name: str, threads: int | None, inter_t
     """
     from costmodel.systems.catalogue import catalogue
 
-    machines, known = catalogue(), context.store.systems().get(name)
-    machine = machines.get(name)
+    machines = catalogue()
+    series = [other for other in machines if other.split(".")[0] == name.split(".")[0]]
+    if not series:
+        return None  # without a look into the store, which may not be there
+    machine, known = machines.get(name), context.store.systems().get(name)
     if machine is None:
-        series = [other for other in machines if other.split(".")[0] == name.split(".")[0]]
-        if known is None and series:
+        if known is None:
             raise UnknownSystemError(f"the catalogue has no {name}: name one of {', '.join(series)}")
         return None
     if known is not None and not known.extrapolated:

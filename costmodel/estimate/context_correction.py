@@ -41,7 +41,8 @@ class ContextCorrection:
     """A linear model of log(cost inside a model / cost in isolation) of a layer.
 
     Attributes:
-        short: Coefficient of each column of `short_layer_basis`, one for each scale of `SHORT_US`.
+        short: Coefficient of each column of `short_layer_basis`, one for each scale of `SHORT_US`; scales that are left
+            out at the end have none.
         short_between: Coefficients as `short`, of the first `SCALES_BETWEEN` scales, times how far the model is between
             inside and outside of the level 2 cache: 1 if its weights are 2.7 times as large as the cache, 0 if they are
             far from that.
@@ -79,9 +80,9 @@ class ContextCorrection:
         short = short_layer_basis(costs_us)
         return np.column_stack(
             [
-                short @ np.array(self.short) + of_operators,
+                short[:, : len(self.short)] @ np.array(self.short) + of_operators,
                 np.full(len(of_operators), self.footprint),
-                short[:, :SCALES_BETWEEN] @ np.array(self.short_between),
+                short[:, : len(self.short_between)] @ np.array(self.short_between),
             ]
         )
 
