@@ -1,6 +1,7 @@
-"""Chooses the standard set from the shipped data, writes it to `data/standard_set.json`, and prints what is in it.
+"""Chooses the standard set of a runtime from the shipped data, writes it to `data/`, and prints what is in it.
 
     python benchmarks/standard_set.py                                 # four minutes on two idle cores
+    python benchmarks/standard_set.py --base amd-epyc-zen4-2c-ov2026.4-1t
 
 Run it when the shipped data of the base system change, and commit the file: every machine then measures the new set.
 """
@@ -19,7 +20,7 @@ from costmodel.training.dataset import Dataset, load_dataset
 from costmodel.training.evaluation.held_out import predict_held_out
 from costmodel.training.evaluation.splits import leave_families_out
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
-from costmodel.training.standard_set import STANDARD_SET_FILE, StandardSet, choose_standard_set, measuring_values
+from costmodel.training.standard_set import StandardSet, choose_standard_set, measuring_values, standard_set_file
 
 BASE = "amd-epyc-zen5-2c-ort1.31-1t"
 FOLDS = 4
@@ -29,7 +30,7 @@ def main() -> None:
     """Writes the file and prints a summary of the set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default=BASE, help="shipped system to choose from")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "data" / STANDARD_SET_FILE)
+    parser.add_argument("--out", type=Path, help="file to write; by default that of the runtime in data/")
     parser.add_argument("--models", type=int, default=150)
     parser.add_argument("--layers", type=int, default=3000)
     arguments = parser.parse_args()
@@ -43,7 +44,8 @@ def main() -> None:
     held_out = predict_held_out(dataset, splits, lambda seed: LightGBMRegressor(seed, threads=usable_cpus()), 0)
     values = measuring_values(dataset, held_out.rows_us)
     standard = choose_standard_set(dataset, sequences, values, models=arguments.models, layers=arguments.layers)
-    standard.write(arguments.out)
+    name = standard_set_file(dataset.system.runtime)
+    standard.write(arguments.out or Path(__file__).parents[1] / "data" / name)
     summarise(standard, dataset, values)
 
 

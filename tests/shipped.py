@@ -1,11 +1,11 @@
-"""Writes a folder of shipped data with two tiny models, and a standard set of both."""
+"""Writes a folder of shipped data with two tiny models, and a standard set of both for two runtimes."""
 
 from pathlib import Path
 
 from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.store.parquet import export_results
 from costmodel.store.store import Store
-from costmodel.training.standard_set import STANDARD_SET_FILE, StandardModel, StandardSet
+from costmodel.training.standard_set import StandardModel, StandardSet, standard_set_file
 from tests.fakes import fake_system
 from tests.reproduced import FAMILIES, LAYERS_US, WHOLE_US, Graphs, put, put_time
 
@@ -41,5 +41,6 @@ def put_shipped_data(folder: Path, graphs: Graphs) -> StandardSet:
         seconds=60.0,
         models=tuple(StandardModel(name, FAMILIES[name], wholes[name], name == "deep") for name in ("deep", "wide")),
     )
-    standard.write(folder / STANDARD_SET_FILE)
+    for runtime in ("fake", "onnxruntime"):
+        standard.write(folder / standard_set_file(runtime))
     return standard

@@ -35,7 +35,6 @@ from .listing import TrainedRegressor as TrainedRegressor
 from .listing import list_regressors as list_regressors
 from .sampling_value import sampling_values as sampling_values
 from .search import Search as Search
-from .standard_set import STANDARD_SET_FILE as STANDARD_SET_FILE
 from .standard_set import StandardSet as StandardSet
 from .suggestion import MeasurementBatch as MeasurementBatch
 from .suggestion import choose as choose

@@ -1,9 +1,9 @@
 """The standard set: the models that every new machine measures, so that machines can be compared and learnt from.
 
-The set is chosen once from the measurements of a base system, and the choice is a versioned file. It has whole models
-of all families and of many latencies. Of most of them every layer is measured as well, because such complete models
-show how the costs of layers add up; the errors of estimates that measuring their layers removes decide which ones.
-`benchmarks/standard_set.py` makes the file, and `costmodel survey` measures the set.
+Each runtime has a set. It is chosen once from the measurements of a base system, and the choice is a versioned file. It
+has whole models of all families and of many latencies. Of most of them every layer is measured as well, because such
+complete models show how the costs of layers add up; the errors of estimates that measuring their layers removes decide
+which ones. `benchmarks/standard_set.py` makes the file, and `costmodel survey` measures the set.
 """
 
 import json
@@ -27,9 +27,8 @@ from costmodel.training.suggestion import BenchmarkTimeModel, Usage, importance,
 if TYPE_CHECKING:
     from costmodel.training.dataset import Dataset, MeasuredModel
 
-__all__ = ["STANDARD_SET_FILE", "StandardModel", "StandardSet", "choose_standard_set", "measuring_values"]
+__all__ = ["StandardModel", "StandardSet", "choose_standard_set", "measuring_values", "standard_set_file"]
 
-STANDARD_SET_FILE = "standard_set.json"
 _FORMAT = 1
 
 # Limits of the set. Both thread counts of a survey share 40 minutes, and a new machine may take half as long again as
@@ -41,6 +40,11 @@ BUDGET_S = 800.0
 
 # Parts of the names of operators that only int8 models have.
 _QUANTISED = ("Quant", "QLinear", "QGemm", "Integer")
+
+
+def standard_set_file(runtime: str) -> str:
+    """Returns the name of the file, among the shipped data, that has the standard set of a runtime."""
+    return f"standard_set-{runtime}.json"
 
 
 @dataclass(frozen=True, slots=True)

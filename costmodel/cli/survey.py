@@ -9,7 +9,7 @@ import typer
 from costmodel.cli import app
 from costmodel.cli.bench import bench_document, bench_line, note_failures
 from costmodel.cli.child_process import call_in_child_process
-from costmodel.cli.options import Context, JsonOption, Tools, parse_budget_s
+from costmodel.cli.options import Context, JsonOption, RuntimeOption, Tools, parse_budget_s
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -36,12 +36,14 @@ def survey(
     passes: Annotated[
         int, typer.Option(min=1, help="How often each model is to be measured; a second pass is best on another day.")
     ] = 1,
+    runtime: RuntimeOption = "onnxruntime",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the Parquet files.")] = Path("survey"),
     json: JsonOption = False,
 ) -> None:
     """Measure the standard set on this new machine.
 
-    The standard set is 150 models and about 3,000 layers that every new machine measures; no model files are needed.
+    The standard set of a runtime is 150 models and about 3,000 layers that every new machine measures; no model files
+    are needed.
     The results are exported as Parquet files for data/, which have nothing else that was measured on this host. If it
     is stopped, the same command goes on where it stopped.
     """
@@ -53,8 +55,8 @@ def survey(
     budget_s = parse_budget_s(budget)
     assert budget_s is not None
     numbers = _thread_counts(threads)
-    context = Context(tools=command.obj)
-    standard = load_standard_set(context.tools.shipped_data)
+    context = Context(tools=command.obj, runtime_name=runtime)
+    standard = load_standard_set(context.tools.shipped_data, context.runtime.name)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -69,9 +71,9 @@ def survey(
     for position, number in enumerate(numbers):
         share_s = max(0.0, deadline_s - time.monotonic()) / (len(numbers) - position)
         if context.tools.runtime is None:
-            name, report = call_in_child_process(_measure, number, share_s, passes, context.tools.shipped_data)
+            name, report = call_in_child_process(_measure, number, share_s, passes, context.tools.shipped_data, runtime)
         else:  # a runtime that the caller has made cannot be sent to another process
-            name, report = _measure(number, share_s, passes, context.tools.shipped_data, context.tools)
+            name, report = _measure(number, share_s, passes, context.tools.shipped_data, runtime, context.tools)
         note_failures(report)
         path = out / f"{name}.parquet"
         store = Store(context.home.survey_store_url)
@@ -117,7 +119,7 @@ def _thread_counts(text: str | None) -> list[int]:
 
 
 def _measure(
-    threads: int, budget_s: float, passes: int, folder: Path | None, tools: Tools | None = None
+    threads: int, budget_s: float, passes: int, folder: Path | None, runtime_name: str, tools: Tools | None = None
 ) -> "tuple[str, BenchReport]":
     """Measures the standard set with a number of threads; returns the name of the system, and the report."""
     from costmodel.jobs.survey import load_standard_set
@@ -125,9 +127,9 @@ def _measure(
     from costmodel.paths import find_home
 
     begin_s = time.monotonic()
-    context = Context(find_home().survey_store_url, tools=tools or Tools())
+    context = Context(find_home().survey_store_url, tools=tools or Tools(), runtime_name=runtime_name)
     runtime, here = context.here(None, threads)
-    standard = load_standard_set(folder)
+    standard = load_standard_set(folder, runtime.name)
     with progress_bars() as stage:
         report = run_survey(
             context.store,

@@ -13,31 +13,38 @@ from costmodel.jobs.shipped_data import shipped_systems
 from costmodel.measure.groups import Group
 from costmodel.paths import shipped_data_folder
 from costmodel.progress import Stages, no_progress
-from costmodel.runtimes.base import Runtime
+from costmodel.runtimes.base import DEFAULT_RUNTIME, Runtime
 from costmodel.store.parquet import read_models
 from costmodel.store.results import StoredModel
 from costmodel.store.store import Store
 from costmodel.systems.system import System
-from costmodel.training.standard_set import STANDARD_SET_FILE, StandardSet
+from costmodel.training.standard_set import StandardSet, standard_set_file
 
 __all__ = ["load_standard_set", "survey"]
 
 
-def load_standard_set(folder: Path | None = None) -> StandardSet:
-    """Returns the standard set that is shipped with costmodel.
+def load_standard_set(folder: Path | None = None, runtime: str = DEFAULT_RUNTIME) -> StandardSet:
+    """Returns the standard set of a runtime, which is shipped with costmodel.
 
     Args:
         folder: Folder of the shipped data; by default that of the source checkout.
+        runtime: Name of the runtime.
 
     Raises:
-        DataFileError: There is no source checkout, or its standard set cannot be read.
+        DataFileError: There is no source checkout, it has no set for the runtime, or the set cannot be read.
     """
     folder = folder or shipped_data_folder()
     if folder is None:
         raise DataFileError(
             "the standard set is part of the source of costmodel: run `costmodel survey` in a clone of it"
         )
-    return StandardSet.read(folder / STANDARD_SET_FILE)
+    path = folder / standard_set_file(runtime)
+    if not path.exists():
+        raise DataFileError(
+            f"no standard set of {runtime} is shipped: `python benchmarks/standard_set.py --base SYSTEM` chooses one "
+            f"from the shipped measurements of a system of {runtime}"
+        )
+    return StandardSet.read(path)
 
 
 def survey(

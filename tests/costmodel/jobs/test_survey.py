@@ -114,14 +114,15 @@ def test_a_model_that_is_not_shipped_is_an_error(
 
 
 def test_without_a_standard_set_there_is_no_survey(tmp_path: Path) -> None:
-    """A folder without the file is an error."""
-    with pytest.raises(DataFileError, match="cannot be read"):
-        load_standard_set(tmp_path)
+    """A folder without the file of the runtime is an error."""
+    with pytest.raises(DataFileError, match="no standard set of toy is shipped"):
+        load_standard_set(tmp_path, "toy")
 
 
-def test_the_shipped_standard_set_is_one_of_the_shipped_data() -> None:
-    """Every model of the committed set is in the shipped data, and it has as many layers as it says."""
-    standard = load_standard_set()
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_the_shipped_standard_sets_are_of_the_shipped_data(runtime: str) -> None:
+    """Every model of a committed set is in the shipped data, and it has as many layers as it says."""
+    standard = load_standard_set(runtime=runtime)
     wholes = {model.whole for model in standard.models}
     found = [read_models(path, wholes) for path in shipped_systems()[standard.base]]
     models = {model.whole: model for results in found for model in results.models}
