@@ -14,7 +14,8 @@ converts. These additions avoid that:
 - A layer that writes its result to the memory of its input, such as a softmax, may not overwrite what is fed, so that
   OpenVINO would copy it first. Such an input is produced as well, in its own layout.
 - A layer without weights to speak of runs once just before each run that is timed: everything else that it touches is
-  in the caches inside a model, among it the memory between its primitives, which each network has of its own.
+  in the caches inside a model, among it the memory between its primitives, which each network has of its own. With
+  several threads every layer does, because the others sleep between two laps: they wake up too late for their part.
 - The outputs of all networks lie in the same memory, which is in the caches when a layer writes to it, as memory is
   inside a model, where the runtime uses it again and again. A convolution that adds its result to an input, in the
   memory of that input, cannot write to other memory: of its outputs, a network returns single elements only. Nor may it
@@ -72,7 +73,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
     """
     if all(layer.op_type in _VIEWS for layer in expand(sequence).layers):
         return open_empty(1, 1, settings)  # an output would be a copy, which there is none of inside a model
-    warm = weight_bytes(sequence) <= _WARM_BYTES
+    warm = settings.threads > 1 or weight_bytes(sequence) <= _WARM_BYTES
     if is_reorder(sequence) and not _is_producible(sequence.values[sequence.layers[0].inputs[0]].type):
         sequence = _as_transpose(sequence)
     kinds = _blocked_inputs(sequence)

@@ -24,6 +24,7 @@ from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.runtimes.ort.session import open_session
 from costmodel.synthetic.network import build_network, value_name
 from costmodel.synthetic.values import synthetic_value
+from costmodel.systems.host import usable_cpus
 from tests.lowered import check_graph
 
 Parse = Callable[..., ModelProto]
@@ -353,6 +354,21 @@ def test_isolated_layers_execute_what_the_model_executes(openvino: OpenVino) -> 
             runner.surroundings.run()
         kinds = Counter(p.kind for p in executed_graph(runner.compiled))
         assert kinds["Transpose"] == 0, segment.layers
+
+
+@pytest.mark.skipif(usable_cpus() < 2, reason="there is one CPU")
+def test_with_several_threads_a_layer_runs_once_before_each_run_that_is_timed(openvino: OpenVino, parse: Parse) -> None:
+    """A product with a megabyte of weights is timed cold with one thread, and awake with two."""
+    proto = parse("(float[4, 512] x) => (float[4, 512] y) { y = MatMul(x, w) }", weights={"w": (512, 512)})
+    (segment,) = decompose("m", openvino.lower(read_model(proto), "all")).segments
+    cold, awake = (openvino.open_sequence(segment.sequence, RuntimeSettings(threads)) for threads in (1, 2))
+    assert not isinstance(cold, SurroundedRunner)
+    assert isinstance(awake, SurroundedRunner)
+    awake.feed()
+    (fed,) = awake.results()
+    awake.run()
+    assert np.array_equal(fed, awake.results()[0])
+    assert fed.any()
 
 
 def test_an_isolated_layer_computes_what_its_operators_compute(openvino: OpenVino) -> None:
