@@ -36,6 +36,7 @@ from .listing import list_regressors as list_regressors
 from .sampling_value import sampling_values as sampling_values
 from .search import Search as Search
 from .standard_set import StandardSet as StandardSet
+from .standard_set import standard_set_file as standard_set_file
 from .suggestion import MeasurementBatch as MeasurementBatch
 from .suggestion import choose as choose
 from .suggestion import value_of_measuring as value_of_measuring

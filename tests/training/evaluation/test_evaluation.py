@@ -178,9 +178,11 @@ def test_a_perfect_regressor_has_no_error(exact: Dataset) -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_intervals_cover_where_errors_are_alike(exact: Dataset, noise: float) -> None:
-    """With equal noise in all families, at least five of six models lie inside their intervals.
+    """With equal noise in all families, at least four of six models lie inside their intervals.
 
-    An interval that was calibrated on the five other models covers the sixth with a probability of 5/6.
+    An interval that was calibrated on the five other models would cover the sixth with a probability of 5/6 if their
+    errors did not depend on it; they are those of corrections that are fitted to it as well, so that 4/6 is what holds
+    (the bound of the jackknife, Barber et al. 2021).
     """
     latencies = exact.latencies_us * np.exp(np.random.default_rng(0).normal(0, noise, len(exact)))
     models = tuple(
@@ -189,7 +191,7 @@ def test_intervals_cover_where_errors_are_alike(exact: Dataset, noise: float) ->
     )
     noisy = replace(exact, latencies_us=latencies, models=models)
     evaluation = evaluate(noisy, seeds=(0,), predictors=CHEAP, level=0.9)
-    assert evaluation.report.predictors["roofline"].model.interval_coverage >= 5 / 6
+    assert evaluation.report.predictors["roofline"].model.interval_coverage >= 4 / 6
     assert 0.02 < evaluation.calibrations["roofline"].uncertainty.construction < 0.06
 
 
