@@ -43,9 +43,8 @@ def survey(
     """Measure the standard set on this new machine.
 
     The standard set of a runtime is 150 models and about 3,000 layers that every new machine measures; no model files
-    are needed.
-    The results are exported as Parquet files for data/, which have nothing else that was measured on this host. If it
-    is stopped, the same command goes on where it stopped.
+    are needed. The results are exported as Parquet files for data/, which have nothing else that was measured on this
+    host. If it is stopped, the same command goes on where it stopped.
     """
     from costmodel.errors import DataFileError
     from costmodel.jobs.survey import load_standard_set
