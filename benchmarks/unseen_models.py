@@ -1,13 +1,15 @@
 """Writes models of pytorchcv and Transformers that neither a corpus, nor `others.py`, nor the lockbox has.
 
     pip install --no-deps --target PACKAGES pytorchcv
-    PYTHONPATH=PACKAGES python benchmarks/unseen_models.py FOLDER
+    PYTHONPATH=PACKAGES python benchmarks/unseen_models.py FOLDER [--second]
 
 Nothing is trained or calibrated on them; `unseen_memory.py` and `tune.py` judge the product by them. The networks of
-pytorchcv have their default sizes, those of Transformers mostly six layers of the sizes below.
+pytorchcv have their default sizes, those of Transformers mostly six layers of the sizes below. With `--second`, it
+writes other models, which were chosen after the faults of the first ones had been looked at.
 """
 
-import sys
+import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from other_packages import TOKENS, Source, export, ids, image, pytorchcv, transformers
@@ -90,19 +92,113 @@ _TRANSFORMERS: dict[str, Source] = {
     "sew_d": transformers("SEWD", image(1, 16000), **_AUDIO),
 }
 
+_SECOND_CONVOLUTIONAL = {
+    "vgg": {"vgg11": 224},
+    "resnet_variants": {
+        "resnetbc14b": 224, "senet16": 224, "airnet50_1x64d_r2": 224, "bam_resnet18": 224, "cbam_resnet18": 224,
+        "resattnet56": 224, "sknet50": 224, "sharesnet18": 224, "drnd22": 224, "resnext14_32x4d": 224,
+        "diapreresnet10": 224, "bagnet17": 224,
+    },
+    "regnet": {"regnetx002": 224, "regnety002": 224, "regnetx006": 224},
+    "dense": {"densenet121": 224, "ibn_densenet121": 224, "xdensenet121_2": 224, "sparsenet121": 224},
+    "dpn": {"dpn68b": 224},
+    "hrnet": {"hrnet_w18_small_v1": 224},
+    "squeeze": {"squeezenet_v1_0": 224, "squeezeresnet_v1_0": 224, "sqnxt23v5_w1": 224},
+    "shuffle": {"shufflenet_g3_w1": 224, "shufflenetv2_w1": 224, "menet108_8x1_g3": 224, "channelnet": 224},
+    "mobile": {
+        "mobilenet_w1": 224, "mobilenetb_wd2": 224, "mobilenetv2_w1": 224, "mobilenetv3_small_w1": 224,
+        "dicenet_w1": 224, "ghostnet": 224, "mnasnet_b1": 224, "proxylessnas_cpu": 224, "efficientnet_b0": 224,
+        "efficientnet_edge_small_b": 224,
+    },
+    "inception": {"xception": 299, "inceptionresnetv1": 299},
+    "small_images": {
+        "nin_cifar10": 32, "resnet20_cifar10": 32, "preresnet20_cifar10": 32, "seresnet20_cifar10": 32,
+        "wrn16_10_cifar10": 32, "densenet40_k12_cifar10": 32, "pyramidnet110_a48_cifar10": 32,
+        "resnext29_32x4d_cifar10": 32, "ror3_56_cifar10": 32, "rir_cifar10": 32,
+    },
+    "pose": {"simplepose_resnet18_coco": 256, "simplepose_mobile_resnet18_coco": 256},
+    "segmentation": {"bisenet_resnet18_celebamaskhq": 512, "fastscnn_cityscapes": 512},
+}  # fmt: skip
+
+_SECOND_TRANSFORMERS: dict[str, Source] = {
+    "camembert": transformers("Camembert", ids(96), **_TEXT),
+    "xlm_roberta": transformers("XLMRoberta", ids(128), **_TEXT),
+    "xlm_roberta_xl": transformers("XLMRobertaXL", ids(64), **_TEXT),
+    "big_bird": transformers("BigBird", ids(128), **_TEXT, attention_type="original_full"),
+    "deberta_v2": transformers("DebertaV2", ids(96), **_TEXT),
+    "modern_bert": transformers("ModernBert", ids(128), **_TEXT, pad_token_id=0),
+    "bert_generation": transformers("BertGeneration", ids(128), **_TEXT),
+    "markuplm": transformers("MarkupLM", ids(96), **_TEXT),
+    "flaubert": transformers("Flaubert", ids(96), vocab_size=TOKENS, emb_dim=384, n_layers=6, n_heads=6),
+    "clip_text": transformers("CLIPText", ids(77), **_TEXT),
+    "siglip_text": transformers("SiglipText", ids(64), **_TEXT),
+    "chinese_clip_text": transformers("ChineseCLIPText", ids(64), **_TEXT),
+    "blip_text": transformers("BlipText", ids(64), **_TEXT),
+    "qwen2": transformers("Qwen2", ids(96), **_FEW_KEYS),
+    "stablelm": transformers("StableLm", ids(96), **_FEW_KEYS),
+    "arcee": transformers("Arcee", ids(64), **_FEW_KEYS),
+    "apertus": transformers("Apertus", ids(64), **_FEW_KEYS),
+    "helium": transformers("Helium", ids(64), **_FEW_KEYS, head_dim=64, pad_token_id=0),
+    "smollm3": transformers("SmolLM3", ids(96), **_FEW_KEYS, pad_token_id=0),
+    "seed_oss": transformers("SeedOss", ids(64), **_FEW_KEYS, head_dim=64),
+    "exaone4": transformers("Exaone4", ids(64), **_FEW_KEYS),
+    "hunyuan": transformers("HunYuanDenseV1", ids(64), **_FEW_KEYS, head_dim=64, pad_token_id=0),
+    "ernie4_5": transformers("Ernie4_5", ids(96), **_FEW_KEYS, head_dim=64),
+    "glm4": transformers("Glm4", ids(64), **_FEW_KEYS, head_dim=64, pad_token_id=0),
+    "olmo3": transformers("Olmo3", ids(96), **_DECODER, pad_token_id=0),
+    "ministral": transformers("Ministral", ids(64), **_FEW_KEYS, head_dim=64),
+    "nanochat": transformers("NanoChat", ids(64), **_DECODER),
+    "diffllama": transformers("DiffLlama", ids(64), **_FEW_KEYS),
+    "neox_japanese": transformers(
+        "GPTNeoXJapanese", ids(64), vocab_size=TOKENS, hidden_size=512, num_hidden_layers=6, num_attention_heads=8
+    ),
+    "xglm": transformers(
+        "XGLM", ids(64), vocab_size=TOKENS, d_model=512, num_layers=6, attention_heads=8, ffn_dim=1408
+    ),
+    "ctrl": transformers("CTRL", ids(96), vocab_size=TOKENS, n_embd=512, n_layer=6, n_head=8, dff=1408),
+    "clip_vision": transformers("CLIPVision", image(1, 3, 224, 224), **_VISION),
+    "chinese_clip_vision": transformers("ChineseCLIPVision", image(1, 3, 224, 224), **_VISION),
+    "blip_vision": transformers("BlipVision", image(1, 3, 224, 224), **_VISION, image_size=224),
+    "aimv2_vision": transformers("Aimv2Vision", image(1, 3, 224, 224), **_VISION),
+    "mlcd_vision": transformers("MLCDVision", image(1, 3, 224, 224), **_VISION, image_size=224, patch_size=16),
+    "dinov2_registers": transformers("Dinov2WithRegisters", image(1, 3, 224, 224), **_VISION),
+    "dinov3_vit": transformers("DINOv3ViT", image(1, 3, 224, 224), **_VISION),
+    "dinov3_convnext": transformers("DINOv3ConvNext", image(1, 3, 224, 224)),
+    "levit": transformers("Levit", image(1, 3, 224, 224)),
+    "poolformer": transformers("PoolFormer", image(1, 3, 224, 224)),
+    "mobilevit": transformers("MobileViT", image(1, 3, 256, 256)),
+    "mobilevit_v2": transformers("MobileViTV2", image(1, 3, 256, 256)),
+    "convnext_v2": transformers("ConvNextV2", image(1, 3, 224, 224)),
+    "vitdet": transformers("VitDet", image(1, 3, 224, 224), **_VISION),
+    "vivit": transformers("Vivit", image(1, 8, 3, 112, 112), **_VISION, image_size=112, num_frames=8),
+    "unispeech_sat": transformers("UniSpeechSat", image(1, 16000), **_AUDIO),
+    "ast": transformers("AST", image(1, 256, 128), **_VISION, max_length=256),
+    "encodec": transformers("Encodec", image(1, 1, 16000)),
+}
+
 
 def main() -> None:
     """Writes the models that can be exported, and says why the others cannot."""
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--second", action="store_true")
+    options = parser.parse_args()
+    if options.second:
+        write(options.folder, _SECOND_CONVOLUTIONAL, _SECOND_TRANSFORMERS)
+    else:
+        write(options.folder, _CONVOLUTIONAL, _TRANSFORMERS)
+
+
+def write(folder: Path, convolutional: Mapping[str, Mapping[str, int]], of_transformers: Mapping[str, Source]) -> None:
+    """Writes networks of pytorchcv, by lineage with the size of their images, and models of Transformers."""
     sources = {
         lineage: {f"cv_{name}": pytorchcv(name, size) for name, size in models.items()}
-        for lineage, models in _CONVOLUTIONAL.items()
+        for lineage, models in convolutional.items()
     }
-    for lineage, models in (sources | {name: {f"hf_{name}": one} for name, one in _TRANSFORMERS.items()}).items():
+    for lineage, models in (sources | {name: {f"hf_{name}": one} for name, one in of_transformers.items()}).items():
         for name, source in models.items():
             try:
-                export({lineage: {name: source}}, Path(sys.argv[1]))
+                export({lineage: {name: source}}, folder)
             except (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
                 print(f"{name}: {type(error).__name__}: {str(error).splitlines()[:1]}", flush=True)
 
