@@ -39,6 +39,7 @@ DATA = ROOT / "data" / "peak_memory.csv"
 CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
 SIMULATED = (
     "layers", "compact_bytes", "fragmented_bytes", "compact_without_source_bytes", "fragmented_without_source_bytes",
+    "unbiased_share",
 )  # fmt: skip
 FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULATED, "peak_bytes")
 LEVEL = 0.9
@@ -123,13 +124,14 @@ def simulate(folders: Sequence[str]) -> None:
     write_rows(DATA, FIELDS, rows)
 
 
-def _simulated(graph: LayerGraph) -> dict[str, int]:
+def _simulated(graph: LayerGraph) -> dict[str, float]:
     """Returns the columns with what the simulation says about a model."""
     full, plain = memory_demand(graph), memory_demand(replace(graph, source_weights=None))
     assert full is not None
     assert plain is not None
     values = (
         full.layers, full.peak_bytes, full.fragmented_peak_bytes, plain.peak_bytes, plain.fragmented_peak_bytes,
+        round(full.unbiased_share, 3),
     )  # fmt: skip
     return dict(zip(SIMULATED, values, strict=True))
 
@@ -165,7 +167,8 @@ def fit(*, write: bool) -> None:
             for case in ("compact", "fragmented")
         )
         layers = [int(first[model]["layers"]) for model in models]
-        typical = np.array(list(map(typical_bytes, compact, fragmented)))
+        unbiased = [float(first[model]["unbiased_share"]) for model in models]
+        typical = np.array(list(map(typical_bytes, compact, fragmented, unbiased)))
         cases = {
             case: np.column_stack([np.ones(len(models)), layers, simulated])
             for case, simulated in (("typical", typical), ("compact", compact), ("fragmented", fragmented))

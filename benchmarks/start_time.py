@@ -185,8 +185,8 @@ def fit(*, write: bool) -> None:
 
 def _demand(row: dict[str, str]) -> MemoryDemand:
     """Returns what the simulation says about the model of a row, as far as start times depend on it."""
-    peaks = dict.fromkeys(("load_bytes", "run_bytes", "fragmented_load_bytes", "fragmented_run_bytes"), 0)
-    return MemoryDemand(**peaks, **{name: int(row[name]) for name in DEMAND}, from_source=True)
+    unused = ("load_bytes", "run_bytes", "fragmented_load_bytes", "fragmented_run_bytes", "unbiased_bytes")
+    return MemoryDemand(**dict.fromkeys(unused, 0), **{name: int(row[name]) for name in DEMAND}, from_source=True)
 
 
 def _rates(row: dict[str, str]) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Predicts the peak memory of a process that runs a model, from what its session allocates (docs/adr/0023).
 
 The prediction is linear in the simulated memory. Whether small blocks fragment it differs between processes and cannot
-be predicted: the prediction lies between both cases, and the interval covers them. `benchmarks/peak_memory.py fit
+be predicted: the prediction lies between both cases, and the interval covers them. Models whose products have no bias,
+as most decoders, are seldom fragmented: fewer small tensors lie between their matrices. `benchmarks/peak_memory.py fit
 --write` fits the coefficients and the interval to measured processes, and stores them in `peak_memory.json` by version
 of the runtime.
 """
@@ -13,6 +14,11 @@ from costmodel.memory.session import MemoryDemand
 from costmodel.systems.system import System
 
 __all__ = ["PeakMemory", "predict_peak_memory", "typical_bytes"]
+
+# Share of the packed matrices from which a model counts as one without biases, and how far its memory then is from the
+# compact case to the fragmented one (docs/adr/0023, "Products without a bias").
+_MOSTLY_UNBIASED = 0.8
+_FRAGMENTED_SHARE_WITHOUT_BIAS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemo
 
     low, high = of_source["interval"]
     return PeakMemory(
-        round(process_bytes(typical_bytes(demand.peak_bytes, demand.fragmented_peak_bytes))),
+        round(process_bytes(typical_bytes(demand.peak_bytes, demand.fragmented_peak_bytes, demand.unbiased_share))),
         (
             round(low * process_bytes(demand.peak_bytes)),
             round(high * process_bytes(demand.fragmented_peak_bytes)),
@@ -60,6 +66,16 @@ def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemo
     )
 
 
-def typical_bytes(compact_bytes: float, fragmented_bytes: float) -> float:
-    """Returns the size that is off by the same share if memory is compact and if it is fragmented."""
+def typical_bytes(compact_bytes: float, fragmented_bytes: float, unbiased_share: float) -> float:
+    """Returns a size between those of compact and of fragmented memory, in bytes.
+
+    It is off by the same share in both cases, or, if most matrices are packed without a bias, near the compact case.
+
+    Args:
+        compact_bytes: Size if memory is compact.
+        fragmented_bytes: Size if it is fragmented.
+        unbiased_share: Share of the packed matrices that belong to products without a bias.
+    """
+    if unbiased_share >= _MOSTLY_UNBIASED:
+        return compact_bytes + _FRAGMENTED_SHARE_WITHOUT_BIAS * (fragmented_bytes - compact_bytes)
     return 2 * compact_bytes * fragmented_bytes / (compact_bytes + fragmented_bytes or 1)

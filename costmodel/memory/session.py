@@ -30,6 +30,7 @@ _PACKING = {
     "MatMul": ((1,), 2), "Gemm": ((1,), 2), "FusedMatMul": ((1,), 2), "FusedGemm": ((1,), 2),
     "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3), "ConvTranspose": ((1,), None),
 }  # fmt: skip
+_PRODUCTS = ("MatMul", "Gemm", "FusedMatMul", "FusedGemm")
 _PACKED_COLUMNS = 16
 # Runs after the first: the second one allocates the block of the memory pattern, the third one finds it free.
 _LATER_RUNS = 2
@@ -50,6 +51,7 @@ class MemoryDemand:
         stored_bytes: Size of the weights in the model's file.
         rewritten_bytes: Size of the weights that are folded from others, or reordered in blocks.
         packed_bytes: Size of the matrices that are packed, once for each layer that packs one.
+        unbiased_bytes: The part of `packed_bytes` that is packed by products without a bias.
         load_touched_bytes: Memory that becomes resident while the model is loaded.
         first_run_touched_bytes: Memory that becomes resident during the first run.
         from_source: Whether the sizes of the weights before the runtime rewrote them were known.
@@ -64,6 +66,7 @@ class MemoryDemand:
     stored_bytes: int
     rewritten_bytes: int
     packed_bytes: int
+    unbiased_bytes: int
     load_touched_bytes: int
     first_run_touched_bytes: int
     from_source: bool
@@ -77,6 +80,11 @@ class MemoryDemand:
     def fragmented_peak_bytes(self) -> int:
         """Peak over loading and running if small blocks settle beside the weights, in bytes."""
         return max(self.fragmented_load_bytes, self.fragmented_run_bytes)
+
+    @property
+    def unbiased_share(self) -> float:
+        """Share of the packed matrices that belong to products without a bias; 0 if nothing is packed."""
+        return self.unbiased_bytes / self.packed_bytes if self.packed_bytes else 0.0
 
 
 def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
@@ -97,6 +105,12 @@ def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
         stored_bytes=usual.stored_bytes,
         rewritten_bytes=usual.rewritten_bytes,
         packed_bytes=usual.packed_bytes,
+        unbiased_bytes=sum(
+            nbytes
+            for layer in graph.layers
+            if layer.op_type in _PRODUCTS and not any(layer.inputs[2:])
+            for _, nbytes in _packed_bytes(layer, graph)
+        ),
         load_touched_bytes=usual.load_touched_bytes,
         first_run_touched_bytes=usual.first_run_touched_bytes,
         from_source=source is not None,

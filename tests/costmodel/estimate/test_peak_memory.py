@@ -12,7 +12,7 @@ from tests.synthetic import SYSTEM
 
 DEMAND = MemoryDemand(
     load_bytes=100 * 10**6, run_bytes=50 * 10**6, fragmented_load_bytes=120 * 10**6, fragmented_run_bytes=50 * 10**6,
-    layers=100, source_nodes=200, stored_bytes=40 * 10**6, rewritten_bytes=0, packed_bytes=0,
+    layers=100, source_nodes=200, stored_bytes=40 * 10**6, rewritten_bytes=0, packed_bytes=0, unbiased_bytes=0,
     load_touched_bytes=120 * 10**6,
     first_run_touched_bytes=10 * 10**6, from_source=True,
 )  # fmt: skip
@@ -53,6 +53,18 @@ def test_the_interval_covers_compact_and_fragmented_memory(system: System) -> No
     assert worse.interval_bytes[0] == found.interval_bytes[0]
     assert worse.interval_bytes[1] > found.interval_bytes[1] + 50 * 10**6
     assert found.peak_memory_bytes < worse.peak_memory_bytes < worse.interval_bytes[1]
+
+
+def test_products_without_a_bias_are_nearer_to_compact_memory(system: System) -> None:
+    """The matrices of a decoder without biases are seldom fragmented; the interval covers both cases as before."""
+    packed = replace(DEMAND, packed_bytes=40 * 10**6)
+    biased, unbiased = (
+        predict_peak_memory(replace(packed, unbiased_bytes=nbytes), system) for nbytes in (10 * 10**6, 40 * 10**6)
+    )
+    assert biased is not None
+    assert unbiased is not None
+    assert unbiased.peak_memory_bytes < biased.peak_memory_bytes
+    assert unbiased.interval_bytes == biased.interval_bytes
 
 
 def test_what_was_never_measured_is_unknown(system: System) -> None:

@@ -217,3 +217,15 @@ def test_weights_without_dimensions_are_not_packed() -> None:
     for op_type in ("ConvTranspose", "MatMul", "LSTM"):
         shapes: dict[str, tuple[int, ...]] = {"x": (1, 4, 4), "w": (), "y": (1, 4, 4)}
         assert _demand(_graph([_layer(op_type, ("x", "w"), "y")], shapes, ("w",))).packed_bytes == 0
+
+
+def test_products_with_a_bias_are_told_from_those_without() -> None:
+    """What products without a bias pack is counted apart; other layers that pack have no product."""
+    shapes = {"x": (8, 512), "w": (512, 512), "b": (512,), "v": (512, 1536), "h": (8, 512), "y": (8, 1536)}
+    biased, plain = _layer("Gemm", ("x", "w", "b"), "h"), _layer("MatMul", ("h", "v"), "y")
+    demand = _demand(_graph([biased, plain], shapes, ("w", "b", "v")))
+    assert demand.unbiased_bytes == 512 * 1536 * 4
+    assert demand.unbiased_share == pytest.approx(0.75)
+    without = _demand(_graph([replace(biased, inputs=("x", "w", ""))], shapes, ("w",)))
+    assert without.unbiased_share == 1.0
+    assert _demand(_chain("Relu", 3, 4)).unbiased_share == 0.0
