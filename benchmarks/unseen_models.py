@@ -1,11 +1,11 @@
 """Writes models of pytorchcv and Transformers that neither a corpus, nor `others.py`, nor the lockbox has.
 
     pip install --no-deps --target PACKAGES pytorchcv
-    PYTHONPATH=PACKAGES python benchmarks/unseen_models.py FOLDER [--second]
+    PYTHONPATH=PACKAGES python benchmarks/unseen_models.py FOLDER [--set 2]
 
 Nothing is trained or calibrated on them; `unseen_memory.py` and `tune.py` judge the product by them. The networks of
-pytorchcv have their default sizes, those of Transformers mostly six layers of the sizes below. With `--second`, it
-writes other models, which were chosen after the faults of the first ones had been looked at.
+pytorchcv have their default sizes, those of Transformers mostly six layers of the sizes below. There are three sets of
+models; each was chosen after the faults of the one before had been looked at.
 """
 
 import argparse
@@ -127,7 +127,6 @@ _SECOND_TRANSFORMERS: dict[str, Source] = {
     "big_bird": transformers("BigBird", ids(128), **_TEXT, attention_type="original_full"),
     "deberta_v2": transformers("DebertaV2", ids(96), **_TEXT),
     "modern_bert": transformers("ModernBert", ids(128), **_TEXT, pad_token_id=0),
-    "bert_generation": transformers("BertGeneration", ids(128), **_TEXT),
     "markuplm": transformers("MarkupLM", ids(96), **_TEXT),
     "flaubert": transformers("Flaubert", ids(96), vocab_size=TOKENS, emb_dim=384, n_layers=6, n_heads=6),
     "clip_text": transformers("CLIPText", ids(77), **_TEXT),
@@ -177,16 +176,86 @@ _SECOND_TRANSFORMERS: dict[str, Source] = {
 }
 
 
+_THIRD_CONVOLUTIONAL = {
+    "vgg": {"vgg16": 224, "bn_vgg13b": 224},
+    "resnet_variants": {
+        "resnet26": 224, "preresnetbc14b": 224, "seresnet26": 224, "diaresnet18": 224, "ibn_resnet50": 224,
+        "bam_resnet34": 224, "cbam_resnet34": 224, "airnext50_32x4d_r2": 224, "scneta50": 224, "drnd38": 224,
+    },
+    "regnet": {"regnetx008": 224, "regnety004": 224},
+    "dense": {"densenet169": 224, "xdensenet169_2": 224},
+    "hrnet": {"hrnet_w18_small_v2": 224},
+    "squeeze": {"sqnxt23_w3d2": 224},
+    "shuffle": {"shufflenet_g2_w1": 224, "shufflenetv2b_w1": 224, "menet256_12x1_g4": 224},
+    "mobile": {
+        "fdmobilenet_wd2": 224, "mobilenetv3_small_wd2": 224, "mnasnet_a1": 224, "efficientnet_b1": 224,
+        "mixnet_m": 224, "dicenet_w2": 224,
+    },
+    "small_images": {
+        "resnet56_cifar10": 32, "seresnet56_cifar10": 32, "diaresnet20_cifar10": 32, "sepreresnet20_cifar10": 32,
+    },
+}  # fmt: skip
+
+_THIRD_TRANSFORMERS: dict[str, Source] = {
+    "ernie_wide": transformers("Ernie", ids(160), **{**_TEXT, "hidden_size": 512, "num_attention_heads": 8}),
+    "aimv2_text": transformers("Aimv2Text", ids(77), **_TEXT),
+    "metaclip2_text": transformers("MetaClip2Text", ids(77), **_TEXT),
+    "metaclip2_vision": transformers("MetaClip2Vision", image(1, 3, 224, 224), **_VISION),
+    "clap_text": transformers("ClapText", ids(96), **_TEXT),
+    "clipseg_text": transformers("CLIPSegText", ids(77), **_TEXT),
+    "clipseg_vision": transformers("CLIPSegVision", image(1, 3, 224, 224), **_VISION),
+    "flava_text": transformers("FlavaText", ids(96), **_TEXT),
+    "flava_image": transformers("FlavaImage", image(1, 3, 224, 224), **_VISION),
+    "git_vision": transformers("GitVision", image(1, 3, 224, 224), **_VISION),
+    "group_vit_text": transformers("GroupViTText", ids(77), **_TEXT),
+    "owlvit_text": transformers("OwlViTText", ids(16), **_TEXT),
+    "owlvit_vision": transformers("OwlViTVision", image(1, 3, 224, 224), **_VISION, image_size=224),
+    "xclip_text": transformers("XCLIPText", ids(77), **_TEXT),
+    "intern_vl_vision": transformers("InternVLVision", image(1, 3, 224, 224), **_VISION, image_size=[224, 224]),
+    "alt_clip_vision": transformers("AltCLIPVision", image(1, 3, 224, 224), **_VISION),
+    "mobilenet_v1": transformers("MobileNetV1", image(1, 3, 224, 224)),
+    "mobilenet_v2": transformers("MobileNetV2", image(1, 3, 224, 224)),
+    "hf_regnet": transformers("RegNet", image(1, 3, 224, 224)),
+    "hf_resnet": transformers("ResNet", image(1, 3, 224, 224)),
+    "yolos": transformers("Yolos", image(1, 3, 256, 256), **_VISION, image_size=[256, 256]),
+    "vit": transformers("ViT", image(1, 3, 160, 160), **{**_VISION, "num_hidden_layers": 8}, image_size=160),
+    "deit": transformers("DeiT", image(1, 3, 224, 224), **{**_VISION, "num_hidden_layers": 10}),
+    "beit": transformers("Beit", image(1, 3, 224, 224), **_VISION),
+    "hubert": transformers("Hubert", image(1, 16000), **{**_AUDIO, "hidden_size": 384, "num_attention_heads": 6}),
+    "wav2vec2": transformers("Wav2Vec2", image(1, 16000), **{**_AUDIO, "num_hidden_layers": 4}),
+    "cwm": transformers("Cwm", ids(64), **_FEW_KEYS, head_dim=64),
+    "jais2": transformers("Jais2", ids(64), **_FEW_KEYS),
+    "hyperclovax": transformers("HyperCLOVAX", ids(64), **_FEW_KEYS),
+    "youtu": transformers("Youtu", ids(64), **_DECODER),
+    "bitnet": transformers("BitNet", ids(64), **_FEW_KEYS),
+    "modern_bert_decoder": transformers("ModernBertDecoder", ids(96), **_TEXT, pad_token_id=0),
+    "llama": transformers("Llama", ids(48), **{**_FEW_KEYS, "num_hidden_layers": 8}),
+    "mistral_wide": transformers("Mistral", ids(64), **{**_FEW_KEYS, "hidden_size": 768, "num_attention_heads": 12}),
+    "qwen3_deep": transformers("Qwen3", ids(48), **{**_FEW_KEYS, "num_hidden_layers": 12}, head_dim=64),
+    "phi": transformers("Phi", ids(64), **_DECODER, pad_token_id=0),
+    "falcon": transformers(
+        "Falcon", ids(64), vocab_size=TOKENS, hidden_size=512, num_hidden_layers=6, num_attention_heads=8
+    ),
+    "opt": transformers(
+        "OPT", ids(64), vocab_size=TOKENS, hidden_size=512, num_hidden_layers=6, num_attention_heads=8, ffn_dim=1408
+    ),
+    "gpt_neox": transformers("GPTNeoX", ids(64), **_DECODER),
+}
+
+_SETS = {
+    1: (_CONVOLUTIONAL, _TRANSFORMERS),
+    2: (_SECOND_CONVOLUTIONAL, _SECOND_TRANSFORMERS),
+    3: (_THIRD_CONVOLUTIONAL, _THIRD_TRANSFORMERS),
+}
+
+
 def main() -> None:
     """Writes the models that can be exported, and says why the others cannot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--second", action="store_true")
+    parser.add_argument("--set", type=int, choices=sorted(_SETS), default=1)
     options = parser.parse_args()
-    if options.second:
-        write(options.folder, _SECOND_CONVOLUTIONAL, _SECOND_TRANSFORMERS)
-    else:
-        write(options.folder, _CONVOLUTIONAL, _TRANSFORMERS)
+    write(options.folder, *_SETS[options.set])
 
 
 def write(folder: Path, convolutional: Mapping[str, Mapping[str, int]], of_transformers: Mapping[str, Source]) -> None:
