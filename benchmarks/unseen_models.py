@@ -5,7 +5,8 @@
 
 Nothing is trained or calibrated on them; `unseen_memory.py` and `tune.py` judge the product by them. The networks of
 pytorchcv have their default sizes, those of Transformers mostly six layers of the sizes below. There are three sets of
-models; each was chosen after the faults of the one before had been looked at.
+models; each was chosen after the faults of the one before had been looked at. Of some in the third set, a corpus or an
+earlier set has another size.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 The prediction is linear in the simulated memory. Whether small blocks fragment it differs between processes and cannot
 be predicted: the prediction lies between both cases, and the interval covers them. Models whose products have no bias,
-as most decoders, are seldom fragmented: fewer small tensors lie between their matrices. `benchmarks/peak_memory.py fit
+as most decoders, were seldom found fragmented. `benchmarks/peak_memory.py fit
 --write` fits the coefficients and the interval to measured processes, and stores them in `peak_memory.json` by version
 of the runtime.
 """
