@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from costmodel.atomic_write import atomic_file
+
 __all__ = ["PREPARED", "halves", "read_rows", "run_alone", "write_rows"]
 
 # Beginning of a process that is measured, which imports nothing of costmodel: session options for one thread, and
@@ -57,8 +59,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def write_rows(path: Path, fields: Sequence[str], rows: Iterable[dict[str, str]]) -> None:
-    """Writes a CSV file anew."""
-    with path.open("w", newline="") as file:
+    """Writes a CSV file anew; the old one stays if that fails."""
+    with atomic_file(path) as partial, partial.open("w", newline="") as file:
         writer = csv.DictWriter(file, fields)
         writer.writeheader()
         writer.writerows(rows)

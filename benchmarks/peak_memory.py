@@ -26,7 +26,7 @@ from model_sessions import PREPARED, halves, read_rows, run_alone, write_rows
 from scipy.optimize import nnls
 
 from costmodel.errors import CostModelError
-from costmodel.estimate.peak_memory import typical_bytes
+from costmodel.estimate.peak_memory import fragmented_share
 from costmodel.ir.graph import LayerGraph
 from costmodel.memory.session import memory_demand
 from costmodel.onnx_io.model import read_model
@@ -39,7 +39,7 @@ DATA = ROOT / "data" / "peak_memory.csv"
 CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
 SIMULATED = (
     "layers", "compact_bytes", "fragmented_bytes", "compact_without_source_bytes", "fragmented_without_source_bytes",
-    "unbiased_share",
+    "reordered_bytes", "packed_bytes", "unbiased_bytes",
 )  # fmt: skip
 FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULATED, "peak_bytes")
 LEVEL = 0.9
@@ -124,14 +124,14 @@ def simulate(folders: Sequence[str]) -> None:
     write_rows(DATA, FIELDS, rows)
 
 
-def _simulated(graph: LayerGraph) -> dict[str, float]:
+def _simulated(graph: LayerGraph) -> dict[str, int]:
     """Returns the columns with what the simulation says about a model."""
     full, plain = memory_demand(graph), memory_demand(replace(graph, source_weights=None))
     assert full is not None
     assert plain is not None
     values = (
         full.layers, full.peak_bytes, full.fragmented_peak_bytes, plain.peak_bytes, plain.fragmented_peak_bytes,
-        round(full.unbiased_share, 3),
+        full.reordered_bytes, full.packed_bytes, full.unbiased_bytes,
     )  # fmt: skip
     return dict(zip(SIMULATED, values, strict=True))
 
@@ -167,11 +167,15 @@ def fit(*, write: bool) -> None:
             for case in ("compact", "fragmented")
         )
         layers = [int(first[model]["layers"]) for model in models]
-        unbiased = [float(first[model]["unbiased_share"]) for model in models]
-        typical = np.array(list(map(typical_bytes, compact, fragmented, unbiased)))
+        weights = ("reordered_bytes", "packed_bytes", "unbiased_bytes")
+        share = np.array([fragmented_share(*(float(first[model][name]) for name in weights)) for model in models])
         cases = {
             case: np.column_stack([np.ones(len(models)), layers, simulated])
-            for case, simulated in (("typical", typical), ("compact", compact), ("fragmented", fragmented))
+            for case, simulated in (
+                ("typical", (1 - share) * compact + share * fragmented),
+                ("compact", compact),
+                ("fragmented", fragmented),
+            )
         }
         features = cases["typical"]
         held_out, within, above, below = [], [], [], []

@@ -1,10 +1,9 @@
 """Predicts the peak memory of a process that runs a model, from what its session allocates (docs/adr/0023).
 
-The prediction is linear in the simulated memory. Whether small blocks fragment it differs between processes and cannot
-be predicted: the prediction lies between both cases, and the interval covers them. Models whose products have no bias,
-as most decoders, were seldom found fragmented. `benchmarks/peak_memory.py fit
---write` fits the coefficients and the interval to measured processes, and stores them in `peak_memory.json` by version
-of the runtime.
+The prediction is linear in the simulated memory. How far small blocks fragment it differs between processes and cannot
+be predicted: the prediction lies between both cases, nearer to the one that is more often found for weights of the
+model's kind, and the interval covers them. `benchmarks/peak_memory.py fit --write` fits the coefficients and the
+interval to measured processes, and stores them in `peak_memory.json` by version of the runtime.
 """
 
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ from costmodel.estimate.fitted_coefficients import fitted_coefficients
 from costmodel.memory.session import MemoryDemand
 from costmodel.systems.system import System
 
-__all__ = ["PeakMemory", "predict_peak_memory", "typical_bytes"]
+__all__ = ["PeakMemory", "fragmented_share", "predict_peak_memory"]
 
-# Share of the packed matrices from which a model counts as one without biases, and how far its memory then is from the
-# compact case to the fragmented one (docs/adr/0023, "Products without a bias").
-_MOSTLY_UNBIASED = 0.8
-_FRAGMENTED_SHARE_WITHOUT_BIAS = 0.2
+# How far memory is on average from the compact case to the fragmented one, by what happens to the weights when a model
+# is loaded (docs/adr/0023, "Between the cases").
+_FRAGMENTED_BY_REORDERING = 0.65
+_FRAGMENTED_BY_PACKING = 0.45
+_FRAGMENTED_BY_PACKING_WITHOUT_BIAS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,9 @@ def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemo
         return float(fixed_bytes + of_source["factor"] * session_bytes)
 
     low, high = of_source["interval"]
+    share = fragmented_share(demand.reordered_bytes, demand.packed_bytes, demand.unbiased_bytes)
     return PeakMemory(
-        round(process_bytes(typical_bytes(demand.peak_bytes, demand.fragmented_peak_bytes, demand.unbiased_share))),
+        round(process_bytes((1 - share) * demand.peak_bytes + share * demand.fragmented_peak_bytes)),
         (
             round(low * process_bytes(demand.peak_bytes)),
             round(high * process_bytes(demand.fragmented_peak_bytes)),
@@ -66,16 +67,19 @@ def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemo
     )
 
 
-def typical_bytes(compact_bytes: float, fragmented_bytes: float, unbiased_share: float) -> float:
-    """Returns a size between those of compact and of fragmented memory, in bytes.
-
-    It is off by the same share in both cases, or, if most matrices are packed without a bias, near the compact case.
+def fragmented_share(reordered_bytes: float, packed_bytes: float, unbiased_bytes: float) -> float:
+    """Returns how far the memory of a model is likely to be from the compact case (0) to the fragmented one (1).
 
     Args:
-        compact_bytes: Size if memory is compact.
-        fragmented_bytes: Size if it is fragmented.
-        unbiased_share: Share of the packed matrices that belong to products without a bias.
+        reordered_bytes: Size of the weights that are reordered for blocked layers.
+        packed_bytes: Size of the matrices that are packed.
+        unbiased_bytes: The part of `packed_bytes` that is packed by products without a bias.
     """
-    if unbiased_share >= _MOSTLY_UNBIASED:
-        return compact_bytes + _FRAGMENTED_SHARE_WITHOUT_BIAS * (fragmented_bytes - compact_bytes)
-    return 2 * compact_bytes * fragmented_bytes / (compact_bytes + fragmented_bytes or 1)
+    changed_bytes = reordered_bytes + packed_bytes
+    if not changed_bytes:
+        return _FRAGMENTED_BY_PACKING
+    return (
+        _FRAGMENTED_BY_REORDERING * reordered_bytes
+        + _FRAGMENTED_BY_PACKING * (packed_bytes - unbiased_bytes)
+        + _FRAGMENTED_BY_PACKING_WITHOUT_BIAS * unbiased_bytes
+    ) / changed_bytes

@@ -50,6 +50,7 @@ class MemoryDemand:
         source_nodes: Number of nodes of the source model; None if it is not known.
         stored_bytes: Size of the weights in the model's file.
         rewritten_bytes: Size of the weights that are folded from others, or reordered in blocks.
+        reordered_bytes: Size of the weights that blocked layers read, which were reordered for them.
         packed_bytes: Size of the matrices that are packed, once for each layer that packs one.
         unbiased_bytes: The part of `packed_bytes` that is packed by products without a bias.
         load_touched_bytes: Memory that becomes resident while the model is loaded.
@@ -65,6 +66,7 @@ class MemoryDemand:
     source_nodes: int | None
     stored_bytes: int
     rewritten_bytes: int
+    reordered_bytes: int
     packed_bytes: int
     unbiased_bytes: int
     load_touched_bytes: int
@@ -80,11 +82,6 @@ class MemoryDemand:
     def fragmented_peak_bytes(self) -> int:
         """Peak over loading and running if small blocks settle beside the weights, in bytes."""
         return max(self.fragmented_load_bytes, self.fragmented_run_bytes)
-
-    @property
-    def unbiased_share(self) -> float:
-        """Share of the packed matrices that belong to products without a bias; 0 if nothing is packed."""
-        return self.unbiased_bytes / self.packed_bytes if self.packed_bytes else 0.0
 
 
 def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
@@ -104,6 +101,11 @@ def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
         source_nodes=None if source is None else source.nodes,
         stored_bytes=usual.stored_bytes,
         rewritten_bytes=usual.rewritten_bytes,
+        reordered_bytes=sum(
+            stored_bytes(graph.types[name])
+            for name in {name for layer in graph.layers if layer.domain == BLOCKED_DOMAIN for name in layer.inputs}
+            if name in graph.constants
+        ),
         packed_bytes=usual.packed_bytes,
         unbiased_bytes=sum(
             nbytes
@@ -202,8 +204,8 @@ def _optimise(
             if name in blocks:
                 continue
             # A reordered weight exists in three more copies until it is stored in the graph. The runtime makes small
-            # blocks meanwhile, which settle beside them.
-            heap.fragmented = layer.domain == BLOCKED_DOMAIN
+            # blocks meanwhile, which may settle beside them.
+            heap.fragmented = fragmented and layer.domain == BLOCKED_DOMAIN
             copies = (True, False, False) if layer.domain == BLOCKED_DOMAIN else ()
             transient = [heap.allocate(nbytes, aligned=aligned) for aligned in copies]
             blocks[name] = heap.allocate(nbytes)

@@ -12,8 +12,8 @@ from tests.synthetic import SYSTEM
 
 DEMAND = MemoryDemand(
     load_bytes=100 * 10**6, run_bytes=50 * 10**6, fragmented_load_bytes=120 * 10**6, fragmented_run_bytes=50 * 10**6,
-    layers=100, source_nodes=200, stored_bytes=40 * 10**6, rewritten_bytes=0, packed_bytes=0, unbiased_bytes=0,
-    load_touched_bytes=120 * 10**6,
+    layers=100, source_nodes=200, stored_bytes=40 * 10**6, rewritten_bytes=0,
+    reordered_bytes=0, packed_bytes=0, unbiased_bytes=0, load_touched_bytes=120 * 10**6,
     first_run_touched_bytes=10 * 10**6, from_source=True,
 )  # fmt: skip
 
@@ -55,16 +55,20 @@ def test_the_interval_covers_compact_and_fragmented_memory(system: System) -> No
     assert found.peak_memory_bytes < worse.peak_memory_bytes < worse.interval_bytes[1]
 
 
-def test_products_without_a_bias_are_nearer_to_compact_memory(system: System) -> None:
-    """The matrices of a decoder without biases are seldom fragmented; the interval covers both cases as before."""
-    packed = replace(DEMAND, packed_bytes=40 * 10**6)
-    biased, unbiased = (
-        predict_peak_memory(replace(packed, unbiased_bytes=nbytes), system) for nbytes in (10 * 10**6, 40 * 10**6)
-    )
-    assert biased is not None
-    assert unbiased is not None
-    assert unbiased.peak_memory_bytes < biased.peak_memory_bytes
-    assert unbiased.interval_bytes == biased.interval_bytes
+def test_the_kind_of_weights_says_how_near_memory_is_to_the_fragmented_case(system: System) -> None:
+    """Reordered weights fragment memory most, products without a bias least; the interval covers both cases for all."""
+    cases = ((40, 0, 0), (20, 20, 0), (0, 40, 0), (0, 40, 20), (0, 40, 40))
+    found = [
+        predict_peak_memory(
+            replace(DEMAND, reordered_bytes=reordered, packed_bytes=packed, unbiased_bytes=unbiased), system
+        )
+        for reordered, packed, unbiased in cases
+    ]
+    peaks = [one.peak_memory_bytes for one in found if one is not None]
+    assert len(peaks) == len(cases)
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(set(peaks)) == len(cases)
+    assert len({one.interval_bytes for one in found if one is not None}) == 1
 
 
 def test_what_was_never_measured_is_unknown(system: System) -> None:
