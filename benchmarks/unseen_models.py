@@ -251,7 +251,7 @@ _FOURTH_CONVOLUTIONAL = {
         "resnext26_32x4d": 224, "senet28": 224, "ibn_resnext50_32x4d": 224, "airnet50_1x64d_r16": 224,
         "bam_resnet50": 224, "cbam_resnet50": 224, "resattnet92": 224, "sharesnet34": 224, "drnc42": 224,
         "drnd54": 224, "diaresnet26": 224, "diapreresnet18": 224, "resnetd50b": 224, "resnetabc14b": 224,
-        "bagnet33": 224, "revnet38": 224,
+        "bagnet33": 224,
     },
     "regnet": {"regnetx004": 224, "regnety006": 224, "regnetx016": 224, "regnety008": 224},
     "dense": {"densenet161": 224, "ibn_densenet169": 224, "sparsenet161": 224},
@@ -272,7 +272,7 @@ _FOURTH_CONVOLUTIONAL = {
         "resnext20_32x4d_cifar10": 32, "pyramidnet110_a84_cifar10": 32, "ror3_110_cifar10": 32,
         "fractalnet_cifar10": 32,
     },
-    "segmentation": {"fcn8sd_resnetd50b_voc": 240, "pspnet_resnetd50b_voc": 240, "deeplabv3_resnetd50b_voc": 240},
+    "segmentation": {"fcn8sd_resnetd50b_voc": 240},
 }  # fmt: skip
 
 _NARROW = {
@@ -286,7 +286,6 @@ _BROAD = {
 _NARROW_VISION = {name: size for name, size in _NARROW.items() if name != "vocab_size"}
 _BROAD_VISION = {name: size for name, size in _BROAD.items() if name != "vocab_size"}
 _FEW_KEYS_BROAD = {**_BROAD, "num_key_value_heads": 5, "intermediate_size": 1792}
-_T5 = {"vocab_size": TOKENS, "d_model": 384, "num_layers": 6, "num_heads": 6, "d_ff": 1024, "d_kv": 64}
 
 _FOURTH_TRANSFORMERS: dict[str, Source] = {
     "squeezebert": transformers("SqueezeBert", ids(96), **{**_TEXT, "embedding_size": 384}),
@@ -306,11 +305,7 @@ _FOURTH_TRANSFORMERS: dict[str, Source] = {
     "jina_embeddings_v3": transformers("JinaEmbeddingsV3", ids(96), **_TEXT),
     "canine": transformers("Canine", ids(128), **_TEXT),
     "distilbert": transformers("DistilBert", ids(96), vocab_size=TOKENS, dim=512, n_layers=5, n_heads=8),
-    "layoutlmv3": transformers("LayoutLMv3", ids(96), **_TEXT),
     "xmod": transformers("Xmod", ids(96), **_TEXT, default_language="en_XX"),
-    "t5_encoder": transformers("T5Encoder", ids(96), **_T5),
-    "mt5_encoder": transformers("MT5Encoder", ids(64), **_T5),
-    "umt5_encoder": transformers("UMT5Encoder", ids(64), **_T5),
     "bloom": transformers("Bloom", ids(64), vocab_size=TOKENS, hidden_size=512, n_layer=6, n_head=8),
     "gpt_neo": transformers(
         "GPTNeo",
@@ -322,9 +317,6 @@ _FOURTH_TRANSFORMERS: dict[str, Source] = {
         attention_types=[[["global", "local"], 3]],
     ),
     "gpt2_wide": transformers("GPT2", ids(64), vocab_size=TOKENS, n_embd=640, n_layer=4, n_head=10),
-    "opt_deep": transformers(
-        "OPT", ids(48), vocab_size=TOKENS, hidden_size=384, num_hidden_layers=10, num_attention_heads=6, ffn_dim=1536
-    ),
     "image_gpt": transformers("ImageGPT", ids(96), vocab_size=TOKENS, n_embd=384, n_layer=6, n_head=6),
     "llama_broad": transformers("Llama", ids(64), **_FEW_KEYS_BROAD),
     "qwen2_narrow": transformers("Qwen2", ids(96), **_NARROW, num_key_value_heads=2),
@@ -332,23 +324,18 @@ _FOURTH_TRANSFORMERS: dict[str, Source] = {
     "starcoder2_broad": transformers("Starcoder2", ids(64), **_FEW_KEYS_BROAD),
     "stablelm_broad": transformers("StableLm", ids(64), **_FEW_KEYS_BROAD),
     "doge": transformers("Doge", ids(64), **_FEW_KEYS),
-    "mini_cpm3": transformers("MiniCPM3", ids(64), **_DECODER),
     "granite_broad": transformers("Granite", ids(48), **_FEW_KEYS_BROAD),
     "phi_broad": transformers("Phi", ids(64), **_BROAD, pad_token_id=0),
     "siglip_broad": transformers("SiglipVision", image(1, 3, 224, 224), **_BROAD_VISION),
     "clip_vision_narrow": transformers("CLIPVision", image(1, 3, 160, 160), **_NARROW_VISION, image_size=160),
     "vit_broad": transformers("ViT", image(1, 3, 224, 224), **_BROAD_VISION),
     "deit_narrow": transformers("DeiT", image(1, 3, 224, 224), **_NARROW_VISION),
-    "dinov2_narrow": transformers("Dinov2", image(1, 3, 224, 224), **_NARROW_VISION),
     "owlv2_vision": transformers("Owlv2Vision", image(1, 3, 224, 224), **_BROAD_VISION, image_size=224),
     "dpt": transformers("DPT", image(1, 3, 224, 224), **_VISION, image_size=224, backbone_out_indices=[1, 2, 4, 5]),
     "glpn": transformers("GLPN", image(1, 3, 224, 224)),
     "cvt": transformers("Cvt", image(1, 3, 224, 224)),
     "pvt_v2": transformers("PvtV2", image(1, 3, 224, 224)),
     "bit": transformers("Bit", image(1, 3, 224, 224)),
-    "hf_efficientnet": transformers(
-        "EfficientNet", image(1, 3, 224, 224), width_coefficient=1.0, depth_coefficient=1.0
-    ),
     "focalnet": transformers("FocalNet", image(1, 3, 224, 224)),
     "timesformer": transformers("Timesformer", image(1, 8, 3, 112, 112), **_VISION, image_size=112, num_frames=8),
     "sam_vision": transformers(
@@ -361,7 +348,6 @@ _FOURTH_TRANSFORMERS: dict[str, Source] = {
         window_size=8,
         global_attn_indexes=[2, 5],
     ),
-    "hubert_broad": transformers("Hubert", image(1, 16000), **_BROAD_VISION),
     "unispeech_narrow": transformers("UniSpeech", image(1, 24000), **_NARROW_VISION),
     "wav2vec2_bert": transformers("Wav2Vec2Bert", image(1, 96, 160), **_VISION),
 }
