@@ -17,8 +17,9 @@ from costmodel.training.corpora.operator_instances import (
     matrices,
     recurrent,
     reshaping,
+    tiny,
 )
-from costmodel.training.corpora.operator_instances.instance import Sweep, model_of
+from costmodel.training.corpora.operator_instances.instance import Sweep, mixed_model_of, model_of
 from costmodel.training.corpora.operators import SWEEPS as OPERATORS
 from costmodel.training.corpora.recipe import Recipe
 
@@ -49,6 +50,17 @@ _COUNTS = {
 _MOST_BYTES = {"Gather": 128 << 20}
 # Number of models of lookups. Among many large tables a lookup reads memory; in a model of few it reads caches.
 _LOOKUP_MODELS = 32
+# Instances in each tiny model beside its convolutions, and limits on each instance.
+_BESIDE_CONVOLUTIONS = {
+    "com.microsoft.nchwc.AveragePool": 2, "com.microsoft.nchwc.MaxPool": 1, "GlobalAveragePool": 1, "Gemm": 2,
+    "MatMul": 2, "Add": 1, "Mul": 1, "Relu": 1, "Sigmoid": 1, "BatchNormalization": 1, "LayerNormalization": 1,
+    "Softmax": 1, "ReduceMean": 1, "Concat": 1, "Slice": 1, "Transpose": 1,
+}  # fmt: skip
+_MOST_TINY_BYTES, _MOST_TINY_WEIGHT_BYTES = 1 << 20, 150 << 10
+# Sizes of the weights of the tiny models in bytes: the smaller ones stay in the level 2 cache of every processor, the
+# larger ones in one of 1 MB.
+_TINY_BYTES = (200 << 10, 420 << 10)
+_TINY_MODELS = 60
 
 
 def _sweep(name: str, count: int) -> Sweep:
@@ -64,6 +76,16 @@ def _sweep(name: str, count: int) -> Sweep:
 def _write(sweep: Sweep, name: str, part: int, path: Path) -> None:
     # The seed differs from that of the corpus of operators, which would draw the same instances first.
     model = model_of(sweep, f"kernels/{name}/{part}")
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _write_tiny(part: int, path: Path) -> None:
+    beside = {name: replace(OPERATORS[name], count=count) for name, count in _BESIDE_CONVOLUTIONS.items()}
+    sweeps = {
+        name: replace(sweep, most_bytes=_MOST_TINY_BYTES, most_weight_bytes=_MOST_TINY_WEIGHT_BYTES)
+        for name, sweep in {**tiny.SWEEPS, **beside}.items()
+    }
+    model = mixed_model_of(sweeps, f"kernels/tiny/{part}", _TINY_BYTES[part % len(_TINY_BYTES)])
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -96,4 +118,14 @@ _RESET_AFTER = Recipe(
     partial(_write, recurrent.RESET_AFTER, "GRU/reset_after", 0),
 )
 
-RECIPES = (*(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count)), *_LOOKUPS, _RESET_AFTER)
+_TINY = tuple(
+    Recipe(f"kernels_tiny_{part:02}", "", "Layers of tiny networks", partial(_write_tiny, part))
+    for part in range(_TINY_MODELS)
+)
+
+RECIPES = (
+    *(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count)),
+    *_LOOKUPS,
+    _RESET_AFTER,
+    *_TINY,
+)

@@ -1,5 +1,6 @@
 """The corpus of kernels."""
 
+from collections import Counter
 from pathlib import Path
 
 import onnx
@@ -33,3 +34,20 @@ def test_names_are_unique_and_have_no_family() -> None:
     """No evaluation uses the models: their layers are training data."""
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
     assert {recipe.family for recipe in RECIPES} == {""}
+
+
+def test_tiny_models_stay_in_a_cache(tmp_path: Path) -> None:
+    """A tiny model mixes operators, is the same each time, and its weights fit into half of a level 2 cache of 1 MB."""
+    recipes = [recipe for recipe in RECIPES if recipe.name.startswith("kernels_tiny_")]
+    sizes = []
+    for recipe in recipes[:4]:
+        recipe.write(tmp_path / "one.onnx")
+        recipe.write(tmp_path / "again.onnx")
+        assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
+        graph = onnx.load(tmp_path / "one.onnx").graph
+        operators = Counter(node.op_type for node in graph.node)
+        assert operators["Conv"] >= 8
+        assert {"Gemm", "Softmax", "Add", "Concat"} <= operators.keys()
+        sizes.append(sum(len(tensor.raw_data) for tensor in graph.initializer))
+    assert max(sizes) <= 512 << 10
+    assert min(sizes) <= 256 << 10

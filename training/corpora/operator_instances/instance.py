@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 import numpy as np
 import onnx.parser
@@ -15,7 +16,7 @@ from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.synthetic.values import synthetic_tensor
 from costmodel.training.corpora.operator_instances.draw import Draw, TooExpensiveError
 
-__all__ = ["Drawer", "Sweep", "model_of"]
+__all__ = ["Drawer", "Sweep", "mixed_model_of", "model_of"]
 
 Drawer = Callable[[Draw], str]
 
@@ -88,9 +89,33 @@ def model_of(sweep: Sweep, seed: str) -> ModelProto:
         sweep: Operator and the functions that draw its instances.
         seed: Seed of the instances; the same seed gives the same model.
     """
+    return _joined(sweep.parsed(text) for text in sweep.texts(seed))
+
+
+def mixed_model_of(sweeps: Mapping[str, Sweep], seed: str, most_weight_bytes: int) -> ModelProto:
+    """Returns one model with instances of several operators, unconnected to each other.
+
+    The operators take turns, and instances are left out whose weights the model has no room for.
+
+    Args:
+        sweeps: Operators by name; all must have the same opset version.
+        seed: Seed of the instances; the same seed gives the same model.
+        most_weight_bytes: Maximum size of all weights in bytes.
+    """
+    of_sweeps = [[sweep.parsed(text) for text in sweep.texts(f"{seed}/{name}")] for name, sweep in sweeps.items()]
+    chosen, left = [], most_weight_bytes
+    for parsed, weights in filter(None, chain.from_iterable(zip_longest(*of_sweeps))):
+        nbytes = sum(map(_bytes_of, weights))
+        if nbytes <= left:
+            chosen.append((parsed, weights))
+            left -= nbytes
+    return _joined(chosen)
+
+
+def _joined(instances: Iterable[tuple[ModelProto, list[ValueInfoProto]]]) -> ModelProto:
+    """Returns one model that contains all instances, each given as a model and the list of its inputs with weights."""
     whole: ModelProto | None = None
-    for index, text in enumerate(sweep.texts(seed)):
-        parsed, weights = sweep.parsed(text)
+    for index, (parsed, weights) in enumerate(instances):
         constants = [_weight(value) for value in weights]
         del parsed.graph.input[len(parsed.graph.input) - len(constants) :]
         parsed.graph.initializer.extend(constants)
