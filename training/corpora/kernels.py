@@ -17,7 +17,7 @@ from costmodel.training.corpora.operator_instances import (
     matrices,
     recurrent,
     reshaping,
-    tiny,
+    small,
 )
 from costmodel.training.corpora.operator_instances.instance import Sweep, mixed_model_of, model_of
 from costmodel.training.corpora.operators import SWEEPS as OPERATORS
@@ -50,17 +50,11 @@ _COUNTS = {
 _MOST_BYTES = {"Gather": 128 << 20}
 # Number of models of lookups. Among many large tables a lookup reads memory; in a model of few it reads caches.
 _LOOKUP_MODELS = 32
-# Instances in each tiny model beside its convolutions, and limits on each instance.
-_BESIDE_CONVOLUTIONS = {
-    "com.microsoft.nchwc.AveragePool": 2, "com.microsoft.nchwc.MaxPool": 1, "GlobalAveragePool": 1, "Gemm": 2,
-    "MatMul": 2, "Add": 1, "Mul": 1, "Relu": 1, "Sigmoid": 1, "BatchNormalization": 1, "LayerNormalization": 1,
-    "Softmax": 1, "ReduceMean": 1, "Concat": 1, "Slice": 1, "Transpose": 1,
-}  # fmt: skip
-_MOST_TINY_BYTES, _MOST_TINY_WEIGHT_BYTES = 1 << 20, 150 << 10
-# Sizes of the weights of the tiny models in bytes: the smaller ones stay in the level 2 cache of every processor, the
-# larger ones in one of 1 MB.
-_TINY_BYTES = (200 << 10, 420 << 10)
-_TINY_MODELS = 60
+# Most bytes of weights of the models of small networks. Half of the level 2 cache of all processors has room for the
+# smallest, of one of 1 MB for the next; of the others some is in that cache, and all in the next one.
+_SMALL_BYTES = (200 << 10, 420 << 10, 700 << 10, 1200 << 10, 2000 << 10)
+_SMALL_MODELS = 100
+_MOST_SHARE = 1 / 3  # of these weights that one instance has
 
 
 def _sweep(name: str, count: int) -> Sweep:
@@ -79,13 +73,10 @@ def _write(sweep: Sweep, name: str, part: int, path: Path) -> None:
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def _write_tiny(part: int, path: Path) -> None:
-    beside = {name: replace(OPERATORS[name], count=count) for name, count in _BESIDE_CONVOLUTIONS.items()}
-    sweeps = {
-        name: replace(sweep, most_bytes=_MOST_TINY_BYTES, most_weight_bytes=_MOST_TINY_WEIGHT_BYTES)
-        for name, sweep in {**tiny.SWEEPS, **beside}.items()
-    }
-    model = mixed_model_of(sweeps, f"kernels/tiny/{part}", _TINY_BYTES[part % len(_TINY_BYTES)])
+def _write_small(part: int, path: Path) -> None:
+    nbytes = _SMALL_BYTES[part % len(_SMALL_BYTES)]
+    sweeps = {name: replace(sweep, most_weight_bytes=int(_MOST_SHARE * nbytes)) for name, sweep in small.SWEEPS.items()}
+    model = mixed_model_of(sweeps, f"kernels/small/{part}", nbytes)
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -118,14 +109,14 @@ _RESET_AFTER = Recipe(
     partial(_write, recurrent.RESET_AFTER, "GRU/reset_after", 0),
 )
 
-_TINY = tuple(
-    Recipe(f"kernels_tiny_{part:02}", "", "Layers of tiny networks", partial(_write_tiny, part))
-    for part in range(_TINY_MODELS)
+_SMALL = tuple(
+    Recipe(f"kernels_small_{part:02}", "", "Layers of a small network", partial(_write_small, part))
+    for part in range(_SMALL_MODELS)
 )
 
 RECIPES = (
     *(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count)),
     *_LOOKUPS,
     _RESET_AFTER,
-    *_TINY,
+    *_SMALL,
 )
