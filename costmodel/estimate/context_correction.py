@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.measure.groups import memory_bound_bytes
+from costmodel.measure.groups import CORE_SHARE, memory_bound_bytes
 from costmodel.systems.host import Host
 from costmodel.unknown_fields import known_fields
 
@@ -34,6 +34,8 @@ SCALES_BETWEEN = 2
 # The cache pressure at which models are neither in the level 2 cache nor outside of it (weights 2.7 times as large as
 # the cache), and the width of the bell curve around it.
 _BETWEEN, _BETWEEN_WIDTH = 1.0, 1.0
+# Cache pressure up to which the layers of a model are timed warm.
+_WARM = np.log(CORE_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class ContextCorrection:
         operators: Constant that is added for each operator type; 0 for a type that is not listed.
         model_us: Time in microseconds that each model takes besides its layers. It is spread over the layers of a model
             in proportion to their costs, so that these still add up to the latency.
+        short_of_warm: Share of the coefficients `short` that holds for a model whose layers are timed warm.
     """
 
     short: tuple[float, ...] = (0.0,) * len(SHORT_US)
@@ -57,6 +60,7 @@ class ContextCorrection:
     footprint: float = 0.0
     operators: Mapping[str, float] = field(default_factory=dict)
     model_us: float = 0.0
+    short_of_warm: float = 1.0
 
     def factors(self, costs_us: np.ndarray, operators: Sequence[str], cache_pressure: float) -> np.ndarray:
         """Returns the factor from each layer's cost in isolation to its cost inside a model, shape [num_layers].
@@ -70,19 +74,21 @@ class ContextCorrection:
         return np.asarray(np.exp(self.pressure_coefficients(costs_us, operators) @ basis))
 
     def pressure_coefficients(self, costs_us: np.ndarray, operators: Sequence[str]) -> np.ndarray:
-        """Returns the logarithm of each layer's factor as coefficients of `pressure_basis`, shape [num_layers, 3].
+        """Returns the logarithm of each layer's factor as coefficients of `pressure_basis`, shape [num_layers, 4].
 
         Args:
             costs_us: Costs of the layers in isolation in microseconds, shape [num_layers].
             operators: Operator type of each layer.
         """
         of_operators = np.array([self.operators.get(operator, 0.0) for operator in operators])
-        short = short_layer_basis(costs_us)
+        basis = short_layer_basis(costs_us)
+        short = basis[:, : len(self.short)] @ np.array(self.short)
         return np.column_stack(
             [
-                short[:, : len(self.short)] @ np.array(self.short) + of_operators,
+                short + of_operators,
                 np.full(len(of_operators), self.footprint),
-                short[:, : len(self.short_between)] @ np.array(self.short_between),
+                basis[:, : len(self.short_between)] @ np.array(self.short_between),
+                (self.short_of_warm - 1) * short,
             ]
         )
 
@@ -103,12 +109,13 @@ def short_layer_basis(costs_us: np.ndarray) -> np.ndarray:
 
 
 def pressure_basis(cache_pressures: np.ndarray) -> np.ndarray:
-    """Returns the functions of each model's cache pressure that a correction depends on, shape [num_models, 3].
+    """Returns the functions of each model's cache pressure that a correction depends on, shape [num_models, 4].
 
-    They are 1, the pressure, and how far the model is between inside and outside of the level 2 cache, from 0 to 1.
+    They are 1, the pressure, how far the model is between inside and outside of the level 2 cache, from 0 to 1, and
+    whether its layers are timed warm.
     """
     between = np.exp(-(((cache_pressures - _BETWEEN) / _BETWEEN_WIDTH) ** 2) / 2)
-    return np.column_stack([np.ones(len(cache_pressures)), cache_pressures, between])
+    return np.column_stack([np.ones(len(cache_pressures)), cache_pressures, between, cache_pressures <= _WARM])
 
 
 def cache_pressure(footprint_bytes: float, host: Host | None) -> float:

@@ -7,6 +7,7 @@ from .contenders import Contender as Contender
 from .contenders import open_contenders as open_contenders
 from .denormals import denormals_flushed as denormals_flushed
 from .duration import estimated_group_seconds as estimated_group_seconds
+from .groups import CORE_SHARE as CORE_SHARE
 from .groups import DEFAULT_L3_BYTES as DEFAULT_L3_BYTES
 from .groups import Group as Group
 from .groups import evicted_bytes as evicted_bytes

@@ -9,6 +9,7 @@ from costmodel.onnx_io.model import Model
 from costmodel.systems.host import Host
 
 __all__ = [
+    "CORE_SHARE",
     "DEFAULT_L3_BYTES",
     "Group",
     "evicted_bytes",
@@ -30,7 +31,7 @@ _LOWEST_BYTE_LIMIT = 16 << 20
 # Assumed where the host does not report its level 3 cache: a typical lower limit for servers.
 DEFAULT_L3_BYTES = 32 << 20
 # Share of a core's own cache that the weights of a model may take if everything else it needs is to stay there as well.
-_CORE_SHARE = 0.5
+CORE_SHARE = 0.5
 _L3_MULTIPLE = 2  # weights of this many times the level 3 cache all come from main memory
 
 
@@ -136,7 +137,7 @@ def fits_in_core(footprint_bytes: int | None, host: Host | None) -> bool:
 
 def warm_bytes(host: Host | None) -> float:
     """Returns the size of a model's weights, in bytes, up to which its layers are timed warm; 0 for an unknown host."""
-    return _CORE_SHARE * (host.l2_bytes if host else 0)
+    return CORE_SHARE * (host.l2_bytes if host else 0)
 
 
 def evicted_bytes(footprint_bytes: int | None, loaded_bytes: int, host: Host | None) -> int:

@@ -1,6 +1,7 @@
 """The context correction of layer costs, learnt from whole models."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.estimate.context_correction import ContextCorrection, cache_pressure
-from costmodel.training.context_correction import ModelLayers, fit_context_correction
+from costmodel.features.schema import SCHEMA
+from costmodel.training.context_correction import ModelLayers, fit_context_correction, fit_correction_of
+from costmodel.training.dataset import Dataset
 from tests.synthetic import SYSTEM
 
 OPERATORS = ("Add", "Conv", "Gemm", "Relu")
@@ -98,6 +101,48 @@ def test_short_layers_between_two_caches_have_a_correction_of_their_own() -> Non
     inside, between, outside = (one.factors(costs, operators, pressure) for pressure in (-3.0, 1.0, 5.0))
     assert between[0] < 0.9
     assert [*inside, between[1], *outside] == pytest.approx([1.0] * 5, abs=0.01)
+
+
+def test_layers_that_are_timed_warm_can_be_corrected_less() -> None:
+    """If the weights of a model fit into half of the level 2 cache, a share of the correction of short layers holds."""
+    costs, operators = np.array([2.0, 20.0]), ["Relu", "Relu"]
+    full, half = ContextCorrection(short=(-0.3, -0.2)), ContextCorrection(short=(-0.3, -0.2), short_of_warm=0.5)
+    warm, cold = np.log(0.49), np.log(0.51)
+    assert half.factors(costs, operators, cold) == pytest.approx(full.factors(costs, operators, cold))
+    assert half.factors(costs, operators, warm) ** 2 == pytest.approx(full.factors(costs, operators, warm))
+    fitted, new, truth = (
+        models(300, longest_us=30),
+        models(50, seed=1, longest_us=30),
+        replace(TRUTH, short_of_warm=0.5),
+    )
+    latencies = [model.corrected_us(truth).sum() for model in fitted]
+
+    def error(share: float) -> float:
+        learnt = fit_context_correction(fitted, latencies, short_of_warm=share)
+        ratios = [model.corrected_us(learnt).sum() / model.corrected_us(truth).sum() for model in new]
+        return float(np.abs(np.log(ratios)).mean())
+
+    assert error(0.5) < 0.5 * error(1.0)
+
+
+@pytest.mark.parametrize(("small_networks", "share"), [(100, 1.0), (600, 0.5)])
+def test_who_knows_warm_layers_corrects_them_less(dataset: Dataset, small_networks: int, share: float) -> None:
+    """Predicted costs of warm layers are right only if the training data have enough layers of small networks."""
+    lap, products = SCHEMA.names.index("lap_over_l2"), SCHEMA.names.index("log_multiply_flops")
+    encoded = dataset.encoded
+    (row, *_) = np.flatnonzero((encoded.lengths == 1) & (encoded.features[encoded.starts[:-1], products] > 0))
+    more = encoded.take(np.concatenate([np.arange(len(dataset)), np.full(small_networks, row)]))
+    features = more.features.copy()
+    features[more.starts[len(dataset) : -1], lap] = -4.6
+    larger = replace(
+        dataset,
+        encoded=replace(more, features=features),
+        whole=np.concatenate([dataset.whole, np.zeros(small_networks, dtype=bool)]),
+        families=(*dataset.families, *[frozenset[str]()] * small_networks),
+    )
+    costs = {number: dataset.latencies_us[model.rows] for number, model in enumerate(dataset.models)}
+    assert fit_correction_of(larger, costs, near=ContextCorrection()).short_of_warm == share
+    assert fit_correction_of(larger, costs).short_of_warm == 1.0
 
 
 @given(
