@@ -37,18 +37,18 @@ def test_names_are_unique_and_have_no_family() -> None:
 
 
 def test_small_networks_find_their_weights_in_a_cache(tmp_path: Path) -> None:
-    """Such a model mixes operators and is the same each time; the weights have sizes from 0.2 to 2 MB."""
+    """Such a model is the same each time, and its weights are few: some have 0.2 MB at most, some over 1 MB."""
     recipes = [recipe for recipe in RECIPES if recipe.name.startswith("kernels_small_")]
-    sizes = []
+    sizes, operators = [], Counter[str]()
     for recipe in recipes[:5]:
         recipe.write(tmp_path / "one.onnx")
         recipe.write(tmp_path / "again.onnx")
         assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
         graph = onnx.load(tmp_path / "one.onnx").graph
-        operators = Counter(node.op_type for node in graph.node)
-        assert operators["Conv"] >= 8
-        assert {"Gemm", "Softmax", "Add", "Concat"} <= operators.keys()
+        operators.update(node.op_type for node in graph.node)
         sizes.append(sum(len(tensor.raw_data) for tensor in graph.initializer))
-    assert sizes == sorted(sizes)
-    assert sizes[0] <= 256 << 10
+    assert operators["Conv"] >= 5 * 8
+    assert {"Gemm", "MatMul", "Add", "Relu", "MaxPool"} <= operators.keys()
+    assert sizes[0] <= 200 << 10
+    assert sizes[1] <= 420 << 10
     assert 1 << 20 < sizes[-1] <= 2 << 20
