@@ -26,8 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from costmodel.estimate.composition import half_width
-from costmodel.estimate.context_correction import cache_pressure
+from costmodel.estimate.context_correction import cache_pressure, small_weights_kb
 from costmodel.estimate.cost import Cost, Uncertainty
+from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.decomposed_models import DecomposedModel, decompose_models
@@ -223,6 +224,7 @@ def measure(store: Store, item: DecomposedModel, way: str, system: System) -> Me
             np.array([of.latency_us for of in of_layers]),
             tuple(sequence.kind for sequence in sequences),
             cache_pressure(item.footprint_bytes, system.host),
+            small_weights_kb(np.array([read_bytes(sequence) for sequence in sequences]), system.host),
         ),
         tuple(Cost(of.latency_us, of.interval_us, "measured", "") for of in of_layers),
         timings[item.whole.signature].latency_us,

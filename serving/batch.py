@@ -48,17 +48,19 @@ class Batch:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @cached_property
+    def weights(self) -> np.ndarray:
+        """Bytes of weights that each of `sequences` reads, shape [num_different]."""
+        return np.array([read_bytes(sequence) for sequence in self.sequences], dtype=np.float64)
+
+    @cached_property
     def footprints(self) -> np.ndarray:
         """Footprint of each model, as `costmodel.ir.footprint.Footprint` defines it; shape [num_models, 2]."""
         count, different = len(self.lengths), max(1, len(self.sequences))
-        read, active = (
-            np.array([nbytes(sequence) for sequence in self.sequences], dtype=np.float64)
-            for nbytes in (read_bytes, activation_bytes)
-        )
+        active = np.array([activation_bytes(sequence) for sequence in self.sequences], dtype=np.float64)
         once = np.unique(self.model * different + self.rows)
         return np.stack(
             [
-                np.bincount(self.model, weights=read[self.rows], minlength=count),
+                np.bincount(self.model, weights=self.weights[self.rows], minlength=count),
                 np.bincount(once // different, weights=active[once % different], minlength=count),
             ],
             axis=-1,

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel.bounded_cache import BoundedCache
 from costmodel.estimate.composition import PricedBatch
-from costmodel.estimate.context_correction import cache_pressures
+from costmodel.estimate.context_correction import cache_pressures, small_weights_kb
 from costmodel.estimate.cost import Cost, Uncertainty
 from costmodel.ir.footprint import COLD, Footprint
 from costmodel.ir.sequence import LayerSequence
@@ -150,9 +150,12 @@ class SequencePricer:
             priced = self._independently(batch, around, measured=measured)
         if self.regression is None:
             return priced
-        bundle = self.regression.bundle
+        bundle, host = self.regression.bundle, self.system.host
         corrected = priced.in_context(
-            bundle.measured_correction, bundle.predicted_correction, cache_pressures(around[:, 0], self.system.host)
+            bundle.measured_correction,
+            bundle.predicted_correction,
+            cache_pressures(around[:, 0], host),
+            small_weights_kb(batch.weights, host)[batch.rows],
         )
         if footprints is not None:
             return corrected

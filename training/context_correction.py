@@ -13,7 +13,9 @@ from costmodel.estimate.context_correction import (
     SHORT_US,
     ContextCorrection,
     pressure_basis,
+    reread_kb_per_us,
     short_layer_basis,
+    small_weights_kb,
 )
 from costmodel.features.schema import SCHEMA
 from costmodel.training.dataset import Dataset
@@ -21,13 +23,14 @@ from costmodel.training.dataset import Dataset
 __all__ = ["ModelLayers", "estimated_ratios", "fit_context_correction", "fit_correction_of", "layers_of_model"]
 
 _CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
+_WEIGHTS = SCHEMA.names.index("log_weight_bytes")
 _LAP, _MULTIPLICATIONS = SCHEMA.names.index("lap_over_l2"), SCHEMA.names.index("log_multiply_flops")
 
 # Ridge penalties, which keep a dozen models from being overfitted: those of the longer scales and of models between
 # inside and outside of the cache, of which there are few, are larger, and that of the footprint, whose values are large
 # numbers, the largest.
 _RIDGE_OF_SCALES = (3.0, 3.0, 30.0, 30.0)
-_RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT, _RIDGE_OF_OPERATORS = 10.0, 100.0, 3.0
+_RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT, _RIDGE_OF_OPERATORS, _RIDGE_OF_REREAD = 10.0, 100.0, 3.0, 3.0
 # The least penalty of what differs from another correction.
 _LEAST_RIDGE_OF_DIFFERENCES = 20.0
 # Share of the correction of short layers that predicted costs keep in a model that is timed warm, if the training data
@@ -53,16 +56,18 @@ class ModelLayers:
         operators: Operator of each layer; an empty string for a sequence of several layers, whose cost is not
             corrected.
         cache_pressure: Cache pressure of the model: how far its weights overflow a core's own cache, as a logarithm.
+        weights_kb: `small_weights_kb` of each layer, shape [num_layers].
     """
 
     costs_us: np.ndarray
     operators: tuple[str, ...]
     cache_pressure: float
+    weights_kb: np.ndarray
 
     def corrected_us(self, correction: ContextCorrection) -> np.ndarray:
         """Returns what each layer costs inside the model in microseconds, shape [num_layers]."""
         single = np.array([bool(operator) for operator in self.operators])
-        factors = correction.factors(self.costs_us, self.operators, self.cache_pressure)
+        factors = correction.factors(self.costs_us, self.operators, self.cache_pressure, self.weights_kb)
         return np.where(single, self.costs_us * factors, self.costs_us)
 
 
@@ -75,9 +80,10 @@ def fit_context_correction(
     """Fits the context correction with which the costs of each model's layers add up to the model's latency.
 
     log(latency / sum of isolated costs) of a model is described as a linear function of the shares of that sum that
-    belong to short layers and to each operator, of the cache pressure, and of the shares of short layers times how far
-    the model is between inside and outside of the level 2 cache. The fit minimises the absolute errors plus a
-    ridge penalty on what differs from `near`, by iteratively reweighted least squares. To first order,
+    belong to short layers and to each operator, of the cache pressure, of the shares of short layers times how far the
+    model is between inside and outside of the level 2 cache, and of the weights that are read again. The fit minimises
+    the absolute errors plus a ridge penalty on what differs from `near`, by iteratively reweighted least squares. The
+    coefficient of the weights is not negative, and stays that of `near`. To first order,
     `ModelLayers.corrected_us` then adds up to the latency.
 
     Args:
@@ -93,28 +99,42 @@ def fit_context_correction(
     design = np.array([_design_row(model, names, short_of_warm) for model in models])
     target = np.log(np.asarray(latencies_us) / [model.costs_us.sum() for model in models])
     short, between = slice(len(SHORT_US)), slice(len(SHORT_US), len(SHORT_US) + SCALES_BETWEEN)
-    footprint = between.stop
+    footprint, reread = between.stop, between.stop + 1
     ridge = np.full(design.shape[1], _RIDGE_OF_OPERATORS)
     ridge[short], ridge[between], ridge[footprint] = _RIDGE_OF_SCALES, _RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT
+    ridge[reread] = _RIDGE_OF_REREAD
     start = np.zeros(design.shape[1])
     if near is not None:
         ridge = np.maximum(ridge, _LEAST_RIDGE_OF_DIFFERENCES)
         of_operators = [near_operators.get(name, 0.0) for name in names]
-        start = np.array([*near.short, *near.short_between, near.footprint, *of_operators])
+        start = np.array([*near.short, *near.short_between, near.footprint, near.reread, *of_operators])
         target = target - design @ start
-    coefficients = np.zeros(design.shape[1])
-    for _ in range(_STEPS):
-        weights = 1 / (_SMALL + np.abs(target - design @ coefficients))
-        squares = (design * weights[:, None]).T @ design + np.diag(ridge)
-        coefficients = np.linalg.solve(squares, design.T @ (weights * target))
+        # How long the machine reads weights has nothing to do with how a cost became known. A coefficient that is free
+        # to differ describes errors of the regressor.
+        design[:, reread] = 0.0
+    coefficients = _least_absolute(design, target, ridge)
+    if coefficients[reread] < 0:  # reading takes time
+        design[:, reread] = 0.0
+        coefficients = _least_absolute(design, target, ridge)
     coefficients = coefficients + start
     return ContextCorrection(
         short=tuple(coefficients[short].tolist()),
         short_of_warm=short_of_warm,
         short_between=tuple(coefficients[between].tolist()),
         footprint=float(coefficients[footprint]),
-        operators=dict(zip(names, coefficients[footprint + 1 :].tolist(), strict=True)),
+        reread=float(coefficients[reread]),
+        operators=dict(zip(names, coefficients[reread + 1 :].tolist(), strict=True)),
     )
+
+
+def _least_absolute(design: np.ndarray, target: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+    """Returns the coefficients with the smallest absolute errors plus ridge penalty, shape [num_coefficients]."""
+    coefficients = np.zeros(design.shape[1])
+    for _ in range(_STEPS):
+        weights = 1 / (_SMALL + np.abs(target - design @ coefficients))
+        squares = (design * weights[:, None]).T @ design + np.diag(ridge)
+        coefficients = np.linalg.solve(squares, design.T @ (weights * target))
+    return coefficients
 
 
 def fit_correction_of(
@@ -186,12 +206,14 @@ def layers_of_model(dataset: Dataset, model: int, costs_us: np.ndarray) -> Model
         model: Position of the model among the models of the data set.
         costs_us: Cost of each sequence of the model in isolation in microseconds, shape [num_sequences].
     """
-    measured_model = dataset.models[model]
-    single = dataset.encoded.lengths[measured_model.rows] == 1
+    measured_model, encoded = dataset.models[model], dataset.encoded
+    single = encoded.lengths[measured_model.rows] == 1
+    weights = np.expm1(encoded.features[encoded.starts[measured_model.rows], _WEIGHTS].astype(np.float64))
     return ModelLayers(
         costs_us,
         tuple(dataset.kinds[row] if one else "" for row, one in zip(measured_model.rows, single, strict=True)),
-        float(dataset.encoded.features[dataset.encoded.starts[measured_model.row], _CACHE_PRESSURE]),
+        float(encoded.features[encoded.starts[measured_model.row], _CACHE_PRESSURE]),
+        small_weights_kb(weights, dataset.system.host),
     )
 
 
@@ -199,9 +221,9 @@ def _design_row(model: ModelLayers, names: Sequence[str], short_of_warm: float) 
     """Returns the row of a model in the design matrix of the linear fit, shape [num_coefficients].
 
     Its elements are means over the model's layers, weighted by their costs: of the functions of `short_layer_basis`, of
-    these times how far the model is between inside and outside of the cache, of the model's cache pressure, and of an
-    indicator for each operator in `names`. A sequence of several layers counts as 0 in each mean. The first of these
-    are multiplied by `short_of_warm` for a model whose layers are timed warm.
+    these times how far the model is between inside and outside of the cache, of the model's cache pressure, of the
+    weights that are read again, and of an indicator for each operator in `names`. A sequence of several layers counts
+    as 0 in each mean. The first of these are multiplied by `short_of_warm` for a model whose layers are timed warm.
     """
     column = {name: position for position, name in enumerate(names)}
     single = np.array([bool(operator) for operator in model.operators])
@@ -209,6 +231,8 @@ def _design_row(model: ModelLayers, names: Sequence[str], short_of_warm: float) 
     of_operators = np.zeros(len(names))
     np.add.at(of_operators, [column[operator] for operator in model.operators if operator], shares[single])
     basis = shares @ short_layer_basis(model.costs_us)
-    _, pressure, between, warm = pressure_basis(np.array([model.cache_pressure]))[0]
+    pressures = np.array([model.cache_pressure])
+    _, pressure, between, warm = pressure_basis(pressures)[0]
     short = basis * (short_of_warm if warm else 1.0)
-    return np.concatenate([short, between * basis[:SCALES_BETWEEN], [shares.sum() * pressure], of_operators])
+    reread = shares @ reread_kb_per_us(model.costs_us, model.weights_kb, pressures)
+    return np.concatenate([short, between * basis[:SCALES_BETWEEN], [shares.sum() * pressure, reread], of_operators])

@@ -15,7 +15,9 @@ from .context_correction import SHORT_US as SHORT_US
 from .context_correction import ContextCorrection as ContextCorrection
 from .context_correction import cache_pressures as cache_pressures
 from .context_correction import pressure_basis as pressure_basis
+from .context_correction import reread_kb_per_us as reread_kb_per_us
 from .context_correction import short_layer_basis as short_layer_basis
+from .context_correction import small_weights_kb as small_weights_kb
 from .cost import SOURCES as SOURCES
 from .cost import UNPRICED as UNPRICED
 from .cost import Cost as Cost

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.estimate.context_correction import ContextCorrection, pressure_basis
+from costmodel.estimate.context_correction import ContextCorrection, pressure_basis, reread_kb_per_us
 from costmodel.estimate.cost import SOURCES, UNPRICED, Cost, Source, Uncertainty
 
 __all__ = [
@@ -128,7 +128,11 @@ class PricedBatch:
         ]
 
     def in_context(
-        self, measured: ContextCorrection, predicted: ContextCorrection, cache_pressures: np.ndarray
+        self,
+        measured: ContextCorrection,
+        predicted: ContextCorrection,
+        cache_pressures: np.ndarray,
+        weights_kb: np.ndarray,
     ) -> "PricedBatch":
         """Returns the batch with factors that apply the context correction to the costs of single layers.
 
@@ -138,19 +142,24 @@ class PricedBatch:
             measured: Context correction for measured costs.
             predicted: Context correction for all other costs.
             cache_pressures: Cache pressure of each model, shape [num_models].
+            weights_kb: `small_weights_kb` of each sequence, shape [num_sequences].
         """
         of_models = pressure_basis(cache_pressures)
 
         def coefficients(correction: ContextCorrection) -> np.ndarray:
             return correction.pressure_coefficients(self.table.latency_us, self.table.kinds)
 
-        is_measured = (self.table.source == _MEASURED)[:, None]
-        of_costs = np.where(is_measured, coefficients(measured), coefficients(predicted))
+        is_measured = self.table.source == _MEASURED
+        of_costs = np.where(is_measured[:, None], coefficients(measured), coefficients(predicted))
         of_costs[~self.table.single] = 0.0
+        reread = np.where(self.table.single, np.where(is_measured, measured.reread, predicted.reread), 0.0)
         # Column by column, because a batch of a million networks has tens of millions of sequences.
         logarithm = np.zeros(len(self.cost))
         for of_cost, of_model in zip(of_costs.T, of_models.T, strict=True):
             logarithm += of_cost[self.cost] * of_model[self.model]
+        if reread.any():
+            latencies_us, pressures = self.table.latency_us[self.cost], cache_pressures[self.model]
+            logarithm += reread[self.cost] * reread_kb_per_us(latencies_us, weights_kb, pressures)
         return replace(self, factor=np.exp(logarithm))
 
     def with_model_time(self, model_us: float) -> "PricedBatch":

@@ -4,6 +4,7 @@ The sum of layers measured one by one has a systematic error: short layers take 
 runtime's own code and the layer's input are still in a cache. How much less is learnt from models that were measured
 whole, by `costmodel.training.context_correction`. Short layers of a model whose weights are a few times as large as the
 level 2 cache have a correction of their own: neither way of timing layers reproduces how much of it is in the cache.
+A runtime whose layers are timed warm one by one has weights in that cache which the model reads from further away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.measure.groups import CORE_SHARE, memory_bound_bytes
+from costmodel.measure.groups import CORE_SHARE, memory_bound_bytes, warm_bytes
 from costmodel.systems.host import Host
 from costmodel.unknown_fields import known_fields
 
@@ -23,7 +24,9 @@ __all__ = [
     "cache_pressure",
     "cache_pressures",
     "pressure_basis",
+    "reread_kb_per_us",
     "short_layer_basis",
+    "small_weights_kb",
 ]
 
 # Scales of what counts as a short layer, in microseconds: each is the scale of an exponential. The first two stand for
@@ -36,6 +39,9 @@ SCALES_BETWEEN = 2
 _BETWEEN, _BETWEEN_WIDTH = 1.0, 1.0
 # Cache pressure up to which the layers of a model are timed warm.
 _WARM = np.log(CORE_SHARE)
+# Most kilobytes of weights in a microsecond that count: more than the level 2 cache gives a core. A predicted cost that
+# is far too low would be multiplied by a large number.
+_MOST_KB_PER_US = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class ContextCorrection:
         model_us: Time in microseconds that each model takes besides its layers. It is spread over the layers of a model
             in proportion to their costs, so that these still add up to the latency.
         short_of_warm: Share of the coefficients `short` that holds for a model whose layers are timed warm.
+        reread: Coefficient of `reread_kb_per_us` of a layer, in microseconds for each kilobyte.
     """
 
     short: tuple[float, ...] = (0.0,) * len(SHORT_US)
@@ -61,17 +68,22 @@ class ContextCorrection:
     operators: Mapping[str, float] = field(default_factory=dict)
     model_us: float = 0.0
     short_of_warm: float = 1.0
+    reread: float = 0.0
 
-    def factors(self, costs_us: np.ndarray, operators: Sequence[str], cache_pressure: float) -> np.ndarray:
+    def factors(
+        self, costs_us: np.ndarray, operators: Sequence[str], cache_pressure: float, weights_kb: np.ndarray
+    ) -> np.ndarray:
         """Returns the factor from each layer's cost in isolation to its cost inside a model, shape [num_layers].
 
         Args:
             costs_us: Costs of the layers in isolation in microseconds, shape [num_layers].
             operators: Operator type of each layer.
             cache_pressure: Cache pressure of the model that the layers belong to.
+            weights_kb: `small_weights_kb` of each layer, shape [num_layers].
         """
-        basis = pressure_basis(np.array([cache_pressure]))[0]
-        return np.asarray(np.exp(self.pressure_coefficients(costs_us, operators) @ basis))
+        pressures = np.array([cache_pressure])
+        of_pressure = self.pressure_coefficients(costs_us, operators) @ pressure_basis(pressures)[0]
+        return np.asarray(np.exp(of_pressure + self.reread * reread_kb_per_us(costs_us, weights_kb, pressures)))
 
     def pressure_coefficients(self, costs_us: np.ndarray, operators: Sequence[str]) -> np.ndarray:
         """Returns the logarithm of each layer's factor as coefficients of `pressure_basis`, shape [num_layers, 4].
@@ -116,6 +128,30 @@ def pressure_basis(cache_pressures: np.ndarray) -> np.ndarray:
     """
     between = np.exp(-(((cache_pressures - _BETWEEN) / _BETWEEN_WIDTH) ** 2) / 2)
     return np.column_stack([np.ones(len(cache_pressures)), cache_pressures, between, cache_pressures <= _WARM])
+
+
+def small_weights_kb(weights_bytes: np.ndarray, host: Host | None) -> np.ndarray:
+    """Returns the size of each layer's weights in kilobytes, and 0 for weights over half of the level 2 cache.
+
+    Smaller ones stay in that cache when a layer runs several times by itself. For an unknown host all are 0. The result
+    has the shape of the argument.
+    """
+    return np.where(weights_bytes <= warm_bytes(host), weights_bytes, 0.0) / 1e3
+
+
+def reread_kb_per_us(costs_us: np.ndarray, weights_kb: np.ndarray, cache_pressures: np.ndarray) -> np.ndarray:
+    """Returns how many kilobytes of weights each layer reads again in a run of its model, per microsecond of its cost.
+
+    They stay in the level 2 cache while the layer runs by itself, but not where the weights of the model exceed half of
+    that cache. For layers of other models it is 0. The result has the shape [num_layers].
+
+    Args:
+        costs_us: Costs of the layers in isolation in microseconds, shape [num_layers].
+        weights_kb: `small_weights_kb` of each layer, shape [num_layers].
+        cache_pressures: Cache pressure of the model of each layer, shape [num_layers] or [1].
+    """
+    per_us = np.minimum(weights_kb, _MOST_KB_PER_US * costs_us) / np.maximum(costs_us, np.finfo(float).tiny)
+    return np.where(cache_pressures > _WARM, per_us, 0.0)
 
 
 def cache_pressure(footprint_bytes: float, host: Host | None) -> float:

@@ -27,8 +27,8 @@ def predictor(trained: Home) -> Predictor:
     assert loaded.regression is not None
     bundle = replace(
         loaded.regression.bundle,
-        predicted_correction=ContextCorrection((-0.3, 0.1), (-0.1, 0.05), 0.02, {"Conv": 0.05}),
-        measured_correction=ContextCorrection((-0.1, 0.2), (0.1, -0.2), 0.03, {"Conv": -0.04}),
+        predicted_correction=ContextCorrection((-0.3, 0.1), (-0.1, 0.05), 0.02, {"Conv": 0.05}, reread=0.03),
+        measured_correction=ContextCorrection((-0.1, 0.2), (0.1, -0.2), 0.03, {"Conv": -0.04}, reread=0.02),
     )
     return Predictor(loaded.store, loaded.system, Regression(bundle))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.estimate.context_correction import ContextCorrection, cache_pressure
+from costmodel.estimate.context_correction import ContextCorrection, cache_pressure, small_weights_kb
 from costmodel.features.schema import SCHEMA
 from costmodel.training.context_correction import ModelLayers, fit_context_correction, fit_correction_of
 from costmodel.training.dataset import Dataset
@@ -16,8 +16,13 @@ from tests.synthetic import SYSTEM
 
 OPERATORS = ("Add", "Conv", "Gemm", "Relu")
 TRUTH = ContextCorrection(
-    short=(-0.3, -0.1, -0.05, 0.0), short_between=(-0.2, -0.1), footprint=0.02, operators={"Conv": -0.05, "Gemm": 0.05}
+    short=(-0.3, -0.1, -0.05, 0.0),
+    short_between=(-0.2, -0.1),
+    footprint=0.02,
+    operators={"Conv": -0.05, "Gemm": 0.05},
+    reread=0.04,
 )
+NO_WEIGHTS = np.zeros(2)
 
 
 def models(count: int, seed: int = 0, longest_us: float = 3e3) -> list[ModelLayers]:
@@ -28,7 +33,8 @@ def models(count: int, seed: int = 0, longest_us: float = 3e3) -> list[ModelLaye
         layers = int(chance.integers(5, 60))
         costs = np.exp(chance.uniform(0, np.log(longest_us), layers))
         operators = tuple(chance.choice(OPERATORS, layers, p=chance.dirichlet(np.ones(4))).tolist())
-        found.append(ModelLayers(costs, operators, float(chance.uniform(-3, 3))))
+        weights_kb = costs * chance.uniform(0, 4, layers) * chance.integers(0, 2, layers)
+        found.append(ModelLayers(costs, operators, float(chance.uniform(-3, 3)), weights_kb))
     return found
 
 
@@ -79,16 +85,30 @@ def test_few_models_hardly_change_a_correction_that_is_known() -> None:
     assert 1.3 < differs(many) < 1.55
 
 
+def test_weights_are_not_read_in_less_than_no_time() -> None:
+    """Models that take less time than their layers teach no negative time for reading weights."""
+    fitted = models(300)
+    faster = replace(TRUTH, reread=-0.04)
+    assert fit_context_correction(fitted, [one.corrected_us(faster).sum() for one in fitted]).reread == 0.0
+
+
+def test_a_correction_of_predicted_costs_reads_weights_as_that_of_measured_ones() -> None:
+    """The time for reading weights is the machine's, so that the errors of a regressor do not change it."""
+    fitted = models(300)
+    slower = [one.corrected_us(replace(TRUTH, reread=0.08)).sum() for one in fitted]
+    assert fit_context_correction(fitted, slower, near=TRUTH).reread == TRUTH.reread
+
+
 def test_without_models_a_layer_costs_what_it_costs() -> None:
     """Without whole models there is no correction."""
     costs = np.array([1.0, 10.0])
     assert fit_context_correction([], [], near=TRUTH) == TRUTH
-    assert fit_context_correction([], []).factors(costs, ["Conv", "Relu"], 2.0) == pytest.approx([1.0, 1.0])
+    assert fit_context_correction([], []).factors(costs, ["Conv", "Relu"], 2.0, NO_WEIGHTS) == pytest.approx([1.0, 1.0])
 
 
 def test_several_layers_that_always_occur_together_cost_what_they_cost() -> None:
     """Costs of several layers without an operator of their own are neither learnt from nor corrected."""
-    model = ModelLayers(np.array([5.0, 7.0]), ("Conv", ""), 1.0)
+    model = ModelLayers(np.array([5.0, 7.0]), ("Conv", ""), 1.0, np.array([10.0, 10.0]))
     placed = model.corrected_us(TRUTH)
     assert placed[1] == 7.0
     assert placed[0] != 5.0
@@ -98,7 +118,7 @@ def test_short_layers_between_two_caches_have_a_correction_of_their_own() -> Non
     """It counts most if the weights are a few times as large as the cache, and not for long layers."""
     costs, operators = np.array([2.0, 1e4]), ["Relu", "Relu"]
     one = ContextCorrection(short_between=(-0.3, 0.0))
-    inside, between, outside = (one.factors(costs, operators, pressure) for pressure in (-3.0, 1.0, 5.0))
+    inside, between, outside = (one.factors(costs, operators, pressure, NO_WEIGHTS) for pressure in (-3.0, 1.0, 5.0))
     assert between[0] < 0.9
     assert [*inside, between[1], *outside] == pytest.approx([1.0] * 5, abs=0.01)
 
@@ -108,8 +128,12 @@ def test_layers_that_are_timed_warm_can_be_corrected_less() -> None:
     costs, operators = np.array([2.0, 20.0]), ["Relu", "Relu"]
     full, half = ContextCorrection(short=(-0.3, -0.2)), ContextCorrection(short=(-0.3, -0.2), short_of_warm=0.5)
     warm, cold = np.log(0.49), np.log(0.51)
-    assert half.factors(costs, operators, cold) == pytest.approx(full.factors(costs, operators, cold))
-    assert half.factors(costs, operators, warm) ** 2 == pytest.approx(full.factors(costs, operators, warm))
+    assert half.factors(costs, operators, cold, NO_WEIGHTS) == pytest.approx(
+        full.factors(costs, operators, cold, NO_WEIGHTS)
+    )
+    assert half.factors(costs, operators, warm, NO_WEIGHTS) ** 2 == pytest.approx(
+        full.factors(costs, operators, warm, NO_WEIGHTS)
+    )
     fitted, new, truth = (
         models(300, longest_us=30),
         models(50, seed=1, longest_us=30),
@@ -123,6 +147,21 @@ def test_layers_that_are_timed_warm_can_be_corrected_less() -> None:
         return float(np.abs(np.log(ratios)).mean())
 
     assert error(0.5) < 0.5 * error(1.0)
+
+
+def test_small_weights_are_read_again_in_a_model_that_does_not_fit_into_the_cache() -> None:
+    """Weights that stay in the level 2 cache when a layer runs alone take longer in a model whose weights do not."""
+    costs, operators = np.array([10.0, 10.0]), ["Conv", "Conv"]
+    l2_bytes = SYSTEM.host.l2_bytes if SYSTEM.host else 0
+    weights_kb = small_weights_kb(np.array([0.1, 0.6]) * l2_bytes, SYSTEM.host)
+    assert weights_kb == pytest.approx([l2_bytes / 1e4, 0])
+    one = ContextCorrection(reread=0.05)
+    fits, does_not_fit = (one.factors(costs, operators, np.log(share), weights_kb) for share in (0.4, 3.0))
+    assert fits == pytest.approx([1.0, 1.0])
+    assert does_not_fit[0] > 1.1
+    assert does_not_fit[1] == 1.0
+    # A cost that is far too low does not make the factor a large number.
+    assert (one.factors(np.array([1e-6, 0.0]), operators, 1.0, np.array([10.0, 10.0])) < 1e3).all()
 
 
 @pytest.mark.parametrize(("small_networks", "share"), [(100, 1.0), (600, 0.5)])
@@ -150,12 +189,17 @@ def test_who_knows_warm_layers_corrects_them_less(dataset: Dataset, small_networ
     st.tuples(*[st.floats(-2, 2)] * 2),
     st.floats(-1, 1),
     st.dictionaries(st.sampled_from(OPERATORS), st.floats(-1, 1)),
+    st.floats(-1, 1),
 )
 def test_coefficients_survive_json(
-    short: tuple[float, ...], between: tuple[float, ...], footprint: float, operators: dict[str, float]
+    short: tuple[float, ...],
+    between: tuple[float, ...],
+    footprint: float,
+    operators: dict[str, float],
+    reread: float,
 ) -> None:
     """The coefficients survive JSON, as part of a regressor's card."""
-    one = ContextCorrection(short, between, footprint, operators)
+    one = ContextCorrection(short, between, footprint, operators, reread=reread)
     assert ContextCorrection.from_dict(json.loads(json.dumps(one.to_dict()))) == one
     assert ContextCorrection.from_dict({**one.to_dict(), "of_a_newer_costmodel": 1}) == one
 
