@@ -155,7 +155,8 @@ class SequencePricer:
             bundle.measured_correction,
             bundle.predicted_correction,
             cache_pressures(around[:, 0], host),
-            small_weights_kb(batch.weights, host)[batch.rows],
+            small_weights_kb(batch.weights, host),
+            batch.rows,
         )
         if footprints is not None:
             return corrected

@@ -133,6 +133,7 @@ class PricedBatch:
         predicted: ContextCorrection,
         cache_pressures: np.ndarray,
         weights_kb: np.ndarray,
+        rows: np.ndarray,
     ) -> "PricedBatch":
         """Returns the batch with factors that apply the context correction to the costs of single layers.
 
@@ -142,7 +143,8 @@ class PricedBatch:
             measured: Context correction for measured costs.
             predicted: Context correction for all other costs.
             cache_pressures: Cache pressure of each model, shape [num_models].
-            weights_kb: `small_weights_kb` of each sequence, shape [num_sequences].
+            weights_kb: `small_weights_kb` of each different sequence, shape [num_different].
+            rows: Index in `weights_kb` of each sequence, shape [num_sequences].
         """
         of_models = pressure_basis(cache_pressures)
 
@@ -159,7 +161,7 @@ class PricedBatch:
             logarithm += of_cost[self.cost] * of_model[self.model]
         if reread.any():
             latencies_us, pressures = self.table.latency_us[self.cost], cache_pressures[self.model]
-            logarithm += reread[self.cost] * reread_kb_per_us(latencies_us, weights_kb, pressures)
+            logarithm += reread[self.cost] * reread_kb_per_us(latencies_us, weights_kb[rows], pressures)
         return replace(self, factor=np.exp(logarithm))
 
     def with_model_time(self, model_us: float) -> "PricedBatch":

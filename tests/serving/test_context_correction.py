@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from costmodel.estimate.context_correction import ContextCorrection
+from costmodel.ir.footprint import read_bytes
 from costmodel.paths import Home
 from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.predictor import Predictor
@@ -53,6 +54,26 @@ def test_each_layer_of_a_model_has_its_factor(
     for mine, theirs in zip(one.layers, other.layers, strict=True):
         assert mine.cost.latency_us == pytest.approx(factor * theirs.cost.latency_us)
         assert mine.cost.interval_us == pytest.approx([factor * us for us in theirs.cost.interval_us])
+
+
+def test_weights_that_a_model_reads_again_take_time(plain: Predictor, trained: Home) -> None:
+    """Layers with small weights take longer in a model whose weights do not fit into the cache, and only there."""
+    slower = predictor_with(trained, ContextCorrection(reread=0.05), ContextCorrection(reread=0.05))
+    host = SYSTEM.host
+    assert host is not None
+    found = []
+    for name in MEASURED:
+        decomposition = corpus(trained.cache)[name].decomposition
+        footprint = decomposition.footprint.weights
+        one, other = slower.estimate(decomposition), plain.estimate(decomposition)
+        for segment, mine, theirs in zip(decomposition.segments, one.layers, other.layers, strict=True):
+            weights = read_bytes(segment.sequence)
+            again = 0 < weights <= host.l2_bytes / 2 < footprint
+            expected = math.exp(0.05 * weights / 1e3 / theirs.cost.latency_us) if again else 1.0
+            assert mine.cost.latency_us == pytest.approx(expected * theirs.cost.latency_us)
+            found.append(again)
+    assert any(found)
+    assert not all(found)
 
 
 def test_a_layer_by_itself_costs_what_it_costs(short: Predictor, plain: Predictor, trained: Home) -> None:
