@@ -167,7 +167,7 @@ class Predictor(SequencePricer):
         included = [shares(rule, of_model, read) for of_model, read in zip(of_models, predecessors, strict=True)]
         uncertainty = self.uncertainty
         if construction is not None:
-            uncertainty = replace(uncertainty, construction=construction)
+            uncertainty = replace(uncertainty, construction=construction, construction_power=0.0)
         composed = priced.compose(uncertainty, np.array([share for of in included for share in of], dtype=np.float64))
         widths = np.where(is_observed, OBSERVED_HALF_WIDTH, composed.half_width)
         intervals = composed._replace(half_width=widths).interval_us.tolist()

@@ -217,7 +217,7 @@ class PricedBatch:
         )
         owner = repeats // max(1, len(self.table.kinds))
         correlated, independent = summed_by_correlation(widened[~is_measured], cell.reshape(-1), owner, self.num_models)
-        width = combined_half_widths(measured, correlated, independent, uncertainty)
+        width = combined_half_widths(measured, correlated, independent, uncertainty, totals_us)
         return Composed(totals_us, np.where(totals_us > 0, width, 0.0), coverage)
 
 
@@ -245,7 +245,11 @@ def summed_by_correlation(
 
 
 def combined_half_widths(
-    measured: np.ndarray, correlated: np.ndarray, independent: np.ndarray, uncertainty: Uncertainty
+    measured: np.ndarray,
+    correlated: np.ndarray,
+    independent: np.ndarray,
+    uncertainty: Uncertainty,
+    latencies_us: np.ndarray,
 ) -> np.ndarray:
     """Returns the half-width of each model's interval in log latency, shape [num_models].
 
@@ -254,11 +258,12 @@ def combined_half_widths(
         correlated: Part that comes from predicted costs if their errors are fully correlated, shape [num_models].
         independent: Part that comes from predicted costs if their errors are independent, shape [num_models].
         uncertainty: Actual correlation between the errors of predicted costs, and the error of composition itself.
+        latencies_us: Composed latency of each model in microseconds, shape [num_models].
     """
     rho = uncertainty.correlation
     # Rounding must not make the sum negative where all of a model is one repeated layer.
     predicted = np.maximum(0.0, rho * correlated + (1 - rho) * independent)
-    return np.asarray(np.sqrt(measured + predicted + uncertainty.construction**2))
+    return np.asarray(np.sqrt(measured + predicted + uncertainty.construction_at(latencies_us) ** 2))
 
 
 def half_width(costs: Sequence[Cost], uncertainty: Uncertainty) -> float:

@@ -3,12 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 __all__ = ["SOURCES", "TYPICAL_CONSTRUCTION", "UNPRICED", "Cost", "Source", "Uncertainty"]
 
 Source = Literal["measured", "predicted", "extrapolated", "unpriced"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 # Used where no whole model was measured: 90% of 29 models were within a tenth of the sum of their layers.
 TYPICAL_CONSTRUCTION = 0.1
+# Latency of a model in microseconds to which `Uncertainty.construction` applies as it is, and the latencies below and
+# above which the error of composition does not change any more.
+_TYPICAL_US, _SHORTEST_US, _LONGEST_US = 20e3, 1e3, 50e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,20 @@ class Uncertainty:
         correlation: Correlation between the errors of predicted costs: at 0 they cancel out in long sums, at 1 they add
             up. It is estimated from held-out models, and exceeds 1 where the errors of these models were larger than
             the sum of the errors of their parts.
-        construction: Half-width of the interval of log((sum of measured layers) / (latency of the whole model)).
+        construction: Half-width of the interval of log((sum of measured layers) / (latency of the whole model)), for a
+            model of 20 ms.
+        construction_power: Power of 20 ms over the latency of a model by which `construction` is multiplied, because
+            the sums of shorter models are farther off; at 0 it is the same for all models.
     """
 
     correlation: float = 1.0
     construction: float = TYPICAL_CONSTRUCTION
+    construction_power: float = 0.0
+
+    def construction_at(self, latencies_us: np.ndarray) -> np.ndarray:
+        """Returns `construction` for models of the given latencies in microseconds, shape [num_models]."""
+        longer = np.clip(latencies_us, _SHORTEST_US, _LONGEST_US) / _TYPICAL_US
+        return np.asarray(self.construction * longer**-self.construction_power)
 
 
 UNPRICED = Cost(0.0, (0.0, 0.0), "unpriced", "")

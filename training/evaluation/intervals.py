@@ -24,6 +24,9 @@ __all__ = ["LEVELS", "CoveragePoint", "HeldOutWithDistances", "coverage_by_level
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # Number of groups of families in which coverage is judged; each group takes a calibration with the others.
 _GROUPS = 10
+# How much farther off the sums of short models are: a law that holds from 1 to 50 ms on each of six systems, whose own
+# models are too few to find one (docs/adr/0009, "Short models").
+_CONSTRUCTION_POWER = 0.25
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,18 @@ class HeldOutWithDistances:
         if not len(models):
             return calibration
         lineages = [data.models[i].family for i in models.tolist()]
-        constructed = np.abs(self._errors(self._constructed_us))[models]
-        construction = conformal_quantile(constructed, level, independent_shares(constructed, lineages))
+        shape = Uncertainty(construction=1.0, construction_power=_CONSTRUCTION_POWER)
+        constructed = (np.abs(self._errors(self._constructed_us)) / shape.construction_at(self._constructed_us))[models]
+        of_composition = replace(
+            shape, construction=conformal_quantile(constructed, level, independent_shares(constructed, lineages))
+        )
         scores = [
-            self._scores(calibration, construction, known=known)[models]
+            self._scores(calibration, of_composition, known=known)[models]
             for known in (False, True)  # models with measured costs where available, and without
         ]
         all_scores = np.concatenate(scores)
         correlation = conformal_quantile(all_scores, level, independent_shares(all_scores, lineages * len(scores)))
-        return replace(calibration, uncertainty=Uncertainty(correlation, construction))
+        return replace(calibration, uncertainty=replace(of_composition, correlation=correlation))
 
     def coverage(self, level: float) -> CoveragePoint:
         """Computes the share of models, and of layers, that lie in an interval calibrated without their family.
@@ -176,7 +182,7 @@ class HeldOutWithDistances:
             shares = np.where(parts.known & known, 0.0, parts.costs_us * widths / totals[parts.models])
         return summed_by_correlation(shares, parts.layers, parts.owners, len(totals))
 
-    def _scores(self, calibration: Calibration, construction: float, *, known: bool) -> np.ndarray:
+    def _scores(self, calibration: Calibration, uncertainty: Uncertainty, *, known: bool) -> np.ndarray:
         """Returns, for each model, the correlation of its layers' errors that puts its latency on the interval's edge.
 
         This correlation is the model's score; it is 0 if the latency lies inside the interval for any correlation. The
@@ -185,12 +191,13 @@ class HeldOutWithDistances:
 
         Args:
             calibration: Calibration of the layers' intervals.
-            construction: Half-width of the interval of log(sum of a model's measured layers / latency of the model).
+            uncertainty: Error of composition; its correlation has no effect.
             known: Whether layers that also occur in another family count as measured.
         """
         correlated, uncorrelated = self._correlated_and_not(calibration, known=known)
         run = self.run
-        unexplained = self._errors(run.composed_us if known else run.unseen_us) ** 2 - construction**2 - uncorrelated
+        totals_us = run.composed_us if known else run.unseen_us
+        unexplained = self._errors(totals_us) ** 2 - uncertainty.construction_at(totals_us) ** 2 - uncorrelated
         return np.asarray(np.where(unexplained > 0, unexplained / np.maximum(correlated - uncorrelated, 1e-12), 0.0))
 
     def half_widths(self, calibration: Calibration, *, known: bool) -> np.ndarray:
@@ -204,7 +211,10 @@ class HeldOutWithDistances:
             Half-widths in log latency, shape [num_models].
         """
         correlated, uncorrelated = self._correlated_and_not(calibration, known=known)
-        return combined_half_widths(np.zeros(len(correlated)), correlated, uncorrelated, calibration.uncertainty)
+        totals_us = self.run.composed_us if known else self.run.unseen_us
+        return combined_half_widths(
+            np.zeros(len(correlated)), correlated, uncorrelated, calibration.uncertainty, totals_us
+        )
 
 
 @dataclass(frozen=True)

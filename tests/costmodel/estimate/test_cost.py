@@ -85,6 +85,19 @@ def test_a_layer_that_repeats_repeats_its_error(count: int, width: float, uncert
     assert alone == pytest.approx(math.hypot(width, uncertainty.construction))
 
 
+@given(st.floats(1, 1e6), st.floats(1, 1e6), st.floats(0, 1))
+def test_sums_of_shorter_models_are_farther_off(one_us: float, other_us: float, power: float) -> None:
+    """The error of composition decreases with the latency of a model, within limits; a power of 0 makes all alike."""
+
+    def width(latency_us: float, power: float = power) -> float:
+        return half_width([cost(latency_us, 0.0, "measured")], Uncertainty(1.0, 0.05, power))
+
+    assert width(max(one_us, other_us)) <= width(min(one_us, other_us)) * (1 + 1e-9)
+    assert width(20e3) == pytest.approx(0.05)
+    assert width(one_us, 0.0) == pytest.approx(0.05)
+    assert width(one_us) <= 0.05 * 20**power * (1 + 1e-9)
+
+
 def test_what_has_no_cost_counts_as_zero() -> None:
     """In a partial estimate, unpriced layers count as 0 without width."""
     hole = Cost(0.0, (0.0, 0.0), "unpriced", "")

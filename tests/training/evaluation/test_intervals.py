@@ -110,6 +110,17 @@ def test_correlation_is_found_in_the_errors_of_models() -> None:
     assert found[0] < 0.1 < found[1] < found[2]
 
 
+def test_most_sums_of_measured_layers_are_within_the_error_of_composition() -> None:
+    """The error of composition is calibrated at the nominal coverage, and larger for short models."""
+    judged = world(0, shared=0.3, construction=0.05)
+    uncertainty = judged.calibrate(0.9).uncertainty
+    sums_us = np.array([costs.sum() for costs in judged.run.known_us])
+    errors = np.abs(np.log([model.latency_us for model in judged.run.dataset.models] / sums_us))
+    assert (errors <= uncertainty.construction_at(sums_us)).mean() == pytest.approx(0.9, abs=0.03)
+    shortest, longest = uncertainty.construction_at(np.array([1e3, 5e4]))
+    assert shortest > 2 * longest
+
+
 def test_models_are_as_wide_as_composition_says() -> None:
     """The evaluation uses the same interval formula as predictions."""
     judged = world(0, shared=0.3)
