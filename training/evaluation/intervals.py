@@ -26,7 +26,7 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 _GROUPS = 10
 # How much farther off the sums of short models are: a law that holds from 1 to 50 ms on each of six systems, whose own
 # models are too few to find one (docs/adr/0009, "Short models").
-_CONSTRUCTION_POWER = 0.25
+_CONSTRUCTION_POWER = 0.2
 
 
 @dataclass(frozen=True)

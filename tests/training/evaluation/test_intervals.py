@@ -118,7 +118,7 @@ def test_most_sums_of_measured_layers_are_within_the_error_of_composition() -> N
     errors = np.abs(np.log([model.latency_us for model in judged.run.dataset.models] / sums_us))
     assert (errors <= uncertainty.construction_at(sums_us)).mean() == pytest.approx(0.9, abs=0.03)
     shortest, longest = uncertainty.construction_at(np.array([1e3, 5e4]))
-    assert shortest > 2 * longest
+    assert shortest > 1.5 * longest
 
 
 def test_models_are_as_wide_as_composition_says() -> None:
