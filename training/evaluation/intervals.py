@@ -24,8 +24,8 @@ __all__ = ["LEVELS", "CoveragePoint", "HeldOutWithDistances", "coverage_by_level
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # Number of groups of families in which coverage is judged; each group takes a calibration with the others.
 _GROUPS = 10
-# How much farther off the sums of short models are: a law that holds from 1 to 50 ms on each of six systems, whose own
-# models are too few to find one (docs/adr/0009, "Short models").
+# Power by which the error of composition grows as models get shorter. It grows on each of six systems, most of which
+# have too few short models to fit a power (docs/adr/0009, "Short models").
 _CONSTRUCTION_POWER = 0.2
 
 
@@ -160,6 +160,14 @@ class HeldOutWithDistances:
         """Returns log(measured latency / predicted latency) of each model, shape [num_models]."""
         return np.asarray(np.log(self._latencies_us / predicted_us))
 
+    def _totals_us(self, *, known: bool) -> np.ndarray:
+        """Returns the predicted latency of each model in microseconds, shape [num_models].
+
+        Args:
+            known: Whether layers that also occur in another family count as measured.
+        """
+        return self.run.composed_us if known else self.run.unseen_us
+
     @cached_property
     def _parts(self) -> "_ModelSequences":
         return _ModelSequences.of(self.run, self.distances)
@@ -175,9 +183,9 @@ class HeldOutWithDistances:
             Squared half-width of each model in log latency if the errors of its layers are fully correlated, shape
             [num_models]; and the same if they are uncorrelated.
         """
-        parts, run = self._parts, self.run
+        parts = self._parts
         widths = calibration.half_widths(parts.kinds, parts.costs_us, parts.distances)
-        totals = run.composed_us if known else run.unseen_us
+        totals = self._totals_us(known=known)
         with np.errstate(invalid="ignore"):
             shares = np.where(parts.known & known, 0.0, parts.costs_us * widths / totals[parts.models])
         return summed_by_correlation(shares, parts.layers, parts.owners, len(totals))
@@ -195,8 +203,7 @@ class HeldOutWithDistances:
             known: Whether layers that also occur in another family count as measured.
         """
         correlated, uncorrelated = self._correlated_and_not(calibration, known=known)
-        run = self.run
-        totals_us = run.composed_us if known else run.unseen_us
+        totals_us = self._totals_us(known=known)
         unexplained = self._errors(totals_us) ** 2 - uncertainty.construction_at(totals_us) ** 2 - uncorrelated
         return np.asarray(np.where(unexplained > 0, unexplained / np.maximum(correlated - uncorrelated, 1e-12), 0.0))
 
@@ -211,9 +218,8 @@ class HeldOutWithDistances:
             Half-widths in log latency, shape [num_models].
         """
         correlated, uncorrelated = self._correlated_and_not(calibration, known=known)
-        totals_us = self.run.composed_us if known else self.run.unseen_us
         return combined_half_widths(
-            np.zeros(len(correlated)), correlated, uncorrelated, calibration.uncertainty, totals_us
+            np.zeros(len(correlated)), correlated, uncorrelated, calibration.uncertainty, self._totals_us(known=known)
         )
 
 
