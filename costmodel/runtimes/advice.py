@@ -36,7 +36,7 @@ def snippet_of(runtime: str, settings: RuntimeSettings, path: str, *, batch: int
     if runtime == "onnxruntime":
         lines = _onnxruntime(settings, path)
     elif runtime == "openvino":
-        lines = _openvino(settings, path)
+        lines = _openvino(settings, path, sessions)
     else:
         lines = _any_runtime(runtime, settings, path)
     if sessions > 1:
@@ -60,7 +60,7 @@ def _onnxruntime(settings: RuntimeSettings, path: str) -> list[str]:
     return [*lines, f'session = ort.InferenceSession({path!r}, options, providers=["CPUExecutionProvider"])']
 
 
-def _openvino(settings: RuntimeSettings, path: str) -> list[str]:
+def _openvino(settings: RuntimeSettings, path: str, sessions: int) -> list[str]:
     return [
         "import openvino as ov",
         "",
@@ -68,7 +68,8 @@ def _openvino(settings: RuntimeSettings, path: str) -> list[str]:
         f'    "INFERENCE_NUM_THREADS": {settings.threads},',
         '    "NUM_STREAMS": 1,',
         '    "INFERENCE_PRECISION_HINT": "f32",',
-        '    "ENABLE_CPU_PINNING": False,',
+        # Pinned threads of several processes would share CPUs.
+        f'    "ENABLE_CPU_PINNING": {settings.threads > 1 and sessions == 1},',
         '    "ENABLE_HYPER_THREADING": False,',
         "}",
         f'compiled = ov.Core().compile_model({path!r}, "CPU", config)',

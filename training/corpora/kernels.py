@@ -5,6 +5,7 @@ the whole range that models use, so that a regressor interpolates where a new mo
 (docs/adr/0018).
 """
 
+import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from costmodel.training.corpora.operator_instances import (
 )
 from costmodel.training.corpora.operator_instances.instance import Sweep, mixed_model_of, model_of
 from costmodel.training.corpora.operators import SWEEPS as OPERATORS
+from costmodel.training.corpora.quantised import DENSE, quantise_file
 from costmodel.training.corpora.recipe import Recipe
 
 __all__ = ["RECIPES"]
@@ -55,6 +57,15 @@ _LOOKUP_MODELS = 32
 _SMALL_BYTES = (200 << 10, 420 << 10, 700 << 10, 1200 << 10, 2000 << 10)
 _SMALL_MODELS = 100
 _MOST_SHARE = 1 / 3  # of these weights that one instance has
+# Number of instances of each operator in a network that is quantised, and the most bytes of its weights, as floats.
+_INT8_COUNTS = {
+    "com.microsoft.nchwc.Conv": 10, "Conv": 2, "convolution": 3, "depthwise": 3, "MatMul": 6, "Gemm": 3, "Add": 3,
+    "Mul": 1, "Concat": 1, "Softmax": 1, "Sigmoid": 1, "MaxPool": 1, "AveragePool": 1, "GlobalAveragePool": 1,
+    "Resize": 1, "Transpose": 1,
+}  # fmt: skip
+_INT8_BYTES = (2 << 20, 6 << 20, 12 << 20, 24 << 20)
+_INT8_MOST_MOVED = 24 << 20  # by one instance
+_INT8_MODELS = 40
 
 
 def _sweep(name: str, count: int) -> Sweep:
@@ -78,6 +89,25 @@ def _write_small(part: int, path: Path) -> None:
     sweeps = {name: replace(sweep, most_weight_bytes=int(_MOST_SHARE * nbytes)) for name, sweep in small.SWEEPS.items()}
     model = mixed_model_of(sweeps, f"kernels/small/{part}", nbytes)
     path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _write_int8(part: int, path: Path) -> None:
+    """Writes a quantised network; half of them are quantised in their products only, as transformers are."""
+    nbytes = _INT8_BYTES[part % len(_INT8_BYTES)]
+    sweeps = {
+        name: replace(
+            (OPERATORS | small.SWEEPS)[name], count=count, most_bytes=_INT8_MOST_MOVED, most_weight_bytes=nbytes // 3
+        )
+        for name, count in _INT8_COUNTS.items()
+    }
+    model = mixed_model_of(sweeps, f"kernels/int8/{part}", nbytes)
+    for value in model.graph.output:
+        # Instances declare outputs without dimensions, of which ONNX Runtime would warn while it calibrates.
+        value.type.tensor_type.ClearField("shape")
+    with tempfile.TemporaryDirectory(prefix="costmodel-int8-") as folder:
+        floats = Path(folder) / "floats.onnx"
+        floats.write_bytes(model.SerializeToString(deterministic=True))
+        quantise_file(floats, path, DENSE if part // len(_INT8_BYTES) % 2 else ())
 
 
 def _recipes(name: str, count: int) -> list[Recipe]:
@@ -114,9 +144,15 @@ _SMALL = tuple(
     for part in range(_SMALL_MODELS)
 )
 
+_INT8 = tuple(
+    Recipe(f"kernels_int8_{part:02}", "", "Layers of a quantised network", partial(_write_int8, part))
+    for part in range(_INT8_MODELS)
+)
+
 RECIPES = (
     *(recipe for name, count in _COUNTS.items() for recipe in _recipes(name, count)),
     *_LOOKUPS,
     _RESET_AFTER,
     *_SMALL,
+    *_INT8,
 )

@@ -1,5 +1,6 @@
 """Compiles models with OpenVINO's CPU plugin under pinned settings, and runs them with inputs in place."""
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -30,7 +31,7 @@ def core() -> Any:
 def compile_model(model: Any, settings: RuntimeSettings, *, counters: bool = False) -> Any:
     """Returns an `openvino.CompiledModel` on the CPU, whose settings were read back.
 
-    OpenVINO would choose bfloat16, several streams and pinned threads by itself, depending on the processor.
+    OpenVINO would choose bfloat16 and several streams by itself, depending on the processor.
 
     Args:
         model: An `openvino.Model` with static shapes.
@@ -45,7 +46,7 @@ def compile_model(model: Any, settings: RuntimeSettings, *, counters: bool = Fal
         "EXECUTION_MODE_HINT": ov.properties.hint.ExecutionMode.ACCURACY,
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": settings.threads,
-        "ENABLE_CPU_PINNING": False,
+        "ENABLE_CPU_PINNING": _pins(settings.threads),
         "ENABLE_HYPER_THREADING": False,
         "PERF_COUNT": "YES" if counters else "NO",
     }
@@ -56,6 +57,16 @@ def compile_model(model: Any, settings: RuntimeSettings, *, counters: bool = Fal
         if (actual := compiled.get_property(name)) != value:
             raise MeasurementError(f"OpenVINO runs with {name}={actual} where {value} was asked for")
     return compiled
+
+
+def _pins(threads: int) -> bool:
+    """Returns whether OpenVINO is to pin each of so many threads to a CPU of its own.
+
+    It is if the process has one CPU for each, as while costmodel measures: after an idle time Linux often wakes the
+    threads on one CPU, and leaves them there for many runs (docs/adr/0029). Pinned threads of two processes would share
+    CPUs, so that a process with more CPUs leaves its threads to Linux.
+    """
+    return threads > 1 and hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == threads
 
 
 class OpenVinoRunner:

@@ -36,10 +36,12 @@ def test_lines_for_onnx_runtime_run(path: Path) -> None:
 
 @pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
 def test_lines_for_openvino_run(path: Path) -> None:
-    """The compiled model has the threads of the settings."""
-    found: dict[str, object] = {}
-    exec(snippet_of("openvino", RuntimeSettings(2), str(path)), found)
-    assert found["compiled"].get_property("INFERENCE_NUM_THREADS") == 2  # type: ignore[attr-defined]
+    """The compiled model has the threads of the settings, pinned unless other processes would pin theirs as well."""
+    for sessions in (1, 2):
+        found: dict[str, object] = {}
+        exec(snippet_of("openvino", RuntimeSettings(2), str(path), sessions=sessions), found)
+        assert found["compiled"].get_property("INFERENCE_NUM_THREADS") == 2  # type: ignore[attr-defined]
+        assert found["compiled"].get_property("ENABLE_CPU_PINNING") == (sessions == 1)  # type: ignore[attr-defined]
 
 
 def test_lines_for_any_runtime_use_costmodel(path: Path) -> None:

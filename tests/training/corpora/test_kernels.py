@@ -52,3 +52,19 @@ def test_small_networks_find_their_weights_in_a_cache(tmp_path: Path) -> None:
     assert sizes[0] <= 200 << 10
     assert sizes[1] <= 420 << 10
     assert 1 << 20 < sizes[-1] <= 2 << 20
+
+
+def test_half_of_the_quantised_networks_are_quantised_in_products_only(tmp_path: Path) -> None:
+    """All convolutions and products with weights read bytes; sums do in networks that are quantised whole."""
+    recipes = {recipe.name: recipe for recipe in RECIPES}
+    reading = {}
+    for name in ("kernels_int8_00", "kernels_int8_04"):
+        recipes[name].write(tmp_path / "one.onnx")
+        recipes[name].write(tmp_path / "again.onnx")
+        assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
+        nodes = onnx.load(tmp_path / "one.onnx").graph.node
+        made = {output for node in nodes if node.op_type == "DequantizeLinear" for output in node.output}
+        reading[name] = Counter(node.op_type for node in nodes if set(node.input) <= made)
+        assert reading[name]["Conv"] == sum(node.op_type == "Conv" for node in nodes) >= 8
+    assert reading["kernels_int8_00"]["Add"] >= 3
+    assert reading["kernels_int8_04"]["Add"] == 0

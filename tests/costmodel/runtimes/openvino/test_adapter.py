@@ -1,5 +1,6 @@
 """Lowering with OpenVINO, and running sequences and models."""
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -492,6 +493,25 @@ def test_settings_are_those_that_were_asked_for(openvino: OpenVino) -> None:
     assert runner.compiled.get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
     assert runner.compiled.get_property("NUM_STREAMS") == 1
     assert runner.compiled.get_property("INFERENCE_NUM_THREADS") == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this platform does not pin threads")
+def test_threads_are_pinned_if_each_has_a_cpu(openvino: OpenVino) -> None:
+    """Two threads of a process with two CPUs cannot meet on one of them; one thread is left where it is."""
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("there is one CPU")
+    os.sched_setaffinity(0, sorted(before)[:2])
+    try:
+        pinned = [
+            openvino.open_model(read_model(residual_block()), RuntimeSettings(threads)).compiled.get_property(
+                "ENABLE_CPU_PINNING"
+            )
+            for threads in (1, 2)
+        ]
+    finally:
+        os.sched_setaffinity(0, before)
+    assert pinned == [False, True]
 
 
 def test_a_model_with_a_symbolic_batch_runs_at_the_chosen_size(openvino: OpenVino) -> None:
