@@ -49,10 +49,10 @@ def _depthwise(d: Draw) -> str:
     pads = [dilation * (k - 1) // 2] * 4
     window = f"group = {channels}, strides = [{stride}, {stride}], dilations = [{dilation}, {dilation}], pads = {pads}"
     activation = {"": "", "Relu": "r = Relu(c)", "Clip": "r = Clip(c, low, high)"}[between]
-    limits = ", float low, float high" if between == "Clip" else ""
+    limits = "<float low = {0}, float high = {6}>" if between == "Clip" else ""
     return f"""(float[1,{channels},{side},{side}] x
-        | float[{channels},1,{k},{k}] w, float[{channels}] b, float[{outputs},{channels},1,1] v{limits})
-        => (float y) {{ c = Conv<{window}>(x, w, b) {activation} y = Conv({"r" if between else "c"}, v) }}"""
+        | float[{channels},1,{k},{k}] w, float[{channels}] b, float[{outputs},{channels},1,1] v)
+        => (float y) {limits} {{ c = Conv<{window}>(x, w, b) {activation} y = Conv({"r" if between else "c"}, v) }}"""
 
 
 def _pooled(d: Draw) -> str:
