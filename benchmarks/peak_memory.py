@@ -39,7 +39,7 @@ DATA = ROOT / "data" / "peak_memory.csv"
 CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
 SIMULATED = (
     "layers", "compact_bytes", "fragmented_bytes", "compact_without_source_bytes", "fragmented_without_source_bytes",
-    "reordered_bytes", "packed_bytes", "unbiased_bytes",
+    "reordered_bytes", "packed_bytes", "matmul_bytes",
 )  # fmt: skip
 FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULATED, "peak_bytes")
 LEVEL = 0.9
@@ -131,7 +131,7 @@ def _simulated(graph: LayerGraph) -> dict[str, int]:
     assert plain is not None
     values = (
         full.layers, full.peak_bytes, full.fragmented_peak_bytes, plain.peak_bytes, plain.fragmented_peak_bytes,
-        full.reordered_bytes, full.packed_bytes, full.unbiased_bytes,
+        full.reordered_bytes, full.packed_bytes, full.matmul_bytes,
     )  # fmt: skip
     return dict(zip(SIMULATED, values, strict=True))
 
@@ -167,7 +167,7 @@ def fit(*, write: bool) -> None:
             for case in ("compact", "fragmented")
         )
         layers = [int(first[model]["layers"]) for model in models]
-        weights = ("reordered_bytes", "packed_bytes", "unbiased_bytes")
+        weights = ("reordered_bytes", "packed_bytes", "matmul_bytes")
         share = np.array([fragmented_share(*(float(first[model][name]) for name in weights)) for model in models])
         cases = {
             case: np.column_stack([np.ones(len(models)), layers, simulated])

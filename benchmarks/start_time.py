@@ -1,11 +1,13 @@
 """Measures how long sessions take to load and to run for the first time, and fits and judges the prediction (ADR 26).
 
     python benchmarks/start_time.py measure CORPUS_FOLDER ... [--every 2] [--rounds 2]
+    python benchmarks/start_time.py simulate CORPUS_FOLDER ...
     python benchmarks/start_time.py fit [--write]
 
 `measure` loads models of the folders with ONNX Runtime on one thread, each in a process of its own, and stores in
 `data/start_time.csv` how long creating the session, the first run and later runs took, with what the simulation of
 memory says. It goes on where it stopped. The machine should be quiet.
+`simulate` replaces what the simulation says in that file, after a change of the simulation.
 `fit` prints how well the times are predicted for families that the coefficients were not fitted to; with `--write` it
 stores the coefficients in `costmodel/estimate/start_time.json`.
 """
@@ -186,7 +188,7 @@ def fit(*, write: bool) -> None:
 def _demand(row: dict[str, str]) -> MemoryDemand:
     """Returns what the simulation says about the model of a row, as far as start times depend on it."""
     unused = (
-        "load_bytes", "run_bytes", "fragmented_load_bytes", "fragmented_run_bytes", "reordered_bytes", "unbiased_bytes",
+        "load_bytes", "run_bytes", "fragmented_load_bytes", "fragmented_run_bytes", "reordered_bytes", "matmul_bytes",
     )  # fmt: skip
     return MemoryDemand(**dict.fromkeys(unused, 0), **{name: int(row[name]) for name in DEMAND}, from_source=True)
 

@@ -1,6 +1,6 @@
 """The weights of a model as its source has them, before a runtime rewrites them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,16 @@ class SourceWeights:
 
     Attributes:
         stored_bytes: Size in bytes of each constant that the model contains, by name, in the order of the file.
-        folded_bytes: Size in bytes of each value that follows from constants alone, by name, in topological order.
+        folded_bytes: Size in bytes of each value that follows from constants alone, by name, in topological order; also
+            of each weight of a convolution into which the normalisation behind it is folded.
         nodes: Number of nodes of the main graph, from which the runtime makes the layers; None if it is not known.
+        dropped: Names of the values of which nothing is left but what is folded from them.
     """
 
     stored_bytes: Mapping[str, int]
     folded_bytes: Mapping[str, int]
     nodes: int | None = None
+    dropped: Set[str] = frozenset()
 
     def renamed(self, names: Mapping[str, str]) -> "SourceWeights":
         """Returns a copy with the names that `names` gives, and numbered names ("w0") for all others."""
@@ -29,13 +32,19 @@ class SourceWeights:
             {new[name]: nbytes for name, nbytes in self.stored_bytes.items()},
             {new[name]: nbytes for name, nbytes in self.folded_bytes.items()},
             self.nodes,
+            frozenset(new[name] for name in self.dropped),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the sizes as JSON-serialisable data, which `from_dict` reads."""
-        return {"stored": dict(self.stored_bytes), "folded": dict(self.folded_bytes), "nodes": self.nodes}
+        return {
+            "stored": dict(self.stored_bytes),
+            "folded": dict(self.folded_bytes),
+            "nodes": self.nodes,
+            "dropped": sorted(self.dropped),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "SourceWeights":
         """Returns the sizes from the output of `to_dict`."""
-        return cls(dict(data["stored"]), dict(data["folded"]), data.get("nodes"))
+        return cls(dict(data["stored"]), dict(data["folded"]), data.get("nodes"), frozenset(data.get("dropped", ())))

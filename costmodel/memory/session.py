@@ -9,6 +9,7 @@ from typing import NamedTuple
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import Layer, LayerGraph
 from costmodel.ir.nchwc import BLOCKED_DOMAIN, padded
+from costmodel.ir.source_weights import SourceWeights
 from costmodel.memory.arena import Arena, pattern_bytes
 from costmodel.memory.buffers import BufferEvent, buffer_events, stored_bytes
 from costmodel.memory.execution_order import execution_order
@@ -30,7 +31,7 @@ _PACKING = {
     "MatMul": ((1,), 2), "Gemm": ((1,), 2), "FusedMatMul": ((1,), 2), "FusedGemm": ((1,), 2),
     "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3), "ConvTranspose": ((1,), None),
 }  # fmt: skip
-_PRODUCTS = ("MatMul", "Gemm", "FusedMatMul", "FusedGemm")
+_MATMUL = ("MatMul", "FusedMatMul")
 _PACKED_COLUMNS = 16
 # Runs after the first: the second one allocates the block of the memory pattern, the third one finds it free.
 _LATER_RUNS = 2
@@ -52,7 +53,7 @@ class MemoryDemand:
         rewritten_bytes: Size of the weights that are folded from others, or reordered in blocks.
         reordered_bytes: Size of the weights that blocked layers read, which were reordered for them.
         packed_bytes: Size of the matrices that are packed, once for each layer that packs one.
-        unbiased_bytes: The part of `packed_bytes` that is packed by products without a bias.
+        matmul_bytes: The part of `packed_bytes` that is packed by MatMul and FusedMatMul, as opposed to Gemm.
         load_touched_bytes: Memory that becomes resident while the model is loaded.
         first_run_touched_bytes: Memory that becomes resident during the first run.
         from_source: Whether the sizes of the weights before the runtime rewrote them were known.
@@ -68,7 +69,7 @@ class MemoryDemand:
     rewritten_bytes: int
     reordered_bytes: int
     packed_bytes: int
-    unbiased_bytes: int
+    matmul_bytes: int
     load_touched_bytes: int
     first_run_touched_bytes: int
     from_source: bool
@@ -107,11 +108,8 @@ def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
             if name in graph.constants
         ),
         packed_bytes=usual.packed_bytes,
-        unbiased_bytes=sum(
-            nbytes
-            for layer in graph.layers
-            if layer.op_type in _PRODUCTS and not any(layer.inputs[2:])
-            for _, nbytes in _packed_bytes(layer, graph)
+        matmul_bytes=sum(
+            nbytes for layer in graph.layers if layer.op_type in _MATMUL for _, nbytes in _packed_bytes(layer, graph)
         ),
         load_touched_bytes=usual.load_touched_bytes,
         first_run_touched_bytes=usual.first_run_touched_bytes,
@@ -137,7 +135,7 @@ def _simulate(graph: LayerGraph, events: list[BufferEvent], *, fragmented: bool)
     weights = {name: stored_bytes(graph.types[name]) for name in graph.constants}
     stored = _assumed(graph, weights) if source is None else source.stored_bytes
     blocks = _parse(heap, stored)
-    rewritten = _optimise(heap, graph, weights, blocks, {} if source is None else source.folded_bytes)
+    rewritten = _optimise(heap, graph, weights, blocks)
     arena = Arena(heap)
     packed = _pack(heap, arena, graph, blocks)
     load_bytes, load_touched = heap.peak_bytes, heap.touched_bytes
@@ -172,10 +170,10 @@ def _parse(heap: Heap, stored: Mapping[str, int]) -> dict[str, Block]:
     return tensors
 
 
-def _optimise(
-    heap: Heap, graph: LayerGraph, weights: Mapping[str, int], blocks: dict[str, Block], folded: Mapping[str, int]
-) -> int:
-    """Folds constants and reorders the weights of blocked convolutions; the originals are freed at the end.
+def _optimise(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], blocks: dict[str, Block]) -> int:
+    """Folds constants and frees those that nothing else reads, then reorders the weights of blocked convolutions.
+
+    What was reordered is freed at the end.
 
     Returns the bytes that were folded or reordered.
 
@@ -184,16 +182,20 @@ def _optimise(
         graph: Layers after optimisation.
         weights: Size in bytes of each weight that the layers read.
         blocks: Tensors of the source model by name; becomes those that the layers read.
-        folded: Size in bytes of each value that is folded.
     """
     rewritten = 0
+    source = graph.source_weights or SourceWeights({}, {})
     fragmented = heap.fragmented
     heap.fragmented = False
-    for name, nbytes in folded.items():
+    for name, nbytes in source.folded_bytes.items():
         if nbytes >= _SMALLEST_BYTES and name not in blocks:
             blocks[name] = heap.allocate(nbytes)
             heap.free(heap.allocate(nbytes))
             rewritten += nbytes
+    for name in [name for name in blocks if name in source.dropped]:
+        heap.free(blocks.pop(name))
+    # A normalised weight has a name of the runtime's own in the layers, and is found by its size.
+    renamed = [name for name in source.folded_bytes if name in blocks and name not in weights]
     kept = set()
     for layer in graph.layers:
         for name in layer.inputs:
@@ -202,6 +204,11 @@ def _optimise(
                 continue
             kept.add(name)
             if name in blocks:
+                continue
+            same = (old for old in renamed if source.folded_bytes[old] == nbytes)
+            if layer.domain != BLOCKED_DOMAIN and (old := next(same, None)) is not None:
+                renamed.remove(old)
+                blocks[name] = blocks.pop(old)
                 continue
             # A reordered weight exists in three more copies until it is stored in the graph. The runtime makes small
             # blocks meanwhile, which may settle beside them.

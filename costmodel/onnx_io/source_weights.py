@@ -1,5 +1,6 @@
 """Finds the sizes of the weights of a model, and of the values that a runtime folds from them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto, TensorProto
@@ -30,20 +31,44 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
         types: Known types of the values that layers make; a value of unknown type is left out.
     """
     constants = dict(_constants(model))
-    known, folded = set(constants), {}
+    normalised = _normalised(model, constants)
+    known, folded, remaining = set(constants), {}, {port.name for port in model.graph.output}
     for node in model.graph.node:
-        if node.op_type == "Constant" or node.op_type in _NOT_FOLDED or captured_names(node):
+        if node.op_type == "Constant":
             continue
-        if all(name in known for name in node.input if name):
+        captured = captured_names(node)
+        if node.op_type not in _NOT_FOLDED and not captured and all(name in known for name in node.input if name):
             for name in filter(None, node.output):
                 known.add(name)
                 if name in types:
                     folded[name] = types[name].nbytes
+        elif node.op_type == "Conv" and node.output[0] in normalised and node.input[1] in constants:
+            new = f"{node.input[1]} for {node.output[0]}"
+            folded[new] = constants[node.input[1]].nbytes
+            remaining.add(new)
+        else:
+            remaining.update(node.input, captured)
+    stored = {name: kind.nbytes for name, kind in constants.items() if kind.nbytes >= _SMALLEST_BYTES}
+    folded = {name: nbytes for name, nbytes in folded.items() if nbytes >= _SMALLEST_BYTES}
     return SourceWeights(
-        {name: kind.nbytes for name, kind in constants.items() if kind.nbytes >= _SMALLEST_BYTES},
-        {name: nbytes for name, nbytes in folded.items() if nbytes >= _SMALLEST_BYTES},
+        stored,
+        folded,
         sum(node.op_type != "Constant" for node in model.graph.node),
+        (stored.keys() | folded.keys()) - remaining,
     )
+
+
+def _normalised(model: ModelProto, constants: Mapping[str, TensorType]) -> set[str]:
+    """Returns the values that only a normalisation with constant parameters reads; it is folded into a convolution."""
+    reads = Counter(name for node in model.graph.node for name in (*node.input, *captured_names(node)))
+    reads.update(port.name for port in model.graph.output)
+    return {
+        node.input[0]
+        for node in model.graph.node
+        if node.op_type == "BatchNormalization"
+        and reads[node.input[0]] == 1
+        and all(name in constants for name in node.input[1:])
+    }
 
 
 def _constants(model: ModelProto) -> Iterator[tuple[str, TensorType]]:

@@ -110,6 +110,25 @@ def test_weights_that_are_rewritten_exist_twice() -> None:
     assert _demand(transposed).load_bytes >= _demand(as_stored).load_bytes + 20 * MB
 
 
+def test_folded_constants_are_freed_before_weights_are_reordered() -> None:
+    """A reordered weight finds room where constants lay of which nothing else is left."""
+    layers = [replace(_layer("Conv", ("x", "w"), "y"), domain=BLOCKED_DOMAIN)]
+    shapes = {"x": (1, 512, 4, 4), "w": (512, 512, 3, 3), "y": (1, 512, 4, 4)}
+    graph, nbytes = _graph(layers, shapes, ("w",)), 512 * 512 * 9 * 4
+    stored, folded = dict.fromkeys("abcd", nbytes), {"e": nbytes}
+    kept = replace(graph, source_weights=SourceWeights(stored, folded))
+    dropped = replace(graph, source_weights=SourceWeights(stored, folded, dropped=frozenset("abcd")))
+    assert _demand(dropped).load_bytes < _demand(kept).load_bytes - 2 * nbytes
+
+
+def test_a_normalised_weight_is_what_a_plain_convolution_reads() -> None:
+    """The weight into which a normalisation is folded is not allocated again under the name that the layer reads."""
+    shapes = {"x": (1, 512, 4, 4), "w": (512, 512, 3, 3), "y": (1, 512, 4, 4)}
+    graph, nbytes = _graph([_layer("Conv", ("x", "w"), "y")], shapes, ("w",)), 512 * 512 * 9 * 4
+    normalised = SourceWeights({"before": nbytes}, {"before for y": nbytes}, dropped=frozenset({"before"}))
+    assert _demand(replace(graph, source_weights=normalised)).rewritten_bytes == nbytes
+
+
 def test_the_work_of_starting_is_counted() -> None:
     """What is stored, folded and packed adds up; the first run touches its own buffers only."""
     graph = _graph([_layer("Gemm", ("x", "w"), "y")], {"x": (1, 2500), "w": (2500, 2500), "y": (1000, 2500)}, ("w",))
@@ -232,12 +251,12 @@ def test_weights_without_dimensions_are_not_packed() -> None:
         assert _demand(_graph([_layer(op_type, ("x", "w"), "y")], shapes, ("w",))).packed_bytes == 0
 
 
-def test_products_with_a_bias_are_told_from_those_without() -> None:
-    """What products without a bias pack is counted apart; other layers that pack have no product."""
+def test_matrices_of_matmul_are_told_from_those_of_gemm() -> None:
+    """What MatMul packs is counted apart, with or without a bias in Gemm; other layers pack no matrix."""
     shapes = {"x": (8, 512), "w": (512, 512), "b": (512,), "v": (512, 1536), "h": (8, 512), "y": (8, 1536)}
-    biased, plain = _layer("Gemm", ("x", "w", "b"), "h"), _layer("MatMul", ("h", "v"), "y")
-    demand = _demand(_graph([biased, plain], shapes, ("w", "b", "v")))
-    assert (demand.packed_bytes, demand.unbiased_bytes) == (512 * 2048 * 4, 512 * 1536 * 4)
-    without = _demand(_graph([replace(biased, inputs=("x", "w", ""))], shapes, ("w",)))
-    assert without.unbiased_bytes == without.packed_bytes == 512 * 512 * 4
-    assert _demand(_chain("Relu", 3, 4)).unbiased_bytes == 0
+    gemm, matmul = _layer("Gemm", ("x", "w", "b"), "h"), _layer("MatMul", ("h", "v"), "y")
+    demand = _demand(_graph([gemm, matmul], shapes, ("w", "b", "v")))
+    assert (demand.packed_bytes, demand.matmul_bytes) == (512 * 2048 * 4, 512 * 1536 * 4)
+    without = _demand(_graph([replace(gemm, inputs=("x", "w", ""))], shapes, ("w",)))
+    assert (without.packed_bytes, without.matmul_bytes) == (512 * 512 * 4, 0)
+    assert _demand(_chain("Relu", 3, 4)).matmul_bytes == 0

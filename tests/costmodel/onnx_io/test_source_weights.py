@@ -25,6 +25,25 @@ def test_what_follows_from_weights_is_folded(parse: Callable[..., ModelProto]) -
     assert found.stored_bytes == {"w": 8192}
     assert found.folded_bytes == {"turned": 8192, "doubled": 8192}
     assert found.nodes == 3
+    assert found.dropped == {"w", "turned"}
+
+
+def test_a_normalisation_gives_each_convolution_a_weight_of_its_own(parse: Callable[..., ModelProto]) -> None:
+    """Two convolutions share a weight; only the one whose output nothing else reads can be normalised."""
+    text = """
+        (float[1,8,9,9] x) => (float[1,8,9,9] y, float[1,8,9,9] z) {
+            a = Conv<pads=[1,1,1,1]>(x, w)
+            b = BatchNormalization(a, scale, shift, mean, variance)
+            z = Conv<pads=[1,1,1,1]>(b, v)
+            y = BatchNormalization(z, scale, shift, mean, variance)
+        }
+    """
+    parameters = dict.fromkeys(("scale", "shift", "mean", "variance"), (8,))
+    model = parse(text, weights={"w": (8, 8, 3, 3), "v": (8, 8, 3, 3)} | parameters)
+    found = source_weights(model, infer_model(model))
+    assert found.stored_bytes == {"w": 2304, "v": 2304}
+    assert list(found.folded_bytes.values()) == [2304]
+    assert found.dropped == {"w"}
 
 
 def test_a_value_of_unknown_size_is_left_out(parse: Callable[..., ModelProto]) -> None:
@@ -45,6 +64,17 @@ def test_a_lowered_graph_carries_them(lowered_light: Callable[..., LayerGraph]) 
     assert list(hidden.stored_bytes.values()) == list(graph.source_weights.stored_bytes.values())
     assert not set(hidden.stored_bytes) & set(graph.source_weights.stored_bytes)
     assert hidden.nodes == graph.source_weights.nodes
+    assert len(hidden.dropped) == len(graph.source_weights.dropped)
+
+
+def test_names_of_dropped_weights_are_removed_as_well(parse: Callable[..., ModelProto]) -> None:
+    """Without names, the values that are dropped are still those of the same sizes."""
+    model = parse(MODEL, weights=WEIGHTS)
+    found = source_weights(model, infer_model(model))
+    hidden = found.renamed({})
+    assert len(hidden.dropped) == 2
+    assert not hidden.dropped & found.dropped
+    assert hidden.dropped < hidden.stored_bytes.keys() | hidden.folded_bytes.keys()
 
 
 def test_a_graph_from_an_older_client_lacks_the_number_of_nodes(lowered_light: Callable[..., LayerGraph]) -> None:
