@@ -1,12 +1,15 @@
 """Models that other packages define, written as ONNX files: for the sets of `others.py` and `lockbox.py`."""
 
 import sys
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,7 @@ class Source:
     def write(self, path: Path) -> None:
         """Writes the model, with random weights, as an ONNX file."""
         torch.manual_seed(0)
-        with _vision_absent_but_importable() if self.without_vision else nullcontext():
+        with vision_absent_but_importable() if self.without_vision else nullcontext():
             module = self.make().eval()
         write_module(module, example_inputs(module, self.example), path)
 
@@ -128,24 +131,40 @@ def transformers(name: str, example: torch.Tensor, **options: Any) -> Source:
     return Source(make, example)
 
 
-@contextmanager
-def _vision_absent_but_importable() -> Iterator[None]:
-    """Puts empty modules in the place of torchvision for the time of an import."""
+class _Empty(type):
+    """Makes classes each attribute of which is another such class."""
 
-    def missing(name: str) -> Any:
+    def __getattr__(cls, name: str) -> "_Empty":
+        """Returns a class of this name, unless Python itself looks for the attribute."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {})
+        return _Empty(name, (), {})
 
-    names = [f"torchvision{part}" for part in ("", ".transforms", ".transforms.functional", ".models", ".ops")]
-    for name in names:
-        module = types.ModuleType(name)
-        module.__dict__.update(__path__=[], __getattr__=missing)
-        sys.modules[name] = module
+
+class _EmptyVision(MetaPathFinder, Loader):
+    """Finds an empty module for torchvision and everything below it; what is imported from one is an empty class."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns how to load the module; None if it does not belong to torchvision."""
+        return ModuleSpec(fullname, self, is_package=True) if fullname.split(".")[0] == "torchvision" else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Lets the module have every attribute."""
+        module.__dict__["__getattr__"] = partial(getattr, _Empty("torchvision", (), {}))
+
+
+@contextmanager
+def vision_absent_but_importable() -> Iterator[None]:
+    """Puts empty modules in the place of torchvision for the time of an import."""
+    finder = _EmptyVision()
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        for name in names:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
             del sys.modules[name]
 
 
