@@ -17,11 +17,11 @@ BASE = "fake-1"  # system of `put_time`
 def put_shipped_data(folder: Path, graphs: Graphs) -> StandardSet:
     """Creates a folder of shipped data: "deep" is in the first file of the base, "wide" in that for training.
 
-    "-training-2" has a second measurement of "wide", and "-second", which is no training data, one of "deep". All
+    "-training-2-more" has a second measurement of "wide", and "-second", which is no training data, one of "deep". All
     layers of "deep" are in the standard set, and "wide" is in it as a whole.
     """
     folder.mkdir(parents=True)
-    files = (("", "deep"), ("-training", "wide"), ("-training-2", "wide"), ("-second", "deep"))
+    files = (("", "deep"), ("-training", "wide"), ("-training-2-more", "wide"), ("-second", "deep"))
     for ending, name in files:
         store = Store(f"sqlite:///{folder / 'shipped.db'}")
         store.put_system(fake_system(BASE, capabilities={"layer_us": 1.5}))

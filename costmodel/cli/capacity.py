@@ -84,7 +84,7 @@ def capacity(
     if len(files) != 1:
         raise typer.BadParameter(f"{model} stands for {len(files)} models: give one", param_hint="MODEL")
     context = Context(store, tools=command.obj)
-    name = context.system_name(system, 1)
+    name = context.asked_system(system, 1)
     extrapolate_if_unknown(context, name, None, 1)
     if measure_idle:
         _measure_idle(context, name)

@@ -27,6 +27,7 @@ def _metrics() -> tuple[str, ...]:
 
 @app.command()
 def compare(
+    command: typer.Context,
     one: Annotated[str, typer.Argument(metavar="A", help="A predictor.", callback=one_of(_predictors))],
     other: Annotated[str, typer.Argument(metavar="B", help="Another predictor.", callback=one_of(_predictors))],
     system: SystemOption = None,
@@ -53,8 +54,8 @@ def compare(
 
     if one == other:
         raise typer.BadParameter(f"{one} is no better than itself: choose two of {', '.join(_predictors())}")
-    context = Context(store, reads=True)
-    dataset = load_dataset(context.store, context.system_name(system, threads))
+    context = Context(store, reads=True, tools=command.obj)
+    dataset = load_dataset(context.store, context.asked_system(system, threads))
     dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         found = compare_predictors(

@@ -1,7 +1,7 @@
 """Shows estimates of models: tables for people, and a JSON document for programs."""
 
-import math
 from collections.abc import Mapping
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from costmodel.cli.output import note, print_table, say
@@ -56,7 +56,7 @@ def estimates_document(
         return documents[0]
     result: dict[str, Any] = {"models": documents, "failed": failed}
     if measured:
-        result["geometric_mean_ratio"] = _geometric_mean_ratio(estimates, measured)
+        result["geometric_mean_ratio"] = geometric_mean(_ratios(estimates, measured))
     return result
 
 
@@ -70,10 +70,9 @@ def measured_document(estimate: "Estimate", measured: "Measurement") -> dict[str
     }
 
 
-def _geometric_mean_ratio(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> float:
-    """Returns the geometric mean, over the models, of the estimated latency divided by the measured latency."""
-    ratios = (estimates[label].latency_us / measurement.latency_us for label, measurement in measured.items())
-    return math.prod(ratios) ** (1 / len(measured))
+def _ratios(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> list[float]:
+    """Returns the estimated latency of each measured model divided by the measured latency."""
+    return [estimates[label].latency_us / measurement.latency_us for label, measurement in measured.items()]
 
 
 def print_estimate(estimate: "Estimate", measured: "Measurement | None" = None) -> None:
@@ -160,6 +159,6 @@ def _print_many(estimates: "dict[str, Estimate]", measured: "dict[str, Measureme
         rows,
     )
     if measured:
-        say(f"geometric mean of the ratios: {_geometric_mean_ratio(estimates, measured):.3f}")
+        say(f"geometric mean of the ratios: {geometric_mean(_ratios(estimates, measured)):.3f}")
         if not all(measurement.stable for measurement in measured.values()):
             say(f"* {_UNRELIABLE}")

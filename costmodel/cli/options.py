@@ -241,6 +241,17 @@ class Context:
             return validate_name(name)
         return self.here(None, threads, inter_threads=inter_threads)[1].name
 
+    def asked_system(self, name: str | None, threads: int, inter_threads: int = 1) -> str:
+        """Returns the name of the system that a question is about, as `system_name` does.
+
+        A system that is named is imported from the shipped data if the default store lacks it; a store that the command
+        names is left as it is.
+        """
+        found = self.system_name(name, threads, inter_threads)
+        if name is not None and self.store_url is None:
+            self.import_if_shipped(found)
+        return found
+
 
 def parse_shapes(texts: list[str] | None) -> Mapping[str, tuple[int, ...]]:
     """Parses the values of `--shape` into the shape of each input, by name of the input.

@@ -156,7 +156,8 @@ def predict(
     if beside and measure:
         raise typer.BadParameter("models are run alone: leave out --measure", param_hint="--beside")
     context = Context(store, tools=command.obj, runtime_name=runtime)
-    name = context.system_name(system, threads, inter_threads)
+    chosen = context.system_name if probe else context.asked_system
+    name = chosen(system, threads, inter_threads)
     failed: dict[str, str] = {}
     read = _of_each(
         labelled(models), lambda label, path: read_model(path, batch=batch, shapes=shapes, name=label), failed
@@ -164,8 +165,6 @@ def predict(
     if probe:
         probe_this_host(context, system, threads, inter_threads)
     else:
-        if system is not None and store is None:
-            context.import_if_shipped(name)
         extrapolate_if_unknown(context, name, threads, inter_threads)
     cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
     if on is not None:

@@ -101,7 +101,7 @@ def _system(
     if name is None:
         runtime, here = context.here(None, threads, inter_threads=inter_threads)
         return runtime, context.store.systems().get(here.name, here), None
-    extrapolate_if_unknown(context, context.system_name(name, threads, inter_threads), threads, inter_threads)
+    extrapolate_if_unknown(context, context.asked_system(name, threads, inter_threads), threads, inter_threads)
     known = context.store.system(name)
     settings = known.settings
     try:

@@ -118,9 +118,7 @@ def rank(
     for name in system or ():
         unmeasured_machine(context, name, threads, 1)  # what is wrong with any of them is said before minutes of work
     for name in system or ():
-        if store is None:
-            context.import_if_shipped(name)
-        extrapolate_if_unknown(context, name, threads, 1)
+        extrapolate_if_unknown(context, context.asked_system(name, threads or 1), threads, 1)
     if not known:
         raise CostModelError(
             "nothing is measured yet: run `costmodel bench`, import results with `costmodel import`, or name machines "

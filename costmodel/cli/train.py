@@ -31,6 +31,7 @@ _FOLDS = 4
 
 @app.command()
 def train(
+    command: typer.Context,
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     runtime: RuntimeOption = "onnxruntime",
@@ -66,8 +67,8 @@ def train(
         )
     if search and SEARCHED not in learners:
         raise typer.BadParameter(f"--search is about {SEARCHED}: add it", param_hint="--predictors")
-    context = Context(store, reads=True, runtime_name=runtime)
-    name = context.system_name(system, threads)
+    context = Context(store, reads=True, tools=command.obj, runtime_name=runtime)
+    name = context.asked_system(system, threads)
     with progress_bars() as stage:
         report = train_system(
             context.store,
@@ -167,8 +168,8 @@ def evaluate(
     if out is not None:
         check_installed()
     predictors = _chosen_predictors(chosen)
-    context = Context(store, reads=True, runtime_name=runtime)
-    dataset = load_dataset(context.store, context.system_name(system, threads))
+    context = Context(store, reads=True, tools=command.obj, runtime_name=runtime)
+    dataset = load_dataset(context.store, context.asked_system(system, threads))
     dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         evaluation = evaluate_dataset(

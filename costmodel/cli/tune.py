@@ -86,7 +86,6 @@ def tune(
     from costmodel.jobs.tuning.tune import Tuner
     from costmodel.serving.tuning.question import TuneQuestion
     from costmodel.systems.catalogue import listed_price
-    from costmodel.systems.system import validate_name
     from costmodel.traffic.objective import MAX_BATCH, parse_objective
 
     limit = None if slo is None else parsed(parse_objective, slo, "--slo")
@@ -100,7 +99,7 @@ def tune(
         raise typer.BadParameter(f"{model} stands for {len(files)} models: give one", param_hint="MODEL")
     context = Context(store, tools=command.obj)
     if system is not None:
-        extrapolate_if_unknown(context, validate_name(system), None, 1)
+        extrapolate_if_unknown(context, context.asked_system(system, 1), None, 1)
     tuner = (context.tools.tuner or Tuner.of)(
         context.store, context.bundles, context.home.cache, system, runtime=context.tools.runtime
     )

@@ -19,7 +19,7 @@ __all__ = ["import_shipped", "shipped_systems"]
 # Names of the files that regressors are trained on, after the name of the system: -training-2 is a later session,
 # -training-int8 a further corpus. The other files of a system are for experiments, and belong into a store of their own
 # (data/README.md).
-_TRAINING_FILE = re.compile(r"(-training(-\w+)?)?")
+_TRAINING_FILE = re.compile(r"(-training(-.+)?)?")
 
 
 def shipped_systems(folder: Path | None = None) -> dict[str, tuple[Path, ...]]:

@@ -87,6 +87,20 @@ def test_a_shipped_system_is_imported_when_it_is_named(
     assert "costmodel train" in run(home, "predict", "light_resnet50", "--system", "made.base").sentence
 
 
+def test_a_regressor_is_trained_on_a_shipped_system(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
+) -> None:
+    """Training and evaluating import the system that they name; a store that the command names is left as it is."""
+    run, chosen = run_with(Tools(shipped_data=shipped)), ("--predictors", "log_linear", "--seeds", "1")
+    done = run(tmp_path / "new", "train", "--system", "made.base", "--no-tracking", *chosen, "--json")
+    assert "made.base was imported from the data that is shipped" in done.err
+    assert done.document["predictor"]["name"] == "log_linear"
+    assert set(run(tmp_path / "other", "evaluate", "--system", "made.other", *chosen, "--json").document["predictors"])
+    Store(f"sqlite:///{tmp_path / 'own.db'}").close()
+    refused = run(tmp_path / "new", "evaluate", "--system", "made.base", "--store", f"sqlite:///{tmp_path / 'own.db'}")
+    assert "made.base" in refused.sentence
+
+
 def test_measuring_replaces_what_was_extrapolated(
     run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
 ) -> None:

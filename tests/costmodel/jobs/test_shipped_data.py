@@ -26,7 +26,7 @@ def folder(tmp_path: Path, parse: Callable[..., ModelProto]) -> Path:
 
 def test_a_system_has_the_files_that_regressors_are_trained_on(folder: Path) -> None:
     """Systems are found by the headers of files; files for experiments do not belong to them."""
-    training = tuple(folder / f"{BASE}{ending}.parquet" for ending in ("-training-2", "-training", ""))
+    training = tuple(folder / f"{BASE}{ending}.parquet" for ending in ("-training-2-more", "-training", ""))
     assert shipped_systems(folder) == {BASE: training}
 
 
