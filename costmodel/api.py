@@ -287,7 +287,7 @@ class CostModel:
             ValueError: The objective or the batching policy cannot be parsed.
         """
         from costmodel.serving.capacity import TrafficQuestion, plan_capacity, shapes_of_batch
-        from costmodel.systems.catalogue import catalogue
+        from costmodel.systems.catalogue import listed_price
         from costmodel.traffic.objective import parse_batch_policy, parse_objective
 
         policy = parse_batch_policy(batch_policy)
@@ -300,8 +300,7 @@ class CostModel:
             )
             for size in policy.sizes
         }  # fmt: skip
-        listed = catalogue().get(self.system)
-        price = listed.usd_per_hour if usd_per_hour is None and listed else usd_per_hour
+        price = listed_price(self.system, self._predictor.system.host) if usd_per_hour is None else usd_per_hour
         return plan_capacity(estimates, self._predictor.variation, question, usd_per_hour=price)
 
     def tune(

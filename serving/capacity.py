@@ -1,5 +1,6 @@
 """Plans capacity: how much traffic a model carries on a system within a latency objective, and what that costs."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,8 @@ __all__ = ["BatchLatency", "Capacity", "TrafficQuestion", "plan_capacity", "shap
 
 # Share of the saturation at which a replica that is too slow at any rate is described.
 _NEARLY_IDLE = 0.01
+# Share by which simulated throughput may fall short of the arrivals that it carries.
+_THROUGHPUT_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def plan_capacity(
     result = _result(replace(one, replicas=replicas or 1), question, highest_per_s)
     price = None if usd_per_hour is None or replicas is None else replicas * usd_per_hour
     rate_per_s = result.throughput_per_s if question.arrivals_per_s is None else question.arrivals_per_s
-    carried = result.meets is not False and rate_per_s <= result.throughput_per_s * (1 + _NEARLY_IDLE)
+    carried = result.meets is not False and rate_per_s <= result.throughput_per_s * (1 + _THROUGHPUT_TOLERANCE)
     return Capacity(
         model=first.model,
         system=first.system,
@@ -205,7 +208,7 @@ def _replicas(one: Serving, question: TrafficQuestion, highest_per_s: float) -> 
         rate_per_s = question.arrivals_per_s or highest_per_s
         return replicas_for(one, rate_per_s, question.objective, highest_per_s)
     if question.arrivals_per_s is not None:
-        return max(1, -int(-question.arrivals_per_s // highest_per_s))
+        return max(1, math.ceil(question.arrivals_per_s / highest_per_s))
     return 1
 
 

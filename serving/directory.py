@@ -138,10 +138,14 @@ class Directory:
             self._snapshot = Snapshot(entries, regressors)
             return self._snapshot
 
+    def close(self) -> None:
+        """Closes the results store."""
+        self._store.close()
+
     def _entry(self, system: System, regressors: list[TrainedRegressor]) -> SystemEntry:
         return SystemEntry(
             system=system,
-            identity=identity_of(self._store, self._bundles, system.name),
+            identity=identity_of(self._store, self._bundles, system),
             measurements=self._store.count_and_last_measurement(system.name)[0],
             regressors=tuple(regressors),
             accuracy=next((one.accuracy for one in regressors if one.champion), None),
@@ -149,7 +153,7 @@ class Directory:
         )
 
 
-def identity_of(store: Store, bundles: Path, system: str, version: str | None = None) -> str:
+def identity_of(store: Store, bundles: Path, system: System, version: str | None = None) -> str:
     """Returns a hash of the regressor, the measurements and the record of a system.
 
     As long as the hash stays the same, the same request has the same answer.
@@ -157,7 +161,7 @@ def identity_of(store: Store, bundles: Path, system: str, version: str | None = 
     Args:
         store: Results store with the measurements.
         bundles: Folder of trained regressors.
-        system: Name of the system.
+        system: The system as the store has it.
         version: Version of the regressor; None for the champion.
 
     Raises:
@@ -165,18 +169,16 @@ def identity_of(store: Store, bundles: Path, system: str, version: str | None = 
     """
     if version is None:
         try:
-            path = champion_of(bundles, system)
+            path = champion_of(bundles, system.name)
             version = "none" if path is None else path.name
         except ArtefactError:
             version = "damaged"
-    content = f"{system} {version} {store.count_and_last_measurement(system)} {_record(store.systems().get(system))}"
+    content = f"{system.name} {version} {store.count_and_last_measurement(system.name)} {_record(system)}"
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def _record(system: System | None) -> str:
+def _record(system: System) -> str:
     """Returns the record of a system as text, without the times of its probes, which no answer depends on."""
-    if system is None:
-        return ""
     record = system.to_dict()
     capabilities = {name: value for name, value in record["capabilities"].items() if not name.startswith(QUIET_PROBE)}
     return json.dumps({**record, "capabilities": capabilities}, sort_keys=True)

@@ -68,14 +68,16 @@ class LoadedPredictors:
         """
         with self._lock:
             known = self.store.systems()
-            for name in known:
+            for name, system in known.items():
                 try:
-                    identity = self._identity(name, None)
+                    identity = identity_of(self.store, self.bundles, system)
                     current = self._current.get(name)
                     if current is None or current.identity != identity:
                         self._current[name] = self._load(name, None, identity)
                     self._refused.pop(name, None)
-                except (ArtefactError, UnknownSystemError) as error:
+                except UnknownSystemError:
+                    continue  # its record is there, and nothing is measured yet
+                except ArtefactError as error:
                     if name not in self._refused:
                         _LOG.warning("a regressor cannot be loaded", extra={"fields": {"error": str(error)}})
                     self._refused[name] = f"the newest regressor of {name} cannot be loaded: see the log of the service"
@@ -118,15 +120,12 @@ class LoadedPredictors:
         regression = current.predictor.regression
         if version is None or (regression is not None and version == regression.id.version):
             return current
-        identity = self._identity(system, version)
+        identity = identity_of(self.store, self.bundles, self.store.system(system), version)
         pinned = self._pinned.get((system, version))
         if pinned is None or pinned.identity != identity:
             pinned = self._load(system, version, identity)
             self._pinned.put((system, version), pinned)
         return pinned
-
-    def _identity(self, system: str, version: str | None) -> str:
-        return identity_of(self.store, self.bundles, system, version)
 
     def _load(self, system: str, version: str | None, identity: str) -> LoadedPredictor:
         predictor = Predictor.load(self.store, self.bundles, system, version=version, settled=True)

@@ -161,7 +161,7 @@ def cheapest(ranked: Sequence[Ranked]) -> Ranked | None:
     """Returns the cheapest entry of a ranking that fits and meets the objective; without prices, the fastest.
 
     Args:
-        ranked: Entries in the order in which `rank` returns them.
+        ranked: Entries in the order of `in_order`.
 
     Returns:
         The entry; None if no entry meets the objective and fits into the memory. Without an objective, every entry

@@ -74,8 +74,10 @@ class UploadedModelStore:
             ModelReadError: `digest` is not a content hash.
         """
         path = self._path(owner, digest)
+        alias = path.with_suffix(_ALIAS)
         with suppress(OSError):
-            path = self._path(owner, path.with_suffix(_ALIAS).read_text())
+            path = self._path(owner, alias.read_text())
+            os.utime(alias)
         for suffix in _SUFFIXES:
             found = path.with_suffix(suffix)
             with suppress(OSError):
@@ -153,7 +155,8 @@ class UploadedModelStore:
             path, stat = by_owner[largest].pop()
             with suppress(OSError):
                 path.unlink()
-                self._count_deletion()
+                if path.suffix in _SUFFIXES:
+                    self._count_deletion()
             sizes[largest] -= _disk_bytes(stat)
             total -= _disk_bytes(stat)
 

@@ -12,9 +12,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import CostModelError, TrainingError
+from costmodel.measure.idle import IDLE_EFFECT
+from costmodel.measure.interference import INTERFERENCE
 from costmodel.progress import Progress
 from costmodel.store.store import Store
-from costmodel.systems.system import System
+from costmodel.systems.system import QUIET_PROBE, System
 from costmodel.training.artefact import Bundle, promote, save_bundle
 from costmodel.training.calibration import Calibration
 from costmodel.training.dataset import Dataset
@@ -269,7 +271,8 @@ def _prior(store: Store, system: System, seed: int, jobs: int) -> Learner | None
 
 def _rates(system: System) -> dict[str, float]:
     """Returns the capabilities of a system without those that are measured again later, after which it is the same."""
-    return {name: value for name, value in system.capabilities.items() if not name.startswith(("quiet_", "idle_"))}
+    later = (QUIET_PROBE, INTERFERENCE, IDLE_EFFECT)
+    return {name: value for name, value in system.capabilities.items() if not name.startswith(later)}
 
 
 def _fit_and_save(

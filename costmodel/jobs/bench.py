@@ -120,15 +120,13 @@ def bench_target(
             sample_report.failed.clear()
             report += sample_report
         if layers and not report.left:
-            second = session.run(
+            again = session.run(
                 _to_repeat(groups, repeated_sequences, store.repeated_signatures(system.name), report.failed),
                 budget_s=_rest(budget_s, report),
                 progress=stage("measuring again"),
                 again=True,
             )
-            report.repeated += second.measured
-            report.seconds += second.seconds
-            report.left += second.left
+            report.add_repeats(again)
     report.failed = refused | report.failed
     report.choice = choice
     return report
@@ -177,9 +175,10 @@ def _to_repeat(groups: Iterable[Group], count: int, repeated: Set[str], failed: 
         failed: Signatures of sequences that cannot be measured.
     """
     wanted = count - len(repeated)
+    excluded = repeated | set(failed)
     found = []
     for group in groups:
-        once = [sequence for sequence in group.sequences if sequence.signature not in repeated | set(failed)]
+        once = [sequence for sequence in group.sequences if sequence.signature not in excluded]
         if wanted > 0 and once:
             of_model = group.footprint_bytes is not None
             found.append(replace(group, whole=None, sequences=group.sequences if of_model else tuple(once[:wanted])))

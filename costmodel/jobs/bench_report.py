@@ -1,6 +1,6 @@
 """The report on one run of a benchmark: how many sequences were measured, and which were not."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from costmodel.jobs.layer_choice import LayerChoice
 
@@ -51,3 +51,7 @@ class BenchReport:
         self.seconds += other.seconds
         self.waiting_seconds += other.waiting_seconds
         return self
+
+    def add_repeats(self, other: "BenchReport") -> None:
+        """Adds another run in which everything was measured again: what it measured counts as repeated."""
+        self += replace(other, measured=0, reused=0, repeated=other.repeated + other.measured)

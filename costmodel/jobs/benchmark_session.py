@@ -43,7 +43,6 @@ _PROBES = 8
 _PROBES_FOR_SUMS = 4
 # Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
 _WAITED_SHARE = 0.2
-# Prefix of the capabilities that are quiet times of the probes of the machine's state.
 
 
 class BenchmarkSession:
@@ -176,7 +175,7 @@ class BenchmarkSession:
         seen: set[str] = set()
         sequences: dict[str, LayerSequence] = {}
         for group in groups:
-            members = {s.signature: s for s in (*group.sequences, *([group.whole] if group.whole else []))}
+            members = {s.signature: s for s in group.members}
             planned.append((group, members.keys() - known - seen - group.context_only))
             seen |= members.keys()
             sequences |= members
@@ -202,7 +201,7 @@ class BenchmarkSession:
     def _measure_group(self, group: Group, missing: Set[str], report: BenchReport, deadline_ns: float) -> None:
         """Measures a group, stores the measurements, and adds the counts of measurements and the failures to a report.
 
-        A large group is split into portions that fit into memory.
+        A large group is split into portions that fit into memory; after the deadline, no further one starts.
 
         Args:
             group: Group to measure.
@@ -215,7 +214,12 @@ class BenchmarkSession:
         of_model = group.footprint_bytes is not None and not self._protocol.for_sums
         bare = {s.signature: s for s in group.sequences if s != group.whole and (of_model or s.signature in missing)}
         wholes = [group.whole] if group.whole is not None else []
-        for portion in grouped(bare.values()) or [Group("", ())]:
+        portions = grouped(bare.values()) or [Group("", ())]
+        for number, portion in enumerate(portions):
+            if number and self._clock_ns() >= deadline_ns:
+                left = {sequence.signature for later in portions[number:] for sequence in later.sequences}
+                report.left += len(left & missing - report.failed.keys())
+                break
             entries: dict[str, tuple[LayerSequence, TimedNetwork]] = {}
             for sequence in (*portion.sequences, *wholes):
                 is_whole = sequence == group.whole

@@ -61,7 +61,7 @@ def lower_on_cluster(
         for task, model in tasks.items():
             content = model.proto.SerializeToString()
             cluster.submit(task, _lower, model.name, content, dict(model.inputs), runtime.name, level)
-        waiting: Mapping[str, Model] = dict(tasks)
+        waiting = dict(tasks)
         total = len(tasks)
         while waiting:
             finished = cluster.next_finished(_WAIT_S)
@@ -69,8 +69,7 @@ def lower_on_cluster(
                 if not cluster.workers():
                     raise ClusterError(f"the last worker has left the cluster at {address}: start one and run again")
                 continue
-            model = waiting[finished.key]
-            waiting = {task: one for task, one in waiting.items() if task != finished.key}
+            model = waiting.pop(finished.key)
             report(total - len(waiting), total, model.name)
             if finished.error is None and finished.result[0] == key:
                 put_lowered(runtime, model, level, cache, LayerGraph.from_dict(json.loads(finished.result[1])))

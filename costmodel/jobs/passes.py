@@ -42,7 +42,5 @@ def run_passes(
             progress=stage(f"measuring, pass {number}"),
             again=True,
         )
-        later.repeated += later.measured
-        later.measured = later.reused = 0
-        report += later
+        report.add_repeats(later)
     return report

@@ -62,6 +62,11 @@ class Group:
     footprint_bytes: int | None = None
     context_only: Set[str] = frozenset()
 
+    @property
+    def members(self) -> tuple[LayerSequence, ...]:
+        """All sequences, that of the whole model last."""
+        return self.sequences if self.whole is None else (*self.sequences, self.whole)
+
 
 def grouped(
     sequences: Iterable[LayerSequence], *, most_loaded: int = _MOST_LOADED, most_bytes: int = _MOST_BYTES

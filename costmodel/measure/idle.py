@@ -13,13 +13,15 @@ from threading import Thread
 
 import numpy as np
 
-from costmodel.ir.graph import TensorType
-from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.ir.sequence import LayerSequence
+from costmodel.measure.matrix_products import matrix_products
 from costmodel.measure.stopwatch import timed_us
 from costmodel.runtimes.base import Runner
 
-__all__ = ["idle_sequence", "measure_idle_effects"]
+__all__ = ["IDLE_EFFECT", "idle_sequence", "measure_idle_effects"]
 
+# Prefix of the capabilities that say what an idle time costs.
+IDLE_EFFECT = "idle_"
 _IDLE_US = (1_000.0, 3_000.0, 10_000.0, 30_000.0, 90_000.0)
 _ROUNDS = 15
 # Runs before each idle time: those that warm the machine, and those that are compared with the run after it.
@@ -31,19 +33,7 @@ _ROWS, _SIDE, _LAYERS = 64, 256, 16
 
 def idle_sequence() -> LayerSequence:
     """Returns the network that is run: a chain of matrix products that takes as long as a small model."""
-    between, weights = TensorType("float32", (_ROWS, _SIDE)), TensorType("float32", (_SIDE, _SIDE))
-    first = 1 + _LAYERS
-    return LayerSequence(
-        layers=tuple(
-            SequenceLayer("MatMul", "", 1, {}, (first + i - 1 if i else 0, 1 + i), (first + i,)) for i in range(_LAYERS)
-        ),
-        values=(
-            Value(between, "input"),
-            *(Value(weights, "constant") for _ in range(_LAYERS)),
-            *(Value(between, "internal") for _ in range(_LAYERS)),
-        ),
-        outputs=(first + _LAYERS - 1,),
-    )
+    return matrix_products(_ROWS, _SIDE, _LAYERS)
 
 
 def measure_idle_effects(

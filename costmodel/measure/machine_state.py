@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.ir.graph import TensorType
-from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
+from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.groups import DEFAULT_L3_BYTES
+from costmodel.measure.matrix_products import matrix_products
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.stopwatch import timed_us
 from costmodel.runtimes.base import Runner
@@ -148,19 +148,7 @@ def state_probes(open_sequence: Callable[[LayerSequence], Runner], host: Host | 
 
 def product_chain() -> LayerSequence:
     """Returns a chain of matrix products, each just large enough for two threads to share it."""
-    square = TensorType("float32", (_SIDE, _SIDE))
-    first = 1 + _LAYERS
-    return LayerSequence(
-        layers=tuple(
-            SequenceLayer("MatMul", "", 1, {}, (first + i - 1 if i else 0, 1 + i), (first + i,)) for i in range(_LAYERS)
-        ),
-        values=(
-            Value(square, "input"),
-            *(Value(square, "constant") for _ in range(_LAYERS)),
-            *(Value(square, "internal") for _ in range(_LAYERS)),
-        ),
-        outputs=(first + _LAYERS - 1,),
-    )
+    return matrix_products(_SIDE, _SIDE, _LAYERS)
 
 
 class MachineStateMonitor:

@@ -66,14 +66,13 @@ def collect_results(store: Store, system_name: str, *, with_models: bool = False
     """
     system = store.system(system_name)
     measurements = tuple(store.measurements(system_name))
-    models = store.models()
     if not with_models:
         measurements = tuple(m for m in measurements if m.kind != "model")
         return Results(system, measurements, store.sequences(m.signature for m in measurements))
     samples = store.samples()
     wanted = {m.signature for m in measurements}
     wanted |= {samples[signature] for signature in wanted & samples.keys()}
-    models = list(_relevant(models, wanted))
+    models = list(_relevant(store.models(), wanted))
     wanted = wanted.union(*(model.signatures for model in models))
     samples = {signature: origin for signature, origin in samples.items() if not wanted.isdisjoint((signature, origin))}
     wanted |= samples.keys() | samples.values()

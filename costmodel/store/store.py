@@ -203,7 +203,7 @@ class Store:
         with self._database.writing() as connection:
             key, record = {"name": system.name}, {"record": system.to_dict()}
             if not add_if_new(connection, tables.systems, key, record):
-                stored = connection.scalars(select(tables.systems.c.record).filter_by(**key)).one()
+                stored = connection.scalars(select(tables.systems.c.record).filter_by(**key).with_for_update()).one()
                 if replace_observed:
                     removed = insertion.remove_observed(connection, system.name)
                 if replace_observed or System.from_dict(stored).extrapolated:

@@ -2,7 +2,9 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 from costmodel.systems.host import Host
@@ -101,7 +103,8 @@ class MachineType:
         return differences
 
 
-def catalogue() -> dict[str, MachineType]:
+@cache
+def catalogue() -> Mapping[str, MachineType]:
     """Returns the machine types in `catalogue.toml` by name."""
     text = (files("costmodel.systems") / "catalogue.toml").read_text(encoding="utf-8")
     return {
@@ -113,16 +116,18 @@ def catalogue() -> dict[str, MachineType]:
     }
 
 
-def listed_price(system: str | None, host: Host) -> float | None:
+def listed_price(system: str | None, host: Host | None) -> float | None:
     """Returns the price in US dollars per hour of a machine type, or of the one that a host is; None if unknown.
 
     Args:
         system: Name of a system, which may be that of a machine type.
-        host: Host that may be of a machine type.
+        host: Host that may be of a machine type; None if it is not known.
     """
     types = catalogue()
-    if system in types:
+    if system is not None and system in types:
         return types[system].usd_per_hour
+    if host is None:
+        return None
     return next((one.usd_per_hour for one in types.values() if not one.differences(host)), None)
 
 

@@ -186,7 +186,7 @@ def default_name(host: Host, runtime: str, version: str, settings: RuntimeSettin
     """
     vendor = _slug(_VENDORS.get(host.vendor, host.vendor)) or _slug(host.architecture) or "host"
     design = host.microarchitecture or (f"f{host.family}m{host.model}" if host.family else "")
-    engine = _slug(_RUNTIMES.get(runtime, runtime))[:12] + (_slug(version) if patch else _major_minor(version))
+    engine = _slug(_RUNTIMES.get(runtime, runtime))[:12] + (_slug(version) if patch else major_minor(version))
     parts = [_slug(design), f"{host.effective_cpus}c", engine, f"{settings.threads}t"]
     if settings.inter_threads > 1:
         parts.append(f"{settings.inter_threads}inter")
@@ -315,7 +315,7 @@ def differ_in_threads_alone(one: System, other: System) -> bool:
     return (
         one.settings.threads != other.settings.threads
         and (settings, one.runtime) == (other.settings, other.runtime)
-        and _major_minor(one.runtime_version) == _major_minor(other.runtime_version)
+        and major_minor(one.runtime_version) == major_minor(other.runtime_version)
         and bool(one.host and other.host and same_hardware(one.host, other.host))
     )
 
@@ -325,7 +325,7 @@ def _identity(system: System, host: Host) -> dict[str, object]:
     return {
         **_hardware(host),
         "runtime": system.runtime,
-        "runtime version": _major_minor(system.runtime_version),
+        "runtime version": major_minor(system.runtime_version),
     }
 
 
@@ -343,7 +343,8 @@ def _hardware(host: Host) -> dict[str, object]:
     }
 
 
-def _major_minor(version: str) -> str:
+def major_minor(version: str) -> str:
+    """Returns the first two numbers of a version, as text."""
     match = re.match(r"[0-9]+(\.[0-9]+)?", version)
     return match[0] if match else _slug(version)
 

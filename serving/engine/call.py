@@ -49,7 +49,6 @@ class Reply:
         body: The answer as JSON text; empty if there is a problem or nothing to return.
         status: HTTP status code.
         system: Name of the system that the answer is about; None if it is not about exactly one system.
-        version: Version of the regressor that the request named; None if it named none, so that the champion was used.
         identity: Hash of the regressor and measurements used: the answer may be cached until the system has another
             hash. None for an answer that must not be cached.
         problem: Reason why there is no answer; None if there is one.
@@ -60,7 +59,6 @@ class Reply:
     body: bytes = b""
     status: int = 200
     system: str | None = None
-    version: str | None = None
     identity: str | None = None
     problem: Problem | None = None
     facts: Mapping[str, float] = field(default_factory=dict)
@@ -70,7 +68,7 @@ class Reply:
         """Returns the header of the message that carries the reply, JSON-serialisable: all fields except the body."""
         problem = self.problem
         return {
-            "status": self.status, "system": self.system, "version": self.version, "identity": self.identity,
+            "status": self.status, "system": self.system, "identity": self.identity,
             "facts": dict(self.facts), "refused": dict(self.refused),
             "problem": None if problem is None else
             [problem.status, problem.kind, problem.detail, problem.extra, problem.headers],

@@ -8,7 +8,7 @@ from costmodel.serving.loaded_predictors import LoadedPredictor
 from costmodel.serving.service import PredictionOptions, Service
 from costmodel.serving.wire.answers import CapacityAnswer
 from costmodel.serving.wire.requests import Traffic
-from costmodel.systems.catalogue import catalogue
+from costmodel.systems.catalogue import listed_price
 from costmodel.traffic.objective import BatchPolicy, LatencyObjective
 
 __all__ = ["capacity_document"]
@@ -49,8 +49,9 @@ def capacity_document(
         estimates[size], loaded = service.estimate(
             owner, digest, name, replace(question, batch=batch, shapes=shapes), loaded
         )
-    listed = catalogue().get(question.system)
-    price = listed.usd_per_hour if traffic.usd_per_hour is None and listed else traffic.usd_per_hour
+    price = traffic.usd_per_hour
+    if price is None:
+        price = listed_price(question.system, loaded.predictor.system.host)
     found = plan_capacity(estimates, loaded.predictor.variation, asked, usd_per_hour=price)
     known = service.uploads.find(owner, digest)
     fields = {name: getattr(found, name) for name in asdict(found)}

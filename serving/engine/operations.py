@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -37,7 +37,7 @@ from costmodel.serving.wire.requests import (
 
 __all__ = ["Operations"]
 
-_LOG = logging.getLogger("costmodel.store.engine")
+_LOG = logging.getLogger("costmodel.service")
 
 
 class Operations:
@@ -124,10 +124,7 @@ class Operations:
             reply = Reply(problem=Problem(500, "internal-error", "see the log of the service"))
         facts["reader_seconds"] = self.service.pool.busy_s - reader_began
         facts["engine_seconds"] = time.perf_counter() - began
-        return Reply(
-            reply.body, reply.status, reply.system, reply.version, reply.identity, reply.problem,
-            facts={**reply.facts, **facts}, refused=self.service.predictors.refused,
-        )  # fmt: skip
+        return replace(reply, facts={**reply.facts, **facts}, refused=self.service.predictors.refused)
 
     @staticmethod
     def _log_error(call: Call, error: CostModelError, level: int) -> None:
@@ -296,8 +293,7 @@ class Operations:
         question = question_of(request, self._system(request.system), None)
         seen = ObservedRun(request.latency_us, request.runs, request.observed_at, call.options.get("idempotency_key"))
         stored = self.service.observe(call.owner, digest, request.name, question, seen)
-        # This answer also names the owner, which is not in its schema.
-        document = to_jsonable_python(ObservationAnswer(**asdict(stored))) | {"owner": stored.owner}
+        document = to_jsonable_python(ObservationAnswer(**asdict(stored)))
         return Reply(_encoded(document), 201, system=question.system)
 
     def _system(self, named: str | None) -> str:
@@ -318,7 +314,7 @@ def _question(options: Mapping[str, Any], system: str) -> PredictionOptions:
 
 
 def _reply(document: Mapping[str, Any], loaded: LoadedPredictor, question: PredictionOptions) -> Reply:
-    return Reply(_encoded(document), system=question.system, version=question.version, identity=loaded.identity)
+    return Reply(_encoded(document), system=question.system, identity=loaded.identity)
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:

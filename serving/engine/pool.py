@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from costmodel.errors import BusyError
 from costmodel.serving.engine.call import Call, Reply
 from costmodel.serving.engine.settings import EngineSettings
-from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError
+from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError, ChildTimeoutError
 from costmodel.serving.wire.problems import Problem
 
 __all__ = ["EnginePool", "Engines"]
@@ -111,12 +111,12 @@ class EnginePool:
             return self._perform(call)
         except ChildDeathError:
             pass  # another process may have killed the engine: try once more
-        except ChildError:
-            return Reply(problem=_too_much("takes too long"))
+        except ChildError as error:
+            return Reply(problem=_too_much(error))
         try:
             return self._perform(call)
-        except ChildError:
-            return Reply(problem=_too_much("takes more memory or time than a request may"))
+        except ChildError as error:
+            return Reply(problem=_too_much(error))
 
     def close(self) -> None:
         """Ends all engines and the processes that they started."""
@@ -194,5 +194,11 @@ def _end(engine: Child, folder: Path | None) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _too_much(what: str) -> Problem:
+def _too_much(error: ChildError) -> Problem:
+    """Returns the problem of a request to which an engine gave no valid answer, and after which it was killed."""
+    what = "takes more memory than a request may, or crashes an engine"
+    if isinstance(error, ChildTimeoutError):
+        what = "takes too long"
+    elif not isinstance(error, ChildDeathError):
+        what = f"cannot be answered: {error}"
     return Problem(422, "too-much", f"the request {what}: split it into smaller ones")

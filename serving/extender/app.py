@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from costmodel.client import Client, ServiceError
 from costmodel.errors import KubernetesError
 from costmodel.serving.extender.decisions import Node, removed_nodes, scores_of
-from costmodel.serving.extender.objective import SYSTEM_LABEL, LatencyObjective, objective_of
+from costmodel.serving.extender.objective import SYSTEM_LABEL, PodObjective, objective_of
 from costmodel.serving.extender.predictions import Predicted, ServicePredictions
 from costmodel.serving.extender.settings import ExtenderSettings
 from costmodel.serving.extender.wire import ExtenderArgs, ExtenderFilterResult, HostPriority
@@ -43,7 +43,7 @@ def create_extender(settings: ExtenderSettings, client: Client, systems: Systems
 
     app = FastAPI(title="costmodel scheduler extender", lifespan=lifespan, docs_url=None, redoc_url=None)
 
-    def predicted(args: ExtenderArgs, objective: LatencyObjective) -> tuple[Sequence[Node], Mapping[str, Predicted]]:
+    def predicted(args: ExtenderArgs, objective: PodObjective) -> tuple[Sequence[Node], Mapping[str, Predicted]]:
         """Returns the nodes of a request, and the prediction for each system that they are."""
         nodes = _nodes(args, systems)
         return nodes, predictions.predict(objective, {node.system for node in nodes if node.system is not None})

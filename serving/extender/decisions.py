@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel.serving.extender.objective import SYSTEM_LABEL, LatencyObjective
+from costmodel.serving.extender.objective import SYSTEM_LABEL, PodObjective
 from costmodel.serving.extender.predictions import Predicted
 from costmodel.serving.extender.settings import Score, UnknownPolicy
 from costmodel.units import format_us
@@ -28,7 +28,7 @@ class Node:
 
 
 def removed_nodes(
-    nodes: Sequence[Node], predicted: Mapping[str, Predicted], objective: LatencyObjective, unknown: UnknownPolicy
+    nodes: Sequence[Node], predicted: Mapping[str, Predicted], objective: PodObjective, unknown: UnknownPolicy
 ) -> dict[str, str]:
     """Returns the reason for which a pod must not run on a node, by name of each node that is removed.
 
@@ -47,7 +47,7 @@ def removed_nodes(
 
 
 def _reason(
-    node: Node, predicted: Mapping[str, Predicted], objective: LatencyObjective, unknown: UnknownPolicy
+    node: Node, predicted: Mapping[str, Predicted], objective: PodObjective, unknown: UnknownPolicy
 ) -> str | None:
     if node.system is None:
         return None if unknown == "keep" else f"the node has no label {SYSTEM_LABEL}"

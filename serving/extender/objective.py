@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from costmodel.serving.isolation.digest import DIGEST
 from costmodel.serving.ranking import QUANTILES
 
-__all__ = ["BATCH", "MODEL", "QUANTILE", "SLO", "SYSTEM_LABEL", "LatencyObjective", "objective_of"]
+__all__ = ["BATCH", "MODEL", "QUANTILE", "SLO", "SYSTEM_LABEL", "PodObjective", "objective_of"]
 
 # Annotations of pods.
 MODEL = "costmodel.dev/model"
@@ -16,7 +17,6 @@ QUANTILE = "costmodel.dev/quantile"
 # Label of nodes: the name of the system that a node is.
 SYSTEM_LABEL = "costmodel.dev/system"
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _MAX_BATCH = 2**31 - 1
 _MAX_SLO_US = 1e15
@@ -24,7 +24,7 @@ _MIN_SLO_US = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyObjective:
+class PodObjective:
     """The model that a pod serves, and the latency objective of the pod.
 
     Attributes:
@@ -40,7 +40,7 @@ class LatencyObjective:
     quantile: str = "p50"
 
 
-def objective_of(annotations: Mapping[str, str]) -> LatencyObjective | None:
+def objective_of(annotations: Mapping[str, str]) -> PodObjective | None:
     """Returns the latency objective that the annotations of a pod state; None if they name no model.
 
     Raises:
@@ -49,12 +49,12 @@ def objective_of(annotations: Mapping[str, str]) -> LatencyObjective | None:
     model = annotations.get(MODEL)
     if model is None:
         return None
-    if not _DIGEST.fullmatch(model):
+    if not DIGEST.fullmatch(model):
         raise ValueError(f"{MODEL} is {model[:80]!r}: give the digest that the service returned, sha256:...")
     quantile = annotations.get(QUANTILE, "p50")
     if quantile not in QUANTILES:
         raise ValueError(f"{QUANTILE} is {quantile[:80]!r}: give one of {', '.join(QUANTILES)}")
-    return LatencyObjective(model, _batch(annotations.get(BATCH)), _slo_us(annotations.get(SLO)), quantile)
+    return PodObjective(model, _batch(annotations.get(BATCH)), _slo_us(annotations.get(SLO)), quantile)
 
 
 def _batch(text: str | None) -> int | None:

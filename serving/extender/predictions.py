@@ -9,7 +9,7 @@ from typing import Any
 from cachetools import TTLCache
 
 from costmodel.client import Client, ServiceError
-from costmodel.serving.extender.objective import LatencyObjective
+from costmodel.serving.extender.objective import PodObjective
 
 __all__ = ["Predicted", "ServicePredictions"]
 
@@ -61,13 +61,13 @@ class ServicePredictions:
         """
         self._client = client
         self._usd_per_hour = usd_per_hour
-        self._cache: TTLCache[tuple[LatencyObjective, str], Predicted] = TTLCache(_MOST_CACHED, cache_s, clock)
+        self._cache: TTLCache[tuple[PodObjective, str], Predicted] = TTLCache(_MOST_CACHED, cache_s, clock)
         self._pause_s = pause_s
         self._clock = clock
         self._failure: tuple[float, ServiceError] | None = None
         self._lock = Lock()
 
-    def predict(self, objective: LatencyObjective, systems: Iterable[str]) -> Mapping[str, Predicted]:
+    def predict(self, objective: PodObjective, systems: Iterable[str]) -> Mapping[str, Predicted]:
         """Returns the prediction for each system, from the cache or from the service.
 
         Raises:
@@ -86,7 +86,7 @@ class ServicePredictions:
             known |= asked
         return known
 
-    def _ask(self, objective: LatencyObjective, systems: Sequence[str]) -> dict[str, Predicted]:
+    def _ask(self, objective: PodObjective, systems: Sequence[str]) -> dict[str, Predicted]:
         with self._lock:
             if self._failure is not None and self._clock() < self._failure[0] + self._pause_s:
                 known = self._failure[1]
@@ -112,6 +112,6 @@ class ServicePredictions:
         return predicted
 
 
-def _model_of(objective: LatencyObjective) -> dict[str, Any]:
+def _model_of(objective: PodObjective) -> dict[str, Any]:
     model: dict[str, Any] = {"model": objective.model}
     return model if objective.batch is None else model | {"batch": objective.batch}

@@ -125,7 +125,6 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
     store = Store(store_url, wait_s=settings.store_seconds, lazy=True)
     observations_store = Observations(store_url, wait_s=settings.store_seconds, lazy=True)
     engines = make_engines(settings.engines, engine)
-    engines.start()
     state = AppState(
         settings=settings,
         engines=engines,
@@ -139,6 +138,7 @@ def _open(settings: Settings, metrics: Metrics, make_engines: MakeEngines, *, se
         state.refresh()
     except StoreError as error:
         _LOG.warning("the store cannot be read yet", extra={"fields": {"error": str(error)}})
+    engines.start()  # last, because nothing ends the engines if another step fails
     _LOG.info("started", extra={"fields": build_information() | {"confinement": engines.confinement}})
     return state
 

@@ -33,6 +33,11 @@ __all__ = ["PredictOptions", "options_of", "router"]
 
 router = APIRouter(prefix="/v1", tags=["predictions"])
 
+Granularity = Annotated[int, Query(ge=1, le=1000)]
+Pinned = Annotated[
+    Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
+]
+
 
 class _ModelOptions(BaseModel):
     """Options in the query string of a request about a model, whatever its batch."""
@@ -44,17 +49,15 @@ class _ModelOptions(BaseModel):
     shape: Annotated[
         tuple[Annotated[str, Field(max_length=300)], ...], Query(description="INPUT=1,3,224,224", max_length=64)
     ] = ()
-    granularity: Annotated[int, Query(ge=1, le=1000)] = 1
     measured: bool = True
-    version: Annotated[
-        Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
-    ] = None
+    version: Pinned = None
 
 
 class FileOptions(_ModelOptions):
     """Options in the query string of a request about an ONNX file, or about a model that was uploaded before."""
 
     batch: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
+    granularity: Granularity = 1
     composition: Composition = "sequential"
 
 
@@ -81,6 +84,7 @@ class RankOptions(FileOptions):
 class CapacityOptions(_ModelOptions):
     """Options in the query string of a request about the capacity of an ONNX file; `Traffic` validates the rest."""
 
+    granularity: Granularity = 1
     scenario: Scenario = "server"
     percentile: Annotated[float, Query(ge=50, le=99.9)] = 99.0
     slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
@@ -100,11 +104,6 @@ class TuneOptions(_ModelOptions):
     max_batch: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 1
     int8: Digest | None = None
     usd_per_hour: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None
-
-
-Pinned = Annotated[
-    Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
-]
 
 
 def options_of(options: _ModelOptions) -> dict[str, Any]:

@@ -166,8 +166,9 @@ class AppState:
             deletions = self.uploads.deletions()
             answer = Answer.from_reply(await self.perform(request, operation, options, body))
             fits = cacheable and answer.nbytes <= self._answers.maxsize // _LEAST_CACHED_ANSWERS
-            # What was read before a model was deleted must not be kept after it.
-            if fits and self.uploads.deletions() == deletions:
+            # What was read before a model was deleted must not be kept after it. An answer of another regressor than
+            # the champion would never be found.
+            if fits and self._is_current(answer) and self.uploads.deletions() == deletions:
                 self._answers[key] = answer
         request.scope["system"] = answer.system
         return answer.response(request)
@@ -181,11 +182,15 @@ class AppState:
             self._answers.clear()
             self._deletions = deletions
         answer = self._answers.get(key)
-        entry = None if answer is None else self.directory.entries.get(answer.system)
-        if answer is None or entry is None or entry.identity != answer.identity:
+        if answer is None or not self._is_current(answer):
             return None
         self.metrics.cached.inc()
         return answer
+
+    def _is_current(self, answer: Answer) -> bool:
+        """Returns whether an answer is that of its system's present champion and measurements."""
+        entry = self.directory.entries.get(answer.system)
+        return entry is not None and entry.identity == answer.identity
 
     def rendered(self, kind: type[_Document], key: Hashable, make: Callable[[], _Document]) -> Response:
         """Returns a JSON document about the directory's newest `Snapshot` as an HTTP response.
@@ -229,10 +234,12 @@ class AppState:
                 self.metrics.drift.labels(name).set(entry.drift.ratio)
 
     def close(self) -> None:
-        """Ends the engines and the threads of this web server."""
+        """Ends the engines and the threads of this web server, and closes its stores."""
         self.engines.close()
         for threads in (self._engine_threads, self._read_threads):
             threads.shutdown(wait=False, cancel_futures=True)
+        self.directory.close()
+        self.observations.close()
 
 
 def _key_of(owner: str, path: str, query: str, body: Sequence[bytes]) -> bytes:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Child", "ChildDeathError", "ChildError", "open_answers", "receive", "send"]
+__all__ = ["Child", "ChildDeathError", "ChildError", "ChildTimeoutError", "open_answers", "receive", "send"]
 
 # A message begins with the lengths of its header and its payload, of this many bytes each.
 _LENGTH_BYTES = 8
@@ -27,6 +27,10 @@ _PR_SET_PDEATHSIG = 1
 
 class ChildError(Exception):
     """A child process gave no valid answer: it died, took too long, or sent one that is malformed or too large."""
+
+
+class ChildTimeoutError(ChildError):
+    """A child process did not answer in time."""
 
 
 class ChildDeathError(ChildError):
@@ -122,7 +126,8 @@ class Child:
 
         Raises:
             ChildDeathError: The child died before it answered.
-            ChildError: The child did not answer in time, or its answer is malformed or too large.
+            ChildTimeoutError: The child did not answer in time.
+            ChildError: The answer is malformed or too large.
         """
         self.asked += 1
         deadline = time.monotonic() + within_s
@@ -182,7 +187,7 @@ class Child:
         poll.register(file, event)
         left_ms = 1e3 * (deadline - time.monotonic())
         if left_ms <= 0 or not poll.poll(left_ms):
-            raise ChildError("there was no answer in time")
+            raise ChildTimeoutError("there was no answer in time")
 
     def _death_error(self) -> ChildError:
         try:

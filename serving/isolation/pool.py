@@ -21,7 +21,7 @@ from costmodel import errors
 from costmodel.errors import BusyError, ModelError, ModelReadError
 from costmodel.partition.decomposition import Decomposition
 from costmodel.runtimes.base import DEFAULT_RUNTIME
-from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError
+from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError, ChildTimeoutError
 from costmodel.serving.isolation.digest import DIGEST
 from costmodel.serving.isolation.limits import Limits
 from costmodel.serving.isolation.task import Task
@@ -194,10 +194,10 @@ class ReaderPool:
             self._started += 1
             folder = self._folder / str(self._started)
             runtimes = self._runtimes
-        for part in (_IN, _WORK):
-            (folder / part).mkdir(parents=True)
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         try:
+            for part in (_IN, _WORK):
+                (folder / part).mkdir(parents=True)
             reader = Child(
                 [
                     sys.executable,
@@ -212,10 +212,11 @@ class ReaderPool:
                 start_s=_START_S,
                 answer_bytes=self.limits.answer_bytes + _HEADER_BYTES,
             )
-        except ChildError as error:
+        except (ChildError, OSError) as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise BusyError(
-                "a reader process does not start: see the log of the service, and check the free memory"
+                f"a reader process does not start ({error}): see the log of the service, and check the free memory and "
+                "the folder for temporary files"
             ) from error
         self.confinement = reader.greeting.get("confinement") or {}
         with self._lock:
@@ -265,7 +266,9 @@ class ReaderPool:
             return ModelError(
                 f"{name} crashes the reader process: it is damaged, or takes more memory than a model may"
             )
-        return ModelError(f"{name} was not read: {error}; the limit is {limits.wall_s:g} s")
+        if isinstance(error, ChildTimeoutError):
+            return ModelError(f"{name} was not read within {limits.wall_s:g} s")
+        return ModelError(f"{name} was not read: {error}")
 
     def _answer(self, task: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
         try:
@@ -325,22 +328,36 @@ def _prepared_task(task: Mapping[str, Any], folder: Path) -> Iterator[Mapping[st
 
     Raises:
         ModelReadError: The model file does not exist.
+        BusyError: There is no room for a copy of it.
     """
     if "path" not in task:
         yield task
         return
     linked = folder / _IN / "model.onnx"
+    prepared = {**task, "path": str(linked)}
+    if "keep" in task:
+        prepared["keep"] = str(folder / _WORK / _KEPT)
     try:
-        try:
-            os.link(task["path"], linked)
-        except OSError:  # on another file system
-            shutil.copyfile(task["path"], linked)
-        prepared = {**task, "path": str(linked)}
-        if "keep" in task:
-            prepared["keep"] = str(folder / _WORK / _KEPT)
+        _link(task["path"], linked, task["name"])
         yield prepared
-    except FileNotFoundError as error:
-        raise ModelReadError(f"{task['name']} does not exist: send its file again") from error
     finally:
         with suppress(OSError):
             linked.unlink()
+
+
+def _link(path: str, linked: Path, name: str) -> None:
+    """Links a file to another place, or copies it there if that is on another file system.
+
+    Raises:
+        ModelReadError: The file does not exist.
+        BusyError: There is no room for a copy.
+    """
+    try:
+        try:
+            os.link(path, linked)
+        except OSError:
+            shutil.copyfile(path, linked)
+    except FileNotFoundError as error:
+        raise ModelReadError(f"{name} does not exist: send its file again") from error
+    except OSError as error:
+        raise BusyError(f"{name} cannot be copied for a reader process ({error.strerror}): ask again") from error

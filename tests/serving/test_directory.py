@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def _identity(store: Store) -> str:
-    return identity_of(store, Path("no regressors"), "fake-1")
+    return identity_of(store, Path("no regressors"), store.system("fake-1"))
 
 
 def test_replacing_latencies_changes_the_identity(store: Store) -> None:

@@ -85,6 +85,21 @@ def test_what_was_not_asked_about_for_longest_goes_first(store: UploadedModelSto
     assert [store.find("one", digest) is not None for digest in digests] == [True, False, True, True]
 
 
+def test_a_name_that_is_asked_for_stays_as_long_as_its_model(store: UploadedModelStore, tmp_path: Path) -> None:
+    """When the store is full, the hash of a sent file that nobody asked for goes first, and no model with it."""
+    asked_for, forgotten = content_digest(b"sent"), content_digest(b"forgotten")
+    digests = [_put(store, "one", b"a", sent_as=asked_for), _put(store, "one", b"b", sent_as=forgotten)]
+    for path in (tmp_path / "uploads").rglob("*"):
+        os.utime(path, (2, 2) if path.suffix == ".onnx" else (1, 1))
+    assert store.find("one", asked_for) is not None
+    for content in (b"1", b"2"):
+        _put(store, "one", content * LARGE)
+    assert store.find("one", forgotten) is None
+    assert store.find("one", asked_for) is not None
+    assert all(store.find("one", digest) is not None for digest in digests)
+    assert store.deletions() == 0
+
+
 def test_who_keeps_most_makes_room(store: UploadedModelStore) -> None:
     """When the store is full, models of the owner with most of them are deleted."""
     modest = _put(store, "modest", b"m" * LARGE, ".onnx")

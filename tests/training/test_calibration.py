@@ -116,7 +116,8 @@ def test_farther_is_never_narrower(residuals: list[tuple[str, float, float, floa
     calibration = Calibration.fit(kinds, *map(np.array, numbers), level)
     assert list(calibration.by_distance) == sorted(calibration.by_distance)
     assert 0 < calibration.extrapolated_from <= MAX_DISTANCE
-    assert calibration.half_widths(["Unmeasured"], np.array([5.0]), np.array([0.0]))[0] >= 0
+    near, far = calibration.half_widths(["Unmeasured"] * 2, np.array([5.0, 5.0]), np.array([0.0, MAX_DISTANCE]))
+    assert 0 <= near <= far
 
 
 def test_nothing_to_learn_from_says_nothing() -> None:

@@ -65,10 +65,7 @@ def measure_here(
             done = Counter(m.signature for m in store.measurements(system.name, _members(order)))
             lacking = [g for g in order if any(0 < done[signature] < number for signature in _members([g]))]
             later = session.run(lacking, progress=stage(f"measuring, pass {number}"), again=True)
-            report.repeated += later.measured + later.repeated
-            report.unstable += later.unstable
-            report.seconds += later.seconds
-            report.waiting_seconds += later.waiting_seconds
+            report.add_repeats(later)
     return report
 
 
@@ -84,4 +81,4 @@ def _groups(spec: EvaluationSpec, item: DecomposedModel) -> Iterator[Group]:
 
 
 def _members(groups: Iterable[Group]) -> set[str]:
-    return {s.signature for g in groups for s in (*g.sequences, *([g.whole] if g.whole is not None else []))}
+    return {s.signature for g in groups for s in g.members}

@@ -1,8 +1,8 @@
 """Summaries of the results of an evaluation: accuracy of its estimates, and the comparison that its spec asks for."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Literal
 
 from costmodel.jobs.evaluation.results import Case
@@ -71,7 +71,7 @@ def accuracy_rows(cases: Sequence[Case]) -> Iterator[AccuracyRow]:
                 within_5pct, within_10pct = (
                     sum(error <= limit for error in errors) / len(errors) for limit in (0.05, 0.1)
                 )
-                yield AccuracyRow(*key, kind, len(ratios), _geometric_mean(ratios), within_5pct, within_10pct)
+                yield AccuracyRow(*key, kind, len(ratios), geometric_mean(ratios), within_5pct, within_10pct)
 
 
 def comparison_rows(cases: Sequence[Case], compare: CompareSpec) -> Iterator[ComparisonRow]:
@@ -103,8 +103,4 @@ def comparison_rows(cases: Sequence[Case], compare: CompareSpec) -> Iterator[Com
 
 
 def _comparison(what: str, ratios: Sequence[float]) -> ComparisonRow:
-    return ComparisonRow(what, len(ratios), _geometric_mean(ratios), min(ratios), max(ratios))
-
-
-def _geometric_mean(ratios: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+    return ComparisonRow(what, len(ratios), geometric_mean(ratios), min(ratios), max(ratios))

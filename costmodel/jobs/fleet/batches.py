@@ -44,7 +44,7 @@ class Batch:
     @property
     def sequences(self) -> dict[str, LayerSequence]:
         """The sequences of all groups by signature, whole models included."""
-        return {sequence.signature: sequence for group in self.groups for sequence in _members(group)}
+        return {sequence.signature: sequence for group in self.groups for sequence in group.members}
 
     @property
     def label(self) -> str:
@@ -141,7 +141,7 @@ def batches_of(
     parts: list[Group] = []
     missing: set[str] = set()
     for part, of_part in _portions(groups, known):
-        if parts and sum(len(_members(one)) for one in (*parts, part)) > most:
+        if parts and sum(len(one.members) for one in (*parts, part)) > most:
             yield Batch(system, tuple(parts), frozenset(missing))
             parts, missing = [], set()
         parts.append(part)
@@ -160,15 +160,11 @@ def _portions(groups: Iterable[Group], known: Set[str]) -> Iterator[tuple[Group,
         whole = group.whole
         for portion in grouped(bare.values()) or [Group("", ())]:
             part = replace(group, sequences=portion.sequences, whole=whole, model=None)
-            missing = {sequence.signature for sequence in _members(part)} - seen
+            missing = {sequence.signature for sequence in part.members} - seen
             seen |= missing
             whole = None
             if missing:
                 yield part, missing
-
-
-def _members(group: Group) -> tuple[LayerSequence, ...]:
-    return group.sequences if group.whole is None else (*group.sequences, group.whole)
 
 
 def _group(data: Mapping[str, Any]) -> Group:

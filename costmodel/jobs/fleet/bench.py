@@ -8,7 +8,6 @@ from pathlib import Path
 
 from costmodel.cluster import Cluster
 from costmodel.errors import ClusterError
-from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.decomposed_models import decompose_models, measurement_groups, put_models
 from costmodel.jobs.fleet.batches import Batch, batches_of
@@ -130,7 +129,7 @@ def measure_on_cluster(
     """
     started_s = time.monotonic()
     check_present(cluster, systems)
-    store.put_sequences({s.signature: s for group in groups for s in _members(group)}.values())
+    store.put_sequences({s.signature: s for group in groups for s in group.members}.values())
     common = choose_common_set(groups)
     queues = {system: _queue(store, system, groups, common) for system in systems}
     Dispatcher(
@@ -162,7 +161,7 @@ def check_present(cluster: Cluster, systems: Iterable[str]) -> None:
 
 
 def _queue(store: Store, system: str, groups: Sequence[Group], common: Group | None) -> SystemQueue:
-    wanted = {s.signature for group in groups for s in _members(group)}
+    wanted = {s.signature for group in groups for s in group.members}
     known = store.latencies_us(system, wanted).keys()
     queue = SystemQueue(
         system,
@@ -173,10 +172,6 @@ def _queue(store: Store, system: str, groups: Sequence[Group], common: Group | N
     queue.report.reused = len(known)
     queue.compared |= set(machine_spread(_of_common(store, system, common)).relative_latency)
     return queue
-
-
-def _members(group: Group) -> Iterable[LayerSequence]:
-    return (*group.sequences, *(() if group.whole is None else (group.whole,)))
 
 
 def _of_common(store: Store, system: str, common: Group | None) -> Iterable[Measurement]:

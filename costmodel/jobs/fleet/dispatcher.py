@@ -14,7 +14,7 @@ from costmodel.jobs.fleet.worker import HOST, describe_machine, measure_batch, s
 from costmodel.progress import Progress, no_progress
 from costmodel.store.results import Results
 from costmodel.store.store import Store
-from costmodel.systems.system import System, check_same_system
+from costmodel.systems.system import System, check_same_system, major_minor
 
 __all__ = ["Dispatcher", "Lowering", "SystemQueue", "systems_in"]
 
@@ -47,7 +47,7 @@ class Lowering:
         Raises:
             SystemMismatchError: Its runtime, the major.minor version or the optimisation level differ.
         """
-        if (here.runtime, _minor(here.runtime_version)) != (self.runtime, _minor(self.version)):
+        if (here.runtime, major_minor(here.runtime_version)) != (self.runtime, major_minor(self.version)):
             raise SystemMismatchError(
                 f"it has {here.runtime} {here.runtime_version}, and the models were lowered by {self.runtime} "
                 f"{self.version}: install the same version on both"
@@ -88,12 +88,14 @@ class _Machine:
         system: Queue of its system.
         running: Batches that it has, by key of their task.
         failures: Number of batches that failed since one was measured.
+        fault: Why the last one failed.
     """
 
     worker: ClusterWorker
     system: SystemQueue
     running: dict[str, Batch] = field(default_factory=dict)
     failures: int = 0
+    fault: str = ""
 
     @property
     def usable(self) -> bool:
@@ -160,7 +162,7 @@ class Dispatcher:
         """Measures until nothing is left or the deadline is over; every result is stored as soon as it arrives.
 
         Raises:
-            ClusterError: The connection to the scheduler was lost, or no machine of a system can measure.
+            ClusterError: The connection to the scheduler was lost, or batches fail on every machine of a system.
             SystemMismatchError: Every machine of a system is of another kind than the records of that system.
         """
         looked_s = -float("inf")
@@ -202,8 +204,9 @@ class Dispatcher:
         for address, record in self._cluster.ask(describe_machine, list(new)).items():
             if record is not None:
                 self._admit(workers[address], new[address], System.from_dict(record))
-        self._peers = Counter(machine.system.name for machine in self._machines.values())
+        self._peers = Counter(machine.system.name for machine in self._machines.values() if machine.usable)
         for name, queue in self._queues.items():
+            self._check_usable(queue)
             if self._peers[name] or not queue.waiting:
                 self._missed.discard(name)
                 continue
@@ -296,6 +299,7 @@ class Dispatcher:
 
     def _fail(self, machine: _Machine, batch: Batch, reason: str) -> None:
         machine.failures += 1
+        machine.fault = reason
         queue = machine.system
         name = machine.worker.name
         if not machine.usable:
@@ -307,19 +311,18 @@ class Dispatcher:
             else:
                 queue.report.failed |= dict.fromkeys(batch.missing, f"{reason} (on {name})")
                 self._done += len(batch.missing)
-        machines = [one for one in self._machines.values() if one.system is queue]
-        if queue.waiting and not any(one.usable for one in machines):
+        self._check_usable(queue)
+
+    def _check_usable(self, queue: SystemQueue) -> None:
+        """Raises a ClusterError if batches wait for the machines of a system, and none of these gets any more."""
+        machines = [machine for machine in self._machines.values() if machine.system is queue]
+        if queue.waiting and machines and not any(machine.usable for machine in machines):
             raise ClusterError(
-                f"no machine of {queue.name} can measure; on {name}: {reason}; what was measured is stored, run the "
-                "same command again"
+                f"no machine of {queue.name} can measure; on {machines[-1].worker.name}: {machines[-1].fault}; what "
+                "was measured is stored, run the same command again"
             )
 
 
 def _key(machine: _Machine, batch: Batch) -> str:
     """Returns the key of the first task of a batch; that of the common set is one for each machine."""
     return f"{batch.key}-{machine.worker.name}" if batch.common else batch.key
-
-
-def _minor(version: str) -> str:
-    """Returns the first two numbers of a version."""
-    return ".".join(version.split(".")[:2])

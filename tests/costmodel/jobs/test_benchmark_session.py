@@ -358,6 +358,14 @@ class TestBudget:
         assert (report.measured, report.left, report.unstable) == (5, 0, 5)
         assert {len(m.pass_times_us) for m in store.measurements("fake-1")} == {1}
 
+    def test_a_large_group_ends_with_the_portion_that_was_begun(self, store: Store) -> None:
+        """Of a group that does not fit into memory at once, the portions after the deadline are left."""
+        many = tuple(elementwise(2, size) for size in range(1, 301))
+        with fake_bench(store, FakeRuntime()) as bench:
+            report = bench.run([Group("many", many)], budget_s=1e-9)
+            assert (report.measured, report.left) == (256, 44)
+            assert bench.run([Group("many", many)]).measured == 44
+
     def test_the_time_reported_is_that_of_the_run(self, store: Store) -> None:
         """Each run reports its own time."""
         runtime = FakeRuntime()
