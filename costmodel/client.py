@@ -45,6 +45,8 @@ class ServiceError(Exception):
         retry_after_s: Seconds after which the service asks to repeat the request; None if it did not say.
         request_id: Identifier of the request in the service's log; "" if the response has none or there was no
             response.
+        repetitions: Number of times that the request was repeated before this response came, because earlier ones were
+            lost or said that the service cannot answer now.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ServiceError(Exception):
         self.kind = kind
         self.retry_after_s = retry_after_s
         self.request_id = request_id
+        self.repetitions = 0
 
 
 @dataclass(frozen=True)
@@ -557,6 +560,8 @@ class Client:
     def delete_observations(self, *, system: str | None = None) -> int:
         """Deletes the observations that the owner of this client's token has reported; returns how many there were.
 
+        If the first answer is lost and the request repeated, those that are deleted already do not count.
+
         Args:
             system: Name of the system whose observations are deleted; None for all systems.
 
@@ -642,7 +647,7 @@ class Client:
         except ServiceError as error:
             if error.kind != absent_kind:
                 raise
-            return False
+            return error.repetitions > 0  # the first request deleted it, and its answer was lost
         return True
 
     def _post(self, path: str, body: Mapping[str, Any], **arguments: Any) -> httpx.Response:
@@ -678,6 +683,9 @@ class Client:
                     return self._checked(response)
                 failure = self._failure(response)
                 after_s = failure.retry_after_s
+            except ServiceError as error:
+                error.repetitions = repetition
+                raise
             except httpx.HTTPError as error:
                 failure = ServiceError(
                     f"{self._http.base_url} does not answer ({error}): check the address, and that it runs"

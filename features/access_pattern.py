@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from costmodel.features.copies import ALONG_ONE_AXIS, ONE_AXIS_SINCE, transposition_of
 from costmodel.features.transposition import unmoved_run
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import attribute_of
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -17,6 +18,11 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer
 __all__ = ["AccessPattern", "access_pattern_of"]
 
 _INTERPOLATIONS = {"nearest": 0.0, "linear": 1.0, "bilinear": 1.0, "cubic": 2.0, "bicubic": 2.0}
+
+# With one scale for all elements, these have no axis.
+_QUANTISATIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+# These work along all axes from the one that they name.
+_NORMALISATIONS = frozenset({"LayerNormalization", "RMSNormalization"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +87,18 @@ def _axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> li
         axes = layer.attributes.get("axes", {}).get("ints")
         if axes is None and len(layer.inputs) > 1 and layer.inputs[1] >= 0:
             axes = sequence.values[layer.inputs[1]].data
+        if not axes and integer(layer.attributes, "noop_with_empty_axes", 0):
+            return []
         return sorted(axis % rank for axis in axes or range(rank))
+    if layer.op_type in _QUANTISATIONS and (
+        len(layer.inputs) < 2 or sequence.values[layer.inputs[1]].type.elements == 1
+    ):
+        return []
     attribute = attribute_of(layer.op_type, layer.domain, layer.since, layer.attributes, "axis")
     if attribute is None or "i" not in attribute:
         return []
     axis = attribute["i"] % rank
-    if layer.op_type in ALONG_ONE_AXIS and layer.since < ONE_AXIS_SINCE:
+    if layer.op_type in _NORMALISATIONS or (layer.op_type in ALONG_ONE_AXIS and layer.since < ONE_AXIS_SINCE):
         return list(range(axis, rank))
     return [axis]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 
@@ -120,7 +121,7 @@ class BlockedConvolution:
 
         top, left, *ends = layer.attributes.get("pads", {}).get("ints", [0, 0, 0, 0])
         strides, dilations = pair("strides"), pair("dilations")
-        group = layer.attributes.get("group", {"i": 1})["i"]
+        group = integer(layer.attributes, "group", 1)
         depthwise = group > 1 and group == data.shape[1] == output.shape[1]
         rows, columns = (
             _Axis.of(data.shape[2 + i], output.shape[2 + i], kernel[i], strides[i], dilations[i], (top, left)[i])

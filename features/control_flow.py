@@ -22,6 +22,8 @@ _PRODUCTS = {"MatMul", "FusedMatMul", "Gemm", "FusedGemm"}
 # broadcasts or reduces (Zen 4: 0.3 and 10 ns).
 _ELEMENT_FLOPS = 6.0
 _ROW_FLOPS = 200.0
+# A larger limit of a Loop stands for none: exporters write the largest integer there.
+_MOST_TRIPS = 1_000_000
 
 _Shape = tuple[int, ...]
 
@@ -60,18 +62,21 @@ def body_work(sequence: LayerSequence, layer: SequenceLayer) -> BodyWork:
 def _trips(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> int:
     """Returns how often a body runs: once for each element along the axis that is scanned, or the limit of a Loop.
 
-    The limit of a Loop is known if it is a constant, or from the results that have an element for each run.
+    A Loop collects an element in each run, or else its constant limit says how often it runs. A limit that no model
+    reaches is that of a loop which ends by its condition: how often is not known then, and taken to be once.
     """
     own = layer.inputs[: len(layer.inputs) - layer.num_captured]
     if layer.op_type == "Scan":
         axes = layer.attributes.get("scan_input_axes", {}).get("ints", [0])
         shape = sequence.values[own[-1]].type.shape if own and own[-1] >= 0 else ()
         return shape[axes[-1]] if axes and -len(shape) <= axes[-1] < len(shape) else 1
-    limit = sequence.values[own[0]].data if own and own[0] >= 0 else None
-    if limit and isinstance(limit[0], int):
-        return max(1, limit[0])
     collected = [index for index in layer.outputs[max(0, len(body.input) - 2) :] if index >= 0]
-    return next((shape[0] for index in collected if (shape := sequence.values[index].type.shape)), 1)
+    found = next((shape[0] for index in collected if (shape := sequence.values[index].type.shape)), None)
+    if found is not None:
+        return found
+    limit = sequence.values[own[0]].data if own and own[0] >= 0 else None
+    known = limit and isinstance(limit[0], int) and limit[0] <= _MOST_TRIPS
+    return max(1, limit[0]) if limit and known else 1
 
 
 def _work_of(body: GraphProto, captured: Mapping[str, _Shape]) -> tuple[int, float, float]:

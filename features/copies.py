@@ -13,6 +13,7 @@ from costmodel.features.contraction import Contraction
 from costmodel.features.einsum import EinsumSteps
 from costmodel.features.products import RECURRENT, Types
 from costmodel.features.transposition import transpose_flops
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 
@@ -59,7 +60,7 @@ def copy_flops(
     if layer.op_type == "ConvTranspose" and contraction is not None:
         return _SPREAD_FLOPS * contraction.batch * contraction.rows * contraction.columns
     if layer.op_type == "Gather" and data.shape:
-        axis = layer.attributes.get("axis", {"i": 0})["i"] % len(data.shape)
+        axis = integer(layer.attributes, "axis", 0) % len(data.shape)
         return _LOOKUP_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[axis + 1 :]))
     if layer.op_type == "GatherElements":
         return _LOOKUP_FLOPS * outputs[0].elements
@@ -99,7 +100,7 @@ def transposition_of(layer: SequenceLayer, data: TensorType) -> tuple[list[int],
         return [0, *range(2, rank), 1], shape
     if layer.op_type in ALONG_ONE_AXIS and layer.since >= ONE_AXIS_SINCE and rank:
         order = list(range(rank))
-        axis = layer.attributes.get("axis", {"i": -1})["i"] % rank
+        axis = integer(layer.attributes, "axis", -1) % rank
         order[axis], order[-1] = order[-1], order[axis]
         return (order if axis != rank - 1 else []), shape
     return [], shape

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from costmodel.features.copies import ONE_AXIS_SINCE, transposition_of
 from costmodel.features.products import Types
 from costmodel.features.transposition import TransposePath, moved_range, transpose_path, unmoved_run
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 
@@ -164,7 +165,7 @@ def _split(_: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> D
 def _gather(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
     data = inputs[0]
     assert data is not None
-    axis = layer.attributes.get("axis", {}).get("i", 0) % max(1, len(data.shape))
+    axis = integer(layer.attributes, "axis", 0) % max(1, len(data.shape))
     runs = outputs[0].elements / max(1, math.prod(data.shape[axis + 1 :]))
     return _worth(outputs[0].nbytes, runs)
 
@@ -184,7 +185,7 @@ def _rows(kind: TensorType, axis: int = -1) -> int:
 
 
 def _normalisation(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
-    return _in_parts(_rows(outputs[0], layer.attributes.get("axis", {}).get("i", -1)))
+    return _in_parts(_rows(outputs[0], integer(layer.attributes, "axis", -1)))
 
 
 def _softmax(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
@@ -223,14 +224,14 @@ def _resize(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) 
 
 def _reorder_input(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
     output = outputs[0]
-    if layer.attributes.get("channels_last", {}).get("i", 0):
+    if integer(layer.attributes, "channels_last", 0):
         channels = max((1, *output.shape[1:2]))
         return _in_parts(output.elements // channels // max(1, _OF_REORDER // channels))
     return _in_parts(_blocks(output))
 
 
 def _reorder_output(layer: SequenceLayer, _inputs: Types, outputs: Sequence[TensorType]) -> Division:
-    if layer.attributes.get("channels_last", {}).get("i", 0) or outputs[0].elements <= _LEAST_REORDERED:
+    if integer(layer.attributes, "channels_last", 0) or outputs[0].elements <= _LEAST_REORDERED:
         return _ON_ONE_THREAD
     return _in_parts(_blocks(outputs[0]))
 

@@ -25,7 +25,7 @@ ESTIMATORS = frozenset({*_FORESTS, *_VECTOR_MACHINES, *_LINEAR})
 
 _NODE_BYTES = 24
 _STEP_FLOPS = 40.0  # a row at one node of a tree
-_SURPRISE_FLOPS = 200.0  # a branch that the processor predicts wrongly
+_MISPREDICTION_FLOPS = 200.0  # a branch that the processor predicts wrongly
 _LEAF_FLOPS = 26.0  # adding one number of a leaf to a result
 _DISTANCE_FLOPS = 12.0  # one element of a squared distance, one after another
 _RADIAL_FLOPS = 30.0  # one exponential of such a distance
@@ -63,14 +63,14 @@ class _Forest:
         trees: Number of trees.
         nodes: Number of nodes of all trees, leaves included.
         steps: Number of splits that a row passes in a tree, on average.
-        surprises: Number of these at which a row goes the less likely way.
+        mispredictions: Number of these at which a row goes the less likely way.
         weights: Number of numbers in all leaves that results are sums of.
     """
 
     trees: int
     nodes: int
     steps: float
-    surprises: float
+    mispredictions: float
     weights: int
 
 
@@ -104,7 +104,7 @@ def estimator_of(op_type: str, inputs: _Types, outputs: Sequence[TensorType], at
         forest = _forest(op_type, attributes)
         size = _NODE_BYTES * forest.nodes
         leaves = max(1, forest.nodes - forest.nodes // 2)
-        passing = _STEP_FLOPS * forest.steps + _SURPRISE_FLOPS * forest.surprises
+        passing = _STEP_FLOPS * forest.steps + _MISPREDICTION_FLOPS * forest.mispredictions
         each = forest.trees * (passing + _LEAF_FLOPS * forest.weights / leaves)
         passed = _NODE_BYTES * rows * forest.trees * (forest.steps + 1)
         return Estimator(rows * each + written, size, int(min(size, passed)))
@@ -120,13 +120,17 @@ def estimator_of(op_type: str, inputs: _Types, outputs: Sequence[TensorType], at
 
 
 def _forest(op_type: str, attributes: Attributes) -> _Forest:
-    weights = _count(attributes, f"{_FORESTS[op_type]}_weights")
+    name = f"{_FORESTS[op_type]}_weights"
+    weights = _count(attributes, name) or _count(attributes, f"{name}_as_tensor")
     if op_type == "TreeEnsemble":
         return _new_forest(attributes, weights)
     trees = _list(attributes, "nodes_treeids")
     names = list(islice(zip(trees, _list(attributes, "nodes_nodeids"), strict=False), _MOST_NODES))
-    columns = ("featureids", "values", "truenodeids", "falsenodeids", "modes")
-    rows = zip(*(_list(attributes, f"nodes_{column}") for column in columns), strict=False)
+    features, *children = (_list(attributes, f"nodes_{name}") for name in ("featureids", "truenodeids", "falsenodeids"))
+    thresholds = (
+        _list(attributes, "nodes_values") or _data(attributes, "nodes_values_as_tensor") or [None] * len(features)
+    )
+    rows = zip(features, thresholds, *children, _list(attributes, "nodes_modes"), strict=False)
     splits: dict[Hashable, _Split] = {
         (tree, node): _split(feature, value, (tree, true), (tree, false), mode in _UP_TO)
         for (tree, node), (feature, value, true, false, mode) in zip(names, rows, strict=False)
@@ -143,8 +147,8 @@ def _new_forest(attributes: Attributes, weights: int) -> _Forest:
     names = ("featureids", "truenodeids", "trueleafs", "falsenodeids", "falseleafs")
     features = _list(attributes, "nodes_featureids")
     rows = list(islice(zip(*(_list(attributes, f"nodes_{name}") for name in names), strict=False), _MOST_NODES))
-    known = attributes.get("nodes_splits", {}).get("t", {}).get("data")
-    thresholds = known if known and len(known) == len(rows) else [None] * len(rows)
+    known = _data(attributes, "nodes_splits")
+    thresholds = known if len(known) == len(rows) else [None] * len(rows)
     splits: dict[Hashable, _Split] = {
         node: _split(feature, threshold, None if true_leaf else true, None if false_leaf else false, True)
         for node, ((feature, true, true_leaf, false, false_leaf), threshold) in enumerate(
@@ -162,11 +166,13 @@ def _split(feature: int, threshold: Any, true: Hashable, false: Hashable, up_to:
 
 
 def _passed(splits: Mapping[Hashable, _Split], roots: Sequence[Hashable]) -> tuple[float, float]:
-    """Returns how many splits a row passes in a tree on average, and at how many it goes the less likely way.
+    """Returns how many splits a row passes in a tree on average, and how many of them are mispredicted.
+
+    Mispredicted are those where it goes the less likely way.
 
     Rows are taken to be uniform between -1 and 1 in each feature, as synthetic inputs are. Some trees stand for all.
     """
-    steps = surprises = 0.0
+    steps = mispredictions = 0.0
     looked_at = roots[:: -(-len(roots) // _MOST_TREES)] if roots else []
     for root in looked_at:
         pending: list[tuple[Hashable, float, Mapping[int, tuple[float, float]]]] = [(root, 1.0, {})]
@@ -181,10 +187,10 @@ def _passed(splits: Mapping[Hashable, _Split], roots: Sequence[Hashable]) -> tup
             at = (low + high) / 2 if split.threshold is None else min(max(split.threshold, low), high)
             below = (at - low) / (high - low) if high > low else 0.5
             steps += share
-            surprises += share * min(below, 1 - below)
+            mispredictions += share * min(below, 1 - below)
             pending.append((split.low, share * below, {**ranges, split.feature: (low, at)}))
             pending.append((split.high, share * (1 - below), {**ranges, split.feature: (at, high)}))
-    return steps / max(1, len(looked_at)), surprises / max(1, len(looked_at))
+    return steps / max(1, len(looked_at)), mispredictions / max(1, len(looked_at))
 
 
 def _table(inputs: _Types) -> tuple[int, int]:
@@ -204,6 +210,11 @@ def _text(attributes: Attributes, name: str) -> str:
 
 def _list(attributes: Attributes, name: str) -> Sequence[Any]:
     return next((values for values in attributes.get(name, {}).values() if isinstance(values, list)), ())
+
+
+def _data(attributes: Attributes, name: str) -> Sequence[Any]:
+    """Returns the elements of a tensor; none if they are not known."""
+    return attributes.get(name, {}).get("t", {}).get("data") or ()
 
 
 def _count(attributes: Attributes, name: str) -> int:

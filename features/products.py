@@ -11,6 +11,7 @@ from functools import partial
 from costmodel.features.contraction import Contraction
 from costmodel.features.einsum import EinsumSteps
 from costmodel.features.estimators import estimator_products
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import Attributes, TensorType
 from costmodel.ir.sequence import SequenceLayer
 
@@ -41,7 +42,7 @@ def _convolution(
 ) -> list[Contraction]:
     filters, output = inputs[weight], outputs[0]
     assert filters is not None
-    group = attributes.get("group", {"i": 1})["i"]
+    group = integer(attributes, "group", 1)
     images, channels = output.shape[0], filters.shape[0]
     return [
         Contraction(
@@ -57,7 +58,7 @@ def _transposed_convolution(inputs: Types, outputs: Sequence[TensorType], attrib
     data, filters = inputs[0], inputs[1]
     assert data is not None
     assert filters is not None
-    group = attributes.get("group", {"i": 1})["i"]
+    group = integer(attributes, "group", 1)
     return [
         Contraction(
             batch=data.shape[0] * group,

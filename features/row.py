@@ -13,6 +13,7 @@ from costmodel.features.analytical_bound import kernel_slowdown, threads_speedup
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 from costmodel.measure.groups import memory_bound_bytes, warm_bytes
@@ -146,7 +147,7 @@ def _window_features(types: _DataAndOutput, layer: SequenceLayer) -> list[float]
     strides = attributes.get("strides", {}).get("ints", [1])
     dilations = attributes.get("dilations", {}).get("ints", [1])
     pads = attributes.get("pads", {}).get("ints", [0])
-    group = attributes.get("group", {"i": 1})["i"]
+    group = integer(attributes, "group", 1)
     in_channels = data.shape[1] if len(data.shape) > 1 else 1
     windowed = "kernel_shape" in attributes
     activation = attributes.get("activation", {}).get("s", "")

@@ -19,6 +19,7 @@ from costmodel.features.divided_products import ProductTasks, copies_on_one_thre
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
 from costmodel.features.products import RECURRENT, Types, products_of
+from costmodel.ir.attributes import integer
 from costmodel.ir.fused import main_layer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -267,7 +268,7 @@ def _selection_flops(layer: SequenceLayer, data: TensorType, chosen: TensorType)
 
     Of `length` elements in random order, k (1 + ln(length / k)) enter a heap of k.
     """
-    axis = layer.attributes.get("axis", {"i": -1})["i"]
+    axis = integer(layer.attributes, "axis", -1)
     known = -min(len(data.shape), len(chosen.shape)) <= axis < min(len(data.shape), len(chosen.shape))
     length, k = (max(1, data.shape[axis]), max(1, chosen.shape[axis])) if known else (1, 1)
     entering = k * (1 + max(0.0, math.log(length / k)))
@@ -284,7 +285,7 @@ def _gate_elements(inputs: Types) -> int:
 def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
     """Returns the axis that a DFT transforms: an attribute before version 20, then an input."""
     if layer.since < 20:
-        return int(layer.attributes.get("axis", {"i": 1})["i"])
+        return integer(layer.attributes, "axis", 1)
     given = layer.inputs[2] if len(layer.inputs) > 2 else -1
     data = sequence.values[given].data if given >= 0 else None
     return int(data[0]) if data else -2

@@ -29,7 +29,7 @@ class SystemEntry:
             answer.
         measurements: Number of measurements.
         regressors: Trained regressors of the system, newest first.
-        accuracy: Accuracy of the champion on held-out families, from its JSON card; None without a champion.
+        accuracy: Accuracy of the champion on held-out lineages, from its JSON card; None without a champion.
         drift: Drift of the system: how far observed latencies differ from predicted ones.
     """
 

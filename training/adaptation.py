@@ -203,7 +203,7 @@ class Adaptation:
 
         The estimate of each model that is measured whole, from the costs of its layers, measured or predicted, and a
         context correction that is fitted without it, is compared with the model's latency. While few are measured
-        whole, two other errors count as well: that of costs which are predicted for layers of held-out families, and
+        whole, two other errors count as well: that of costs which are predicted for layers of held-out lineages, and
         that of a model's estimate from its measured layers on the base system.
         """
         checked = {m.name for m in self.dataset.models if learnt.measured[m.row] and m.name in self._used}

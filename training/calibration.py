@@ -1,4 +1,4 @@
-"""Prediction intervals by split conformal prediction on held-out families (Lei et al., 2018).
+"""Prediction intervals by split conformal prediction on held-out lineages (Lei et al., 2018).
 
 The error of each held-out layer is divided by the error that is typical of its operator and size. The quantile of
 these quotients is taken separately for each range of distances to the training data (Mondrian conformal prediction;
@@ -60,7 +60,7 @@ def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float, count
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Half-widths of the prediction intervals of a regressor, derived from its errors on held-out families.
+    """Half-widths of the prediction intervals of a regressor, derived from its errors on held-out lineages.
 
     A half-width w is in log latency: the interval of a cost reaches from cost / exp(w) to cost * exp(w).
 

@@ -23,10 +23,10 @@ class TrainedRegressor:
         name: Name of the regressor, such as "lightgbm"; None if the card cannot be read.
         champion: Whether the regressor is the champion of its system.
         usable: Whether the card can be read and the regressor was trained on the feature schema of this costmodel.
-        model_mape: Mean absolute relative error over models of held-out families; None if no model was measured whole.
+        model_mape: Mean absolute relative error over models of held-out lineages; None if no model was measured whole.
         rows: Number of measured sequences that the regressor was fitted to; None if the card does not contain it.
         trained_at: Time of training in ISO 8601, UTC; None if the card does not contain it.
-        accuracy: Metrics over models of held-out families; None if the card contains none.
+        accuracy: Metrics over models of held-out lineages; None if the card contains none.
     """
 
     system: str

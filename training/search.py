@@ -1,6 +1,6 @@
 """Hyperparameter search for the boosted trees; no other module uses Optuna.
 
-The search chooses the trial with the smallest error on held-out families, so that this error is too optimistic. A
+The search chooses the trial with the smallest error on held-out lineages, so that this error is too optimistic. A
 share of the families therefore takes no part in the search, and the best trial replaces the default hyperparameters
 only if it also has a smaller error on these families. The reported accuracy comes from a later evaluation with other
 groups of families.
@@ -45,7 +45,7 @@ LEAST_MODELS = 10
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One choice of hyperparameters in a search, with its errors on held-out families.
+    """One choice of hyperparameters in a search, with its errors on held-out lineages.
 
     Attributes:
         number: Number of the trial, from 0; trial 0 has the default hyperparameters.
@@ -235,7 +235,7 @@ def _errors(run: HeldOut, judged: str) -> np.ndarray:
     slow.
 
     Args:
-        run: Predictions for held-out families.
+        run: Predictions for held-out lineages.
         judged: "model" or "layer".
     """
     if judged == "layer":

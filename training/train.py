@@ -1,6 +1,6 @@
 """Trains the regressors that predict costs on one system.
 
-Regressors are evaluated on held-out families, fitted to all data and saved as bundles; the best one is promoted to
+Regressors are evaluated on held-out lineages, fitted to all data and saved as bundles; the best one is promoted to
 champion, and all are recorded in MLflow.
 """
 
@@ -65,7 +65,7 @@ def train_system(
 ) -> TrainReport:
     """Trains regressors on what was measured on a system, and promotes the best one to champion.
 
-    The best one is that with the smallest error on held-out families.
+    The best one is that with the smallest error on held-out lineages.
 
     Args:
         store: Store with the measurements of the system.
@@ -139,7 +139,7 @@ def train_on(
 ) -> TrainReport:
     """Trains regressors on a given data set, and promotes the best one to champion of the data set's system.
 
-    The best one is that with the smallest error on held-out families.
+    The best one is that with the smallest error on held-out lineages.
 
     Args:
         dataset: Measured sequences and models.
@@ -203,7 +203,7 @@ def train_on(
         )
     if evaluation.best != champion:
         warnings.append(
-            f"on held-out families the baseline {evaluation.best} does better than {champion}: measure more models"
+            f"on held-out lineages the baseline {evaluation.best} does better than {champion}: measure more models"
         )
     saved = {}
     for name, make in learners.items():

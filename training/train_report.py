@@ -40,9 +40,9 @@ class TrainReport:
     Attributes:
         system: Name of the system.
         champion: The regressor that was promoted to champion.
-        others: Regressors with larger errors on held-out families, which are saved as well.
+        others: Regressors with larger errors on held-out lineages, which are saved as well.
         rows: Number of measured sequences that the regressors were fitted to.
-        evaluation: Results of all predictors on held-out families.
+        evaluation: Results of all predictors on held-out lineages.
         warnings: Warnings for the user, one sentence each.
         search: Result of the hyperparameter search; None if there was none.
     """

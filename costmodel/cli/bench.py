@@ -150,6 +150,8 @@ def bench(
             "measures each",
             param_hint="--passes",
         )
+    if recheck and (samples or most != 1):
+        raise typer.BadParameter("leave out --samples and --granularity", param_hint="--recheck")
     if targets and len(targets) > 1:
         raise typer.BadParameter("several need --on: give a folder of models instead", param_hint="MODELS")
     target = targets[0] if targets else None

@@ -56,7 +56,8 @@ def estimates_document(
         return documents[0]
     result: dict[str, Any] = {"models": documents, "failed": failed}
     if measured:
-        result["geometric_mean_ratio"] = geometric_mean(_ratios(estimates, measured))
+        ratios = _ratios(estimates, measured)
+        result["geometric_mean_ratio"] = geometric_mean(ratios) if ratios else None
     return result
 
 
@@ -71,8 +72,15 @@ def measured_document(estimate: "Estimate", measured: "Measurement") -> dict[str
 
 
 def _ratios(estimates: "dict[str, Estimate]", measured: "dict[str, Measurement]") -> list[float]:
-    """Returns the estimated latency of each measured model divided by the measured latency."""
-    return [estimates[label].latency_us / measurement.latency_us for label, measurement in measured.items()]
+    """Returns the estimated latency of each measured model divided by the measured latency.
+
+    Models of which no layer has a cost are left out.
+    """
+    return [
+        estimates[label].latency_us / measurement.latency_us
+        for label, measurement in measured.items()
+        if estimates[label].latency_us
+    ]
 
 
 def print_estimate(estimate: "Estimate", measured: "Measurement | None" = None) -> None:
@@ -159,6 +167,7 @@ def _print_many(estimates: "dict[str, Estimate]", measured: "dict[str, Measureme
         rows,
     )
     if measured:
-        say(f"geometric mean of the ratios: {geometric_mean(_ratios(estimates, measured)):.3f}")
+        if ratios := _ratios(estimates, measured):
+            say(f"geometric mean of the ratios: {geometric_mean(ratios):.3f}")
         if not all(measurement.stable for measurement in measured.values()):
             say(f"* {_UNRELIABLE}")

@@ -13,9 +13,10 @@ from costmodel.cli.options import (
     InterThreadsOption,
     JsonOption,
     LevelOption,
+    RuntimeOption,
     SystemOption,
     ThreadsOption,
-    parse_budget_s,
+    parsed,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
@@ -44,6 +45,7 @@ def worker(
     threads: ThreadsOption = 1,
     inter_threads: InterThreadsOption = 1,
     level: LevelOption = "all",
+    runtime: RuntimeOption = "onnxruntime",
     assert_system: Annotated[
         bool, typer.Option("--assert-system", help="Assert that this host is the named system; marks the records.")
     ] = False,
@@ -57,10 +59,10 @@ def worker(
     """
     from costmodel.jobs.fleet.measuring_process import PROGRAM, MeasuringProcess
     from costmodel.jobs.fleet.worker import serve_machine
+    from costmodel.units import parse_duration_s
 
-    timeout_s = parse_budget_s(timeout)
-    assert timeout_s is not None
-    context = Context(tools=command.obj)
+    timeout_s = parsed(parse_duration_s, timeout, "--timeout")
+    context = Context(tools=command.obj, runtime_name=runtime)
     _, here = context.here(system, threads, level=level, inter_threads=inter_threads, asserted=assert_system)
 
     def joined(machine: "Machine") -> None:
@@ -104,7 +106,6 @@ def bench_on(
     """
     from costmodel.cluster import Cluster
     from costmodel.jobs.fleet.bench import bench_on_cluster
-    from costmodel.runtimes.base import get_runtime
     from costmodel.systems.system import validate_name
 
     if scheduler is None or not systems:
@@ -118,7 +119,7 @@ def bench_on(
             context.store,
             cluster,
             names,
-            context.tools.runtime or get_runtime(),
+            context.runtime,
             targets,
             context.home.cache,
             level=level,

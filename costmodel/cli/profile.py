@@ -65,6 +65,8 @@ def profile(
     matches = list(corpus_models(model))
     if len(matches) != 1:
         raise typer.BadParameter(f"{model} is {len(matches)} models: name one file", param_hint="MODEL")
+    if trace is not None and not trace.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {trace.parent}: make it first", param_hint="--trace")
     context = Context(store, tools=command.obj, runtime_name=runtime)
     read = read_model(matches[0].path, batch=batch, shapes=parse_shapes(shape), name=matches[0].name)
     running, found, elsewhere = _system(context, system, threads, inter_threads)

@@ -14,6 +14,7 @@ from costmodel.cli.options import (
     one_of,
     parse_prices,
     parse_shapes,
+    parsed,
 )
 from costmodel.cli.output import note, print_json, print_table, say
 
@@ -94,18 +95,9 @@ def rank(
     from costmodel.traffic.objective import parse_rate_per_s
     from costmodel.units import parse_bytes, parse_latency_us
 
-    try:
-        slo_us = None if slo is None else parse_latency_us(slo)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--slo") from error
-    try:
-        memory_bytes = None if memory is None else parse_bytes(memory)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--memory") from error
-    try:
-        arrivals_per_s = None if arrivals is None else parse_rate_per_s(arrivals)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--arrivals") from error
+    slo_us = None if slo is None else parsed(parse_latency_us, slo, "--slo")
+    memory_bytes = None if memory is None else parsed(parse_bytes, memory, "--memory")
+    arrivals_per_s = None if arrivals is None else parsed(parse_rate_per_s, arrivals, "--arrivals")
     if arrivals is not None and (slo is None or quantile == "quiet"):
         raise typer.BadParameter("needs --slo, and --quantile p50, p90 or p99", param_hint="--arrivals")
     if threads is not None and not system:

@@ -8,7 +8,7 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.child_process import call_in_child_process
-from costmodel.cli.options import Context, JsonOption, StoreOption
+from costmodel.cli.options import Context, JsonOption, StoreOption, parsed
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:
@@ -70,11 +70,8 @@ def reproduce(
 
     if paper not in _PAPERS:
         raise typer.BadParameter(f"{paper!r} is not one of {', '.join(_PAPERS)}")
-    try:
-        granularities = parse_numbers(granularity)
-        numbers = None if threads is None else parse_numbers(threads)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    granularities = parsed(parse_numbers, granularity, "--granularity")
+    numbers = None if threads is None else parsed(parse_numbers, threads, "--threads")
     levels = None if level is None else level.split(",")
     if unknown := {name for name in levels or () if name not in LEVELS}:
         raise typer.BadParameter(f"{', '.join(unknown)} is not one of {', '.join(LEVELS)}", param_hint="--level")

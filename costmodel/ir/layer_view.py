@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import Attributes
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
 
@@ -71,7 +72,7 @@ class LayerView:
 
     def integer(self, name: str, default: int) -> int:
         """Returns the integer attribute `name`, or `default` if the layer does not have it."""
-        return int(self.attributes.get(name, {"i": default})["i"])
+        return integer(self.attributes, name, default)
 
     def axis(self, default: int, rank: int) -> int:
         """Returns the attribute "axis", or `default`, as an index from 0 to `rank` - 1; 0 if `rank` is 0 (a scalar)."""

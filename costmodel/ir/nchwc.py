@@ -8,6 +8,7 @@ the host that will run it; `portable` converts it to plain ONNX, which runs on a
 from collections.abc import Iterator
 from dataclasses import replace
 
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
 
@@ -134,7 +135,7 @@ def _pad_convolution(sequence: LayerSequence, layer: SequenceLayer, values: list
     """Pads filter and bias of a convolution in `values`, in place; returns the layer with a matching group count."""
     data, weight = layer.inputs[:2]
     logical = sequence.values[weight].type.shape
-    group = layer.attributes.get("group", {"i": 1})["i"]
+    group = integer(layer.attributes, "group", 1)
     outputs = padded(logical[0], block)
     depthwise = group > 1 and logical[1] == 1
     if depthwise:
@@ -176,7 +177,7 @@ def _plain_layer(layer: SequenceLayer, values: list[Value], newest: int) -> Sequ
     if layer.domain != BLOCKED_DOMAIN:
         return layer
     if layer.op_type in ("ReorderInput", "ReorderOutput"):
-        channels_last = layer.attributes.get("channels_last", {"i": 0})["i"] == 1
+        channels_last = integer(layer.attributes, "channels_last", 0) == 1
         axes = reorder_axes(layer.op_type, len(values[layer.inputs[0]].type.shape), channels_last=channels_last)
         if axes == sorted(axes):
             return replace(layer, op_type="Identity", domain="", since=1, attributes={})

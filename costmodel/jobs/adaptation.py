@@ -72,7 +72,7 @@ class AdaptReport:
         bench: Report of all measurements together.
         version: Version of the regressor that became the champion of the new system.
         path: Folder of the new champion's bundle.
-        evaluation: Results of the new champion on held-out families; None until it is trained.
+        evaluation: Results of the new champion on held-out lineages; None until it is trained.
         run_id: Identifier of the MLflow run; None if it was not recorded.
         warnings: Sentences about limits of the new champion.
     """

@@ -226,6 +226,8 @@ def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
             f"the runtime {name} is not installed ({error.name} is missing): install it with "
             f'`pip install "costmodel[{name}]"`'
         ) from error
+    except ImportError as error:
+        raise CostModelError(f"the runtime {name} cannot be loaded ({error}): install it again") from error
     assert isinstance(runtime, Runtime)
     return runtime
 
@@ -234,7 +236,7 @@ def installed_runtimes() -> list[str]:
     """Returns the names of the runtimes that can be used on this host, the default one first."""
     names = []
     for point in entry_points(group="costmodel.runtimes"):
-        with suppress(ModuleNotFoundError):
+        with suppress(ImportError):
             point.load()
             names.append(point.name)
     return sorted(names, key=lambda name: (name != DEFAULT_RUNTIME, name))

@@ -243,7 +243,8 @@ def test_what_is_lost_on_the_way_is_asked_again(
     client.delete_observations()
     assert list(client.observations()) == []
     network.faults += [_answer_lost]
-    client.delete_model(digest)
+    assert client.delete_model(digest)
+    assert not client.delete_model(digest)
     with pytest.raises(ServiceError, match="not known here"):
         client.model(digest)
 

@@ -50,6 +50,29 @@ def test_a_reduction_has_the_axes_of_its_input(walked: Walked, axes: str, size: 
     assert (walk.axis_size, walk.inner_run) == (size, run)
 
 
+def test_a_reduction_without_axes_may_do_nothing(walked: Walked) -> None:
+    """With `noop_with_empty_axes` no axis is reduced, without it all are."""
+    text = "(float[4,8,64] x) => (float y) {{ y = ReduceSum{}(x) }}"
+    assert walked(text.format("")).axis_size == 4 * 8 * 64
+    assert walked(text.format("<noop_with_empty_axes: int = 1>")).axis_size == 1
+
+
+@pytest.mark.parametrize(("axis", "size"), [(-1, 64), (1, 8 * 64)])
+def test_a_normalisation_covers_all_axes_from_its_own(walked: Walked, axis: int, size: int) -> None:
+    """A LayerNormalization along the second axis of three works along the third as well."""
+    shape = "[64]" if axis == -1 else "[8,64]"
+    text = f"(float[4,8,64] x, float{shape} s) => (float[4,8,64] y)"
+    walk = walked(f"{text} {{ y = LayerNormalization<axis: int = {axis}>(x, s) }}")
+    assert (walk.axis_size, walk.inner_run, walk.last_axis_kept) == (size, 1, False)
+
+
+@pytest.mark.parametrize(("scales", "size"), [("", 1), ("[8]", 8)])
+def test_one_scale_for_all_elements_has_no_axis(walked: Walked, scales: str, size: int) -> None:
+    """A quantisation has an axis if it has a scale for each element along it."""
+    text = f"(float[4,8,64] x, float{scales} s, uint8{scales} z) => (uint8[4,8,64] y)"
+    assert walked(f"{text} {{ y = QuantizeLinear(x, s, z) }}").axis_size == size
+
+
 def test_a_slice_copies_what_it_keeps(walked: Walked) -> None:
     """A Slice of half of the middle axis copies runs of 4 x 64 elements."""
     walk = walked(

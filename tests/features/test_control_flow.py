@@ -101,6 +101,20 @@ def test_a_loop_runs_as_often_as_its_limit_says(work_of: Callable[[str], Work]) 
     assert work_of(_loop("30")).inner_layers == 30 * work_of(_loop("0")).inner_layers > 0
 
 
+@pytest.mark.parametrize(("collects", "runs"), [(False, 1), (True, 6)])
+def test_a_loop_that_ends_by_its_condition_has_no_limit(
+    work_of: Callable[[str], Work], collects: bool, runs: int
+) -> None:
+    """Exporters write the largest integer as the limit; what the loop collects has an element for each run."""
+    text = f"""g (float[64] x) => (float[64] y{", float all" if collects else ""})
+        {{ k = Constant<value = int64 {{9223372036854775807}}>() c = Constant<value = bool {{1}}>()
+           y{", all" if collects else ""} = Loop (k, c, x)
+               <body = b (int64 i, bool d, float[64] s) => (bool e, float[64] t{", float[64] u" if collects else ""})
+                       {{ five = Constant<value = int64 {{5}}>() e = Less(i, five) t = Tanh(s)
+                          {"u = Identity(t)" if collects else ""} }}> }}"""
+    assert work_of(text).inner_layers == runs * (3 if collects else 2)  # the constant is folded
+
+
 def test_the_larger_branch_counts(work_of: Callable[[str], Work]) -> None:
     """Which branch of an If runs is not known."""
     text = """g (bool c, float[1,64] x, float[64,64] w) => (float[1,64] y)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skl2onnx import convert_sklearn
-from skl2onnx.common.data_types import FloatTensorType
+from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -53,6 +53,21 @@ def test_a_larger_estimator_has_more_work(small: BaseEstimator, large: BaseEstim
     assert more.flops > 1.5 * less.flops
     assert more.parameter_bytes > less.parameter_bytes
     assert more.output_bytes == less.output_bytes
+
+
+def test_a_forest_in_double_precision_has_the_same_nodes() -> None:
+    """Its thresholds and weights are in tensors instead of lists."""
+    table = np.random.default_rng(0).uniform(-1, 1, (400, 8))
+    fitted = RandomForestClassifier(10, random_state=0).fit(table, (table[:, 0] * table[:, 1] > 0).astype(np.int64))
+    works = []
+    for kind in (FloatTensorType, DoubleTensorType):
+        node = convert_sklearn(
+            fitted, initial_types=[("x", kind([100, 8]))], target_opset={"": 18, "ai.onnx.ml": 3}
+        ).graph.node[0]
+        works.append(_layer(node.op_type, {a.name: encode_attribute(a) for a in node.attribute}, 100, 8))
+    single, double = works
+    assert double.parameter_bytes == single.parameter_bytes
+    assert double.flops == pytest.approx(single.flops, rel=0.5)
 
 
 def test_each_row_is_estimated() -> None:

@@ -1,6 +1,7 @@
 """Fixtures on the synthetic store of `tests/synthetic.py` and its data set, built once a session."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,9 +20,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.fixture(scope="session")
-def store(trained: Home) -> Store:
+def store(trained: Home) -> Iterator[Store]:
     """The filled store; read-only."""
-    return Store(trained.store_url)
+    store = Store(trained.store_url)
+    yield store
+    store.close()
 
 
 @pytest.fixture(scope="session")

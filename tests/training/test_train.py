@@ -53,7 +53,7 @@ def test_the_new_regressor_answers(home: Home, report: TrainReport, dataset: Dat
 
 
 def test_the_calibration_is_that_of_the_evaluation(report: TrainReport) -> None:
-    """Intervals come from held-out families, not from the training rows."""
+    """Intervals come from held-out lineages, not from the training rows."""
     calibration = load_bundle(report.path).calibration
     assert calibration.level == 0.9
     assert min(calibration.by_distance) > 0.02

@@ -114,9 +114,10 @@ def _feeds(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Ite
         for value in (one for one in model.graph.input if one.name not in constants):
             kind = value.type.tensor_type
             shape = shapes.get(value.name) or tuple(dimension.dim_value for dimension in kind.shape.dim)
-            if kind.elem_type == onnx.TensorProto.FLOAT:
-                feeds[value.name] = rng.standard_normal(shape, dtype=np.float32)
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+            if np.issubdtype(dtype, np.floating):
+                feeds[value.name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
             else:
                 # 0 and 1 are valid token ids, segment ids and mask values in every network.
-                feeds[value.name] = rng.integers(0, 2, shape, dtype=np.int64)
+                feeds[value.name] = rng.integers(0, 2, shape, dtype=np.int64).astype(dtype)
         yield feeds

@@ -1,4 +1,4 @@
-"""Evaluation of predictors on held-out families, that is, families that they were not trained on.
+"""Evaluation of predictors on held-out lineages, that is, lineages that they were not trained on.
 
 Contains splits by family, errors, intervals, comparisons, learning curves, and reports with their figures. Nothing in
 this package influences how a regressor learns.

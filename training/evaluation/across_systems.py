@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from costmodel.systems.system import System
 from costmodel.training.adaptation import Adaptation, AdaptationState, load_adaptation
 from costmodel.training.context_correction import fit_correction_of, layers_of_model
 from costmodel.training.dataset import Dataset
+from costmodel.training.evaluation.held_out import errors_of
 from costmodel.training.evaluation.replay import measurable, replayed
 from costmodel.training.evaluation.splits import Split, leave_families_out
 from costmodel.training.extrapolation import extrapolated_state
@@ -33,7 +35,6 @@ from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 
 try:
     from joblib import Parallel, delayed
-    from scipy.stats import kendalltau
 except ModuleNotFoundError as error:
     raise MissingExtraError("evaluation", "train") from error
 
@@ -44,7 +45,6 @@ MINUTES = (0.5, 2.0, 10.0)
 # Number of whole models that the affine baseline is fitted to, and how often they are drawn.
 _AFFINE_MODELS, _AFFINE_DRAWS = 10, 5
 _LEAST_AFFINE = 2  # fewer models determine no line
-_WITHIN = 0.1
 # Smallest number of models measured end to end on which a system is judged.
 _LEAST_JUDGED = 4
 # Share of its analytical bound from which a layer counts as bound by memory.
@@ -209,16 +209,18 @@ def _judgement(dataset: Dataset, parts: Sequence[_Predicted]) -> Judgement:
     """Judges the models of all groups together; a model that is predicted in several groups counts several times."""
     predicted = np.concatenate([part.latencies_us(dataset, parts) for part in parts])
     measured = np.concatenate([list(part.measured_us.values()) for part in parts])
-    ratios = predicted / measured
+    errors = errors_of(predicted, measured)
+    assert errors.mape is not None
+    assert errors.within_10pct is not None
     expected = [part.expected for part in parts if part.expected is not None and not np.isnan(part.expected)]
     return Judgement(
         method=parts[0].method,
         lineages=parts[0].lineages,
-        models=len(ratios),
-        error=float(np.abs(ratios - 1).mean()),
-        within_10pct=float((np.abs(ratios - 1) <= _WITHIN).mean()),
-        bias=float(np.exp(np.log(ratios).mean())),
-        kendall_tau=float(kendalltau(predicted, measured)[0]) if len(ratios) > 1 else None,
+        models=len(measured),
+        error=errors.mape,
+        within_10pct=errors.within_10pct,
+        bias=geometric_mean(predicted / measured),
+        kendall_tau=errors.kendall_tau,
         expected=float(np.mean(expected)) if expected else None,
     )
 

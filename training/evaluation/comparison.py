@@ -1,7 +1,7 @@
 """Compares two predictors, with the variance between training runs taken into account.
 
 Follows Bouthillier et al., "Accounting for Variance in Machine Learning Benchmarks" (MLSys 2021): each run draws anew
-everything that the result depends on, namely the held-out families and the seed of the predictors; the two predictors
+everything that the result depends on, namely the held-out lineages and the seed of the predictors; the two predictors
 get the same draw; and the result is the probability that the first is better than the second, with an interval.
 """
 

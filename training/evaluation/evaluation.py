@@ -1,4 +1,4 @@
-"""Evaluates every predictor on the same held-out families, by the errors of layers and of whole models.
+"""Evaluates every predictor on the same held-out lineages, by the errors of layers and of whole models.
 
 A predictor is never trained on a layer of the models that it is judged on. The latency of a model is composed in two
 ways: with the measured cost of each layer that also occurs in a model of another family (`model`), as in normal use,
@@ -55,13 +55,13 @@ _MODEL_FOLDS = 10
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of predictors on held-out families.
+    """Results of predictors on held-out lineages.
 
     Attributes:
         report: Metrics of all predictors.
         calibrations: For each predictor, the calibration of its intervals by its held-out errors.
         best: Name of the predictor with the smallest error over models, baselines included.
-        held_out: For each predictor, its predictions for held-out families with the first seed.
+        held_out: For each predictor, its predictions for held-out lineages with the first seed.
         distances: Distances of the held-out sequences to the training data.
     """
 
@@ -178,7 +178,7 @@ def _score(
 
     Args:
         dataset: Measured sequences and models.
-        judged: The predictor's predictions for held-out families with each seed.
+        judged: The predictor's predictions for held-out lineages with each seed.
         level: Nominal coverage of intervals.
     """
     runs = [of_seed.run for of_seed in judged]
@@ -280,7 +280,7 @@ def _by_distance(runs: Sequence[HeldOut], held_out_distances: Distances) -> Dist
     """Returns the errors of sequences in each range of distances, and the rank correlation of distance and error.
 
     Args:
-        runs: Predictions for held-out families with each seed; the rank correlation is that of the first seed.
+        runs: Predictions for held-out lineages with each seed; the rank correlation is that of the first seed.
         held_out_distances: Distances of the sequences to the training data.
     """
     run = runs[0]

@@ -1,4 +1,4 @@
-"""Learning curves: the error on held-out families, by the share of the other families or rows that is trained on.
+"""Learning curves: the error on held-out lineages, by the share of the other families or rows that is trained on.
 
 A row is a row of the data set, that is, a measured sequence.
 """
@@ -27,7 +27,7 @@ _LEAST_ROWS = 20
 
 @dataclass(frozen=True)
 class LearningPoint:
-    """Errors on held-out families of a predictor that was trained on a share of the other data.
+    """Errors on held-out lineages of a predictor that was trained on a share of the other data.
 
     Attributes:
         of: What the share is taken of: "families", or "rows" of the data set, which are measured sequences.
@@ -71,7 +71,7 @@ def learning_curve(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[LearningPoint, ...]:
-    """Computes the error on held-out families as a function of the share of the other data that is trained on.
+    """Computes the error on held-out lineages as a function of the share of the other data that is trained on.
 
     One curve is trained on a share of the families with all their rows (measured sequences), the other on a share of
     all rows. Where the curve over families is the steeper one, the data lack variety.

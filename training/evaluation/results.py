@@ -235,7 +235,7 @@ class FamilyFacts:
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """Results of predictors on held-out families.
+    """Results of predictors on held-out lineages.
 
     Attributes:
         system: Name of the system.

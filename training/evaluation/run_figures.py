@@ -27,7 +27,7 @@ def figures_of_run(report: EvaluationReport, name: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "held_out_models.svg"
         try:
-            predictions(path, f"{name} on {report.system}, families left out", models)
+            predictions(path, f"{name} on {report.system}, lineages left out", models)
         except MissingExtraError:  # a run is recorded even without its figure
             return {}
         return {path.name: path.read_bytes()}

@@ -118,7 +118,7 @@ class ForestPerOperatorRegressor:
         seed: Seed of the forests.
     """
 
-    trees = 30  # more trees are slower, and no better on held-out families
+    trees = 30  # more trees are slower, and no better on held-out lineages
     least_rows = 30
 
     def __init__(self, seed: int = 0) -> None:

@@ -110,9 +110,7 @@ class GraphNetwork(nn.Module):
         self.blocks = nn.ModuleList(_Block(hidden) for _ in range(2))
         self.norm_alone = nn.LayerNorm(hidden)
         self.alone = nn.Linear(hidden, 1)
-        self.num_message_passing_layers = nn.ModuleList(
-            _MessagePassing(hidden) for _ in range(num_message_passing_layers)
-        )
+        self.message_passing = nn.ModuleList(_MessagePassing(hidden) for _ in range(num_message_passing_layers))
         self.norm_around = nn.LayerNorm(hidden)
         self.around = nn.Linear(hidden, 1)
 
@@ -127,8 +125,8 @@ class GraphNetwork(nn.Module):
         ratios: Tensor = self.typical + self.alone(self.norm_alone(x)).squeeze(1)
         # In training, batches without edges skip message passing, which has no effect on them; the exported model
         # has no such branch.
-        if len(self.num_message_passing_layers) and not (self.training and edges.shape[1] == 0):
-            for exchange in self.num_message_passing_layers:
+        if len(self.message_passing) and not (self.training and edges.shape[1] == 0):
+            for exchange in self.message_passing:
                 x = exchange(x, edges)
             connected = _degrees(x, torch.cat([edges[0], edges[1]])).clamp(max=1.0)
             unbounded = self.around(self.norm_around(x)).squeeze(1)

@@ -101,7 +101,7 @@ def environment_of(release: ReleaseName, folder: Path, note: Callable[[str], Non
     Raises:
         CostModelError: The environment cannot be made, for example because there is no such release.
     """
-    place = folder / f"{release.runtime}-{release.version}"
+    place = folder / f"{release.runtime}-{release.version}-{sys.implementation.cache_tag}"
     made = place / "release.json"
     python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     try:

@@ -63,15 +63,19 @@ class OpenVino:
         return open_empty(inputs, outputs, settings)
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> Runner:
-        """Loads the whole model as a user would, with its input shapes fixed."""
-        try:
-            content = str(model.path) if model.original is None else model.original.SerializeToString()
-            source = core().read_model(content)
-            source.reshape({name: list(kind.shape) for name, kind in model.inputs.items()})
-            compiled = compile_model(source, settings)
-            return OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
-        except Exception as error:
-            raise _refusal(model.name, error) from error
+        """Loads the whole model as a user would, with its input shapes fixed; missing weights become synthetic ones."""
+        with tempfile.TemporaryDirectory(prefix="costmodel-") as folder:
+            try:
+                if model.weights_missing:
+                    content: str | bytes = str(_written_with_weights(model.proto, Path(folder)))
+                else:
+                    content = str(model.path) if model.original is None else model.original.SerializeToString()
+                source = core().read_model(content)
+                source.reshape({name: list(kind.shape) for name, kind in model.inputs.items()})
+                compiled = compile_model(source, settings)
+                return OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
+            except Exception as error:
+                raise _refusal(model.name, error) from error
 
     def profile_model(
         self, model: Model, settings: RuntimeSettings, *, runs: int, warm_up_runs: int

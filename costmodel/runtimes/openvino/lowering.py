@@ -7,6 +7,7 @@ from typing import Any
 
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from costmodel.ir.constants import scalar_value
 from costmodel.ir.fused import fuse
 from costmodel.ir.graph import Layer, LayerGraph, TensorType
 from costmodel.runtimes.openvino.executed import Primitive, is_plain, is_view
@@ -129,8 +130,8 @@ def _scalars(folded: ModelProto) -> dict[str, tuple[Any, ...]]:
             continue
         if tensor.name in zero_points:
             scalars[tensor.name] = (_ZERO_POINT if numpy_helper.to_array(tensor).any() else 0,)
-        elif tensor.data_type == TensorProto.FLOAT:
-            scalars[tensor.name] = tuple(numpy_helper.to_array(tensor).reshape(-1).tolist())
+        elif tensor.data_type == TensorProto.FLOAT and (value := scalar_value(tensor)) is not None:
+            scalars[tensor.name] = value
     return scalars
 
 

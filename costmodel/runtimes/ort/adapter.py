@@ -24,7 +24,7 @@ from costmodel.onnx_io.shape_inference import output_types
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
 from costmodel.runtimes.ort.graph import canonical_graph, layer_names
 from costmodel.runtimes.ort.inlined import restore_inlined
-from costmodel.runtimes.ort.isolated_session import open_isolated
+from costmodel.runtimes.ort.isolated_session import WEIGHTS_FOLDER, open_isolated
 from costmodel.runtimes.ort.profiling import profiled_runs
 from costmodel.runtimes.ort.provenance import name_nodes
 from costmodel.runtimes.ort.session import (
@@ -177,9 +177,12 @@ class OnnxRuntime:
             return open_session(proto.SerializeToString(), settings, weights, timed=True, concurrent=True), weights
         if model.reshaped:
             declared = ModelProto()
-            declared.CopyFrom(model.original or onnx.load(str(model.path)))
+            # Weights in files of their own stay there: they may be larger than what fits into one message.
+            declared.CopyFrom(model.original or onnx.load(str(model.path), load_external_data=False))
             _rewrite_inputs(declared, model)
-            return open_session(declared.SerializeToString(), settings, timed=True, concurrent=True), None
+            if model.original is None and model.path is not None:
+                options.add_session_config_entry(WEIGHTS_FOLDER, str(model.path.parent))
+            return new_session(declared.SerializeToString(), options), None
         for symbol, size in model.symbols.items():
             options.add_free_dimension_override_by_name(symbol, size)
         content = str(model.path) if model.original is None else model.original.SerializeToString()

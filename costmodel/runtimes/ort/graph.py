@@ -7,7 +7,7 @@ from typing import Any
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from costmodel.errors import LoweringError
-from costmodel.ir.attributes import captured_names, encode_attribute
+from costmodel.ir.attributes import captured_names, encode_attribute, integer
 from costmodel.ir.constants import kernel_selectors, scalar_value, signature_data
 from costmodel.ir.graph import Attributes, Layer, LayerGraph, TensorType
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
@@ -241,7 +241,7 @@ def _attributes(
     for attribute in node.attribute:
         if attribute.type != AttributeProto.UNDEFINED:
             encoded[attribute.name] = encode_attribute(attribute, rename)
-    group = encoded.get("group", {"i": 1})["i"]
+    group = integer(encoded, "group", 1)
     if domain == BLOCKED_DOMAIN and group > 1 and types[node.input[1]].shape[1] == 1:
         encoded["group"] = {"i": types[node.output[0]].shape[1]}
     if encoded.get("group") == {"i": 1}:

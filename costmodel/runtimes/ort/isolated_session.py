@@ -26,10 +26,11 @@ from costmodel.synthetic.network import build_network, external_tensor, value_na
 from costmodel.synthetic.values import numpy_type, synthetic_value
 from costmodel.synthetic.weights import write_weight
 
-__all__ = ["open_isolated"]
+__all__ = ["WEIGHTS_FOLDER", "open_isolated"]
 
 _WEIGHTS = "weights.bin"
-_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+# Key of the session option that names the folder with the files of external weights.
+WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 # Smaller weights are embedded in the network, where shape inference finds them: the scales of Resize determine a shape.
 _EMBEDDED_BYTES = 1024
 # In a model with results larger than this share of the level 3 cache, their memory is no longer in the caches when it
@@ -76,7 +77,7 @@ def open_isolated(sequence: LayerSequence, settings: RuntimeSettings, patience_s
     if body:  # with optimisations, ONNX Runtime reads the values before it looks for initialisers
         options.add_external_initializers([value_name(i) for i in large], values)
     else:
-        options.add_session_config_entry(_WEIGHTS_FOLDER, _placeholder_folder())
+        options.add_session_config_entry(WEIGHTS_FOLDER, _placeholder_folder())
         for i, value in zip(large, values, strict=True):
             options.add_initializer(value_name(i), value)
     session = new_session(network.SerializeToString(), options)

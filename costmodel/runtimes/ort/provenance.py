@@ -23,9 +23,11 @@ _BLOCKED_NAME = re.compile(r"^(?P<tensor>.+)_nchwc(?:_token_\d+)?$")
 def name_nodes(model: ModelProto) -> None:
     """Gives each node of the main graph a name of its own, by which the nodes of the lowered graph are traced to it."""
     names: set[str] = set()
-    for node in model.graph.node:
+    given = {node.name for node in model.graph.node}
+    for number, node in enumerate(model.graph.node):
         if not node.name or node.name in names:
-            node.name = next((name for name in node.output if name), "")
+            name = next((name for name in node.output if name), "")
+            node.name = name if name not in given else f"{name}_{number}"
         names.add(node.name)
 
 

@@ -336,6 +336,18 @@ class TestWeights:
         assert runtime.lower(model, "all") == inside
         runtime.open_model(model, settings).run()
 
+    def test_external_weights_stay_in_their_file_at_another_batch(
+        self, layered: ModelProto, tmp_path: Path, runtime: OnnxRuntime, settings: RuntimeSettings
+    ) -> None:
+        """A model whose file fixes the batch runs at another one, although its weights do not fit into one message."""
+        layered.graph.initializer.remove(next(t for t in layered.graph.initializer if t.name == "flat"))
+        layered.graph.node[1].op_type = "Flatten"
+        del layered.graph.node[1].input[1]
+        onnx.save(layered, tmp_path / "m.onnx", save_as_external_data=True, location="m.weights", size_threshold=0)
+        model = read_model(tmp_path / "m.onnx", batch=3)
+        assert model.reshaped
+        runtime.open_model(model, settings).run()
+
     @pytest.mark.parametrize("threshold", [0, 1024])
     def test_a_missing_weight_file(
         self,

@@ -1,6 +1,8 @@
 """Fixtures of the service on the synthetic store, with real worker processes that read models."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -28,18 +30,14 @@ def client(served_home: Home) -> Iterator[TestClient]:
 @pytest.fixture
 def serve(trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Function that starts a separate service."""
-    running = []
+    number = count()
+    with ExitStack() as running:
 
-    def serve(home: Home | None = None, **settings: object) -> TestClient:
-        own = home or copied(trained, tmp_path / f"home{len(running)}")
-        block = serving(own, monkeypatch, **settings)
-        client = block.__enter__()
-        running.append(block)
-        return client
+        def serve(home: Home | None = None, **settings: object) -> TestClient:
+            own = home or copied(trained, tmp_path / f"home{next(number)}")
+            return running.enter_context(serving(own, monkeypatch, **settings))
 
-    yield serve
-    for block in running:
-        block.__exit__(None, None, None)
+        yield serve
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from costmodel.training.corpora.modern_network import (
     tokens,
     write_network,
 )
-from costmodel.training.corpora.quantised import DENSE, quantised, write_quantised
+from costmodel.training.corpora.quantised import DENSE, quantise_file, quantised, write_quantised
 
 FLOAT = [recipe for recipe in RECIPES if not recipe.needs]
 INT8 = [recipe for recipe in RECIPES if recipe.needs]
@@ -173,6 +174,19 @@ def test_an_int8_version_multiplies_in_int8(
     assert _layers(path)["QuantizeLinear"] > 0
     # The median, because values beyond the range of the two calibration inputs are clipped.
     assert np.median(np.abs(_answer(path) - _answer(parent))) < 0.2
+
+
+def test_inputs_of_any_type_are_calibrated_with(parse: Callable[..., onnx.ModelProto], tmp_path: Path) -> None:
+    """Models of other exporters read 32-bit ids and masks of booleans."""
+    model = parse(
+        """(int32[2,4] ids, bool[2,4] mask, float[2,4] x) => (float[2,8] y) {
+            a = Cast<to: int = 1>(ids) b = Where(mask, x, a) y = MatMul(b, w)
+        }""",
+        weights={"w": (4, 8)},
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    quantise_file(tmp_path / "m.onnx", tmp_path / "m_int8.onnx")
+    assert _layers(tmp_path / "m_int8.onnx")["QuantizeLinear"] > 0
 
 
 def test_an_int8_version_needs_its_parent(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Evaluation on held-out families: the report, the separation of training and test data, and the intervals."""
+"""Evaluation on held-out lineages: the report, the separation of training and test data, and the intervals."""
 
 import json
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ def test_every_held_out_model_is_in_the_picture(dataset: Dataset) -> None:
     ((name, picture),) = figures_of_run(_report(dataset), "roofline").items()
     assert name == "held_out_models.svg"
     text = picture.decode()
-    assert "roofline on made.up, families left out" in text
+    assert "roofline on made.up, lineages left out" in text
     assert f" of {len(MEASURED)} models within 10%" in text
     assert any(model in text for model in MEASURED)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -144,6 +145,24 @@ def test_what_a_mask_chooses_from_is_computed(openvino: OpenVino, parse: Parse) 
     product = next(layer for layer in graph.layers if layer.op_type == "MatMul")
     assert "x" in product.inputs
     assert not any("MatMul" in one and "Softmax" in one for one in operators(graph))
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.nan])
+def test_a_constant_that_is_no_finite_number_is_lowered(openvino: OpenVino, parse: Parse, value: float) -> None:
+    """What a mask hides is minus infinity in the models of several exporters."""
+    model = parse("(bool[4,4] m, float[4,4] x) => (float[4,4] y) { z = Where(m, x, least) y = Softmax(z) }")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(value, np.float32), "least"))
+    assert openvino.lower(read_model(model), "all").layers
+
+
+def test_a_model_without_its_weights_runs_with_synthetic_ones(openvino: OpenVino, tmp_path: Path) -> None:
+    """The file of weights is absent, as with a model whose weights its owner keeps."""
+    path = tmp_path / "m.onnx"
+    onnx.save(residual_block(), path, save_as_external_data=True, location="m.weights", size_threshold=1024)
+    (tmp_path / "m.weights").unlink()
+    model = read_model(path)
+    assert model.weights_missing
+    openvino.open_model(model, SETTINGS).run()
 
 
 def test_tensors_between_convolutions_are_not_plain(openvino: OpenVino) -> None:
