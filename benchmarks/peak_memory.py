@@ -39,7 +39,7 @@ DATA = ROOT / "data" / "peak_memory.csv"
 CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
 SIMULATED = (
     "layers", "compact_bytes", "fragmented_bytes", "compact_without_source_bytes", "fragmented_without_source_bytes",
-    "reordered_bytes", "packed_bytes", "matmul_bytes",
+    "reordered_bytes", "packed_bytes", "matmul_bytes", "normalisations",
 )  # fmt: skip
 FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULATED, "peak_bytes")
 LEVEL = 0.9
@@ -131,7 +131,7 @@ def _simulated(graph: LayerGraph) -> dict[str, int]:
     assert plain is not None
     values = (
         full.layers, full.peak_bytes, full.fragmented_peak_bytes, plain.peak_bytes, plain.fragmented_peak_bytes,
-        full.reordered_bytes, full.packed_bytes, full.matmul_bytes,
+        full.reordered_bytes, full.packed_bytes, full.matmul_bytes, full.normalisations,
     )  # fmt: skip
     return dict(zip(SIMULATED, values, strict=True))
 
@@ -167,8 +167,8 @@ def fit(*, write: bool) -> None:
             for case in ("compact", "fragmented")
         )
         layers = [int(first[model]["layers"]) for model in models]
-        weights = ("reordered_bytes", "packed_bytes", "matmul_bytes")
-        share = np.array([fragmented_share(*(float(first[model][name]) for name in weights)) for model in models])
+        kinds = ("reordered_bytes", "packed_bytes", "matmul_bytes", "normalisations")
+        share = np.array([fragmented_share(*(int(first[model][name]) for name in kinds)) for model in models])
         cases = {
             case: np.column_stack([np.ones(len(models)), layers, simulated])
             for case, simulated in (

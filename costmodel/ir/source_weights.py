@@ -16,12 +16,14 @@ class SourceWeights:
         folded_bytes: Size in bytes of each value that follows from constants alone, by name, in topological order; also
             of each weight of a convolution into which the normalisation behind it is folded.
         nodes: Number of nodes of the main graph, from which the runtime makes the layers; None if it is not known.
+        normalisations: Number of batch normalisations among them.
         dropped: Names of the values of which nothing is left but what is folded from them.
     """
 
     stored_bytes: Mapping[str, int]
     folded_bytes: Mapping[str, int]
     nodes: int | None = None
+    normalisations: int = 0
     dropped: Set[str] = frozenset()
 
     def renamed(self, names: Mapping[str, str]) -> "SourceWeights":
@@ -32,6 +34,7 @@ class SourceWeights:
             {new[name]: nbytes for name, nbytes in self.stored_bytes.items()},
             {new[name]: nbytes for name, nbytes in self.folded_bytes.items()},
             self.nodes,
+            self.normalisations,
             frozenset(new[name] for name in self.dropped),
         )
 
@@ -41,10 +44,17 @@ class SourceWeights:
             "stored": dict(self.stored_bytes),
             "folded": dict(self.folded_bytes),
             "nodes": self.nodes,
+            "normalisations": self.normalisations,
             "dropped": sorted(self.dropped),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "SourceWeights":
         """Returns the sizes from the output of `to_dict`."""
-        return cls(dict(data["stored"]), dict(data["folded"]), data.get("nodes"), frozenset(data.get("dropped", ())))
+        return cls(
+            dict(data["stored"]),
+            dict(data["folded"]),
+            data.get("nodes"),
+            data.get("normalisations", 0),
+            frozenset(data.get("dropped", ())),
+        )

@@ -54,6 +54,7 @@ class MemoryDemand:
         reordered_bytes: Size of the weights that blocked layers read, which were reordered for them.
         packed_bytes: Size of the matrices that are packed, once for each layer that packs one.
         matmul_bytes: The part of `packed_bytes` that is packed by MatMul and FusedMatMul, as opposed to Gemm.
+        normalisations: Number of batch normalisations in the source model; 0 if it is not known.
         load_touched_bytes: Memory that becomes resident while the model is loaded.
         first_run_touched_bytes: Memory that becomes resident during the first run.
         from_source: Whether the sizes of the weights before the runtime rewrote them were known.
@@ -70,6 +71,7 @@ class MemoryDemand:
     reordered_bytes: int
     packed_bytes: int
     matmul_bytes: int
+    normalisations: int
     load_touched_bytes: int
     first_run_touched_bytes: int
     from_source: bool
@@ -111,6 +113,7 @@ def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
         matmul_bytes=sum(
             nbytes for layer in graph.layers if layer.op_type in _MATMUL for _, nbytes in _packed_bytes(layer, graph)
         ),
+        normalisations=0 if source is None else source.normalisations,
         load_touched_bytes=usual.load_touched_bytes,
         first_run_touched_bytes=usual.first_run_touched_bytes,
         from_source=source is not None,

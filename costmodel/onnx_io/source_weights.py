@@ -54,6 +54,7 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
         stored,
         folded,
         sum(node.op_type != "Constant" for node in model.graph.node),
+        sum(node.op_type == "BatchNormalization" for node in model.graph.node),
         (stored.keys() | folded.keys()) - remaining,
     )
 

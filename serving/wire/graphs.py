@@ -87,6 +87,9 @@ class WireSourceWeights(Strict):
         int | None,
         Field(ge=0, le=10**9, strict=True, description="Number of nodes; without it, no load time is predicted."),
     ] = None
+    normalisations: Annotated[
+        int, Field(ge=0, le=10**9, strict=True, description="Number of batch normalisations among the nodes.")
+    ] = 0
     dropped: Annotated[
         list[Text], Field(description="Names of the values of which nothing is left but what is folded from them.")
     ] = Field(default_factory=list)

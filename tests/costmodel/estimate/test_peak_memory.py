@@ -13,7 +13,7 @@ from tests.synthetic import SYSTEM
 DEMAND = MemoryDemand(
     load_bytes=100 * 10**6, run_bytes=50 * 10**6, fragmented_load_bytes=120 * 10**6, fragmented_run_bytes=50 * 10**6,
     layers=100, source_nodes=200, stored_bytes=40 * 10**6, rewritten_bytes=0,
-    reordered_bytes=0, packed_bytes=0, matmul_bytes=0, load_touched_bytes=120 * 10**6,
+    reordered_bytes=0, packed_bytes=0, matmul_bytes=0, normalisations=0, load_touched_bytes=120 * 10**6,
     first_run_touched_bytes=10 * 10**6, from_source=True,
 )  # fmt: skip
 
@@ -56,13 +56,23 @@ def test_the_interval_covers_compact_and_fragmented_memory(system: System) -> No
 
 
 def test_the_kind_of_weights_says_how_near_memory_is_to_the_fragmented_case(system: System) -> None:
-    """Reordered weights fragment memory most, those of MatMul least; the interval covers both cases for all."""
-    cases = ((40, 0, 0), (20, 20, 0), (0, 40, 0), (0, 40, 20), (0, 40, 40))
+    """Normalisations that the exporter left fragment memory most, then reordering, then packing, by MatMul least.
+
+    The interval covers both cases for all.
+    """
+    cases = ((0, 40, 40, 9), (40, 0, 0, 4), (20, 20, 0, 0), (0, 40, 0, 0), (0, 40, 20, 0), (0, 40, 40, 0))
     found = [
         predict_peak_memory(
-            replace(DEMAND, reordered_bytes=reordered, packed_bytes=packed, matmul_bytes=matmul), system
+            replace(
+                DEMAND,
+                reordered_bytes=reordered,
+                packed_bytes=packed,
+                matmul_bytes=matmul,
+                normalisations=normalisations,
+            ),
+            system,
         )
-        for reordered, packed, matmul in cases
+        for reordered, packed, matmul, normalisations in cases
     ]
     peaks = [one.peak_memory_bytes for one in found if one is not None]
     assert len(peaks) == len(cases)

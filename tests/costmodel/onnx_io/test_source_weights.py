@@ -43,6 +43,7 @@ def test_a_normalisation_gives_each_convolution_a_weight_of_its_own(parse: Calla
     found = source_weights(model, infer_model(model))
     assert found.stored_bytes == {"w": 2304, "v": 2304}
     assert list(found.folded_bytes.values()) == [2304]
+    assert found.normalisations == 2
     assert found.dropped == {"w"}
 
 
