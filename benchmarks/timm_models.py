@@ -5,9 +5,10 @@
 
 From each module come the model with the fewest parameters, but at least a million, and the one that is nearest to three
 times as large, if one is at least twice as large; none has more than 90 million, and those that timm has for its own
-tests are left out. With `--middle`, it is instead the one in the middle of all others by size. Weights are random, images have the model's default size, and each module is a folder, which
-`costmodel bench` takes as the family. `unseen_memory.py` judges the product by these models, `costmodel bench` and
-`costmodel compare` by their latencies. A model that cannot be exported is named.
+tests are left out. With `--middle`, it is instead the one in the middle of all others by size. Weights are random,
+images have the model's default size, and each module is a folder, which `costmodel bench` takes as the family.
+`unseen_memory.py` judges the product by these models, `costmodel bench` and `others.py` by their latencies. A model
+that cannot be exported is named.
 """
 
 import argparse

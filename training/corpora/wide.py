@@ -294,7 +294,7 @@ def _write(own: OwnNetwork, path: Path) -> None:
     import torch
 
     from costmodel.onnx_io.torch_export import write_module
-    from costmodel.training.corpora.nets.layers import initialise_any
+    from costmodel.training.corpora.nets.weights import initialise_any
 
     initialise_any(made, seed=zlib.crc32(own.name.encode()))
     example = {

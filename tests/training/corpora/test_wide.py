@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from costmodel.training.corpora.modern_network import NetworkInput
-from costmodel.training.corpora.nets.layers import Gated, Permuted, Rearranged, initialise_any, mlp
+from costmodel.training.corpora.nets.layers import Gated, Permuted, Rearranged, mlp
+from costmodel.training.corpora.nets.weights import initialise_any
 from costmodel.training.corpora.registry import RECIPE_MODULES, recipes_of
 from costmodel.training.corpora.wide import OWN, RECIPES, make_own
 from costmodel.training.corpus import CORPORA

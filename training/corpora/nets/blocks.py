@@ -13,6 +13,7 @@ __all__ = [
     "classifier",
     "conv",
     "conv_bn",
+    "conv_bn_leaky",
     "conv_bn_relu",
     "conv_relu",
     "upsample",
@@ -190,6 +191,11 @@ def conv_bn_relu(
     """Returns a convolution followed by a batch normalisation and a ReLU."""
     pair = conv_bn(ins, outs, kernel, stride, groups=groups, dilation=dilation, padding=padding, bias=bias)
     return nn.Sequential(*pair, nn.ReLU())
+
+
+def conv_bn_leaky(ins: int, outs: int, kernel: int = 3) -> nn.Sequential:
+    """Returns a convolution followed by a batch normalisation and a leaky ReLU."""
+    return nn.Sequential(*conv_bn(ins, outs, kernel), nn.LeakyReLU(0.1))
 
 
 def classifier(channels: int, classes: int) -> nn.Sequential:

@@ -8,6 +8,7 @@ from costmodel.training.corpora.nets.blocks import (
     Residual,
     conv,
     conv_bn,
+    conv_bn_leaky,
     conv_bn_relu,
     conv_relu,
     upsample,
@@ -20,27 +21,23 @@ def _rows(x: Tensor, columns: int) -> Tensor:
     return x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, columns)
 
 
-def _leaky(ins: int, outs: int, kernel: int = 3) -> nn.Module:
-    return nn.Sequential(*conv_bn(ins, outs, kernel), nn.LeakyReLU(0.1))
-
-
 class YoloTiny(nn.Module):
     """YOLOv3-tiny (Redmon and Farhadi 2018), an object detector: boxes and their scores from two feature maps."""
 
     def __init__(self, classes: int = 80) -> None:
         super().__init__()
         self.columns = 5 + classes
-        fine: list[nn.Module] = [_leaky(3, 16)]
+        fine: list[nn.Module] = [conv_bn_leaky(3, 16)]
         for ins in (16, 32, 64, 128):
-            fine += [nn.MaxPool2d(2), _leaky(ins, 2 * ins)]
+            fine += [nn.MaxPool2d(2), conv_bn_leaky(ins, 2 * ins)]
         self.fine = nn.Sequential(*fine)
         self.coarse = nn.Sequential(
-            nn.MaxPool2d(2), _leaky(256, 512), nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(2, 1), _leaky(512, 1024),
-            _leaky(1024, 256, 1),
+            nn.MaxPool2d(2), conv_bn_leaky(256, 512), nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(2, 1),
+            conv_bn_leaky(512, 1024), conv_bn_leaky(1024, 256, 1),
         )  # fmt: skip
-        self.large = nn.Sequential(_leaky(256, 512), conv(512, 3 * self.columns, 1, bias=True))
-        self.up = nn.Sequential(_leaky(256, 128, 1), upsample())
-        self.small = nn.Sequential(_leaky(384, 256), conv(256, 3 * self.columns, 1, bias=True))
+        self.large = nn.Sequential(conv_bn_leaky(256, 512), conv(512, 3 * self.columns, 1, bias=True))
+        self.up = nn.Sequential(conv_bn_leaky(256, 128, 1), upsample())
+        self.small = nn.Sequential(conv_bn_leaky(384, 256), conv(256, 3 * self.columns, 1, bias=True))
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps images to boxes with their objectness and class scores.

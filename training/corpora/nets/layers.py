@@ -1,13 +1,11 @@
-"""Building blocks for sequences, volumes and tables (those for images are in `blocks`), and random weights for them."""
+"""Building blocks for sequences, volumes and tables; those for images are in `blocks`."""
 
-import math
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costmodel.training.corpora.nets.blocks import PreActivated, Residual
+from costmodel.training.corpora.nets.blocks import Residual
 
 __all__ = [
     "Attention",
@@ -18,56 +16,8 @@ __all__ = [
     "conv1d_bn_relu",
     "encoder_layer",
     "feed_forward",
-    "initialise_any",
     "mlp",
 ]
-
-_BRANCH_SCALE = 0.1
-_CONVOLUTIONS = nn.Conv1d | nn.Conv2d | nn.Conv3d
-_TRANSPOSED = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
-_BATCH_NORMS = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
-
-
-def initialise_any(net: nn.Module, seed: int) -> nn.Module:
-    """Fills `net` with random weights and returns it: like `weights.initialise`, but also for 1-D and 3-D layers."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for layer in net.modules():
-            for name, parameter in layer.named_parameters(recurse=False):
-                _fill(layer, name, parameter, generator)
-        for block in net.modules():
-            if isinstance(block, Residual | PreActivated):
-                _weaken(block.branch)
-    return net
-
-
-def _fill(layer: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
-    if parameter.dim() > 1:
-        bound = math.sqrt(3 * _gain(layer) / _fan_in(layer, parameter))
-        parameter.uniform_(-bound, bound, generator=generator)
-    elif "bias" in name:
-        parameter.uniform_(-0.1, 0.1, generator=generator)
-    elif isinstance(layer, nn.PReLU):
-        parameter.uniform_(0.2, 0.3, generator=generator)
-    else:
-        parameter.uniform_(0.9, 1.1, generator=generator)
-
-
-def _gain(layer: nn.Module) -> float:
-    # A convolution or fully connected layer is mostly followed by a ReLU, which halves the mean square.
-    return 2.0 if isinstance(layer, _CONVOLUTIONS | _TRANSPOSED | nn.Linear) else 1.0
-
-
-def _fan_in(layer: nn.Module, weight: Tensor) -> float:
-    if isinstance(layer, _TRANSPOSED):
-        return weight[:, 0].numel() / math.prod(layer.stride)
-    return weight[0].numel() if isinstance(layer, _CONVOLUTIONS) else weight.shape[-1]
-
-
-def _weaken(branch: nn.Module) -> None:
-    weighted = [layer for layer in branch.modules() if isinstance(layer, _CONVOLUTIONS | nn.Linear | _BATCH_NORMS)]
-    if weighted:
-        weighted[-1].weight.mul_(_BRANCH_SCALE)
 
 
 class Permuted(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from costmodel.training.corpora.nets.blocks import conv, conv_bn
+from costmodel.training.corpora.nets.blocks import conv, conv_bn_leaky
 
 __all__ = ["YoloV2"]
 
@@ -29,9 +29,13 @@ class YoloV2(nn.Module):
             fine += _stage(ins, stage)
             ins = stage[-1]
         self.fine = nn.Sequential(*fine)
-        self.coarse = nn.Sequential(nn.MaxPool2d(2), *_stage(512, _COARSE), _leaky(1024, 1024), _leaky(1024, 1024))
-        self.through = nn.Sequential(_leaky(512, 64, 1), nn.PixelUnshuffle(2))
-        self.detect = nn.Sequential(_leaky(1024 + 256, 1024), conv(1024, len(_ANCHORS) * (5 + classes), 1, bias=True))
+        self.coarse = nn.Sequential(
+            nn.MaxPool2d(2), *_stage(512, _COARSE), conv_bn_leaky(1024, 1024), conv_bn_leaky(1024, 1024)
+        )
+        self.through = nn.Sequential(conv_bn_leaky(512, 64, 1), nn.PixelUnshuffle(2))
+        self.detect = nn.Sequential(
+            conv_bn_leaky(1024 + 256, 1024), conv(1024, len(_ANCHORS) * (5 + classes), 1, bias=True)
+        )
         rows, columns = torch.meshgrid(torch.arange(_CELLS), torch.arange(_CELLS), indexing="ij")
         corner = torch.stack([columns, rows]).reshape(1, 1, 2, -1).float()
         self.register_buffer("corner", corner, persistent=False)
@@ -60,10 +64,6 @@ def _stage(ins: int, channels: tuple[int, ...]) -> list[nn.Module]:
     layers: list[nn.Module] = []
     for i, outs in enumerate(channels):
         if i:
-            layers.append(_leaky(outs, outs // 2, 1))
-        layers.append(_leaky(outs // 2 if i else ins, outs))
+            layers.append(conv_bn_leaky(outs, outs // 2, 1))
+        layers.append(conv_bn_leaky(outs // 2 if i else ins, outs))
     return layers
-
-
-def _leaky(ins: int, outs: int, kernel: int = 3) -> nn.Module:
-    return nn.Sequential(*conv_bn(ins, outs, kernel), nn.LeakyReLU(0.1))
