@@ -26,6 +26,7 @@ from .latency_import import LatencyImport as LatencyImport
 from .latency_import import has_only_observed as has_only_observed
 from .latency_import import import_latencies as import_latencies
 from .latency_import import system_observed as system_observed
+from .process_error import failed_process as failed_process
 from .profile_trace import trace_document as trace_document
 from .profiling import ModelProfile as ModelProfile
 from .profiling import profile_model as profile_model

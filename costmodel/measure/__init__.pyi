@@ -16,6 +16,7 @@ from .groups import grouped as grouped
 from .groups import groups_of_samples as groups_of_samples
 from .groups import memory_bound_bytes as memory_bound_bytes
 from .groups import warm_bytes as warm_bytes
+from .idle import IDLE_EFFECT as IDLE_EFFECT
 from .idle import idle_sequence as idle_sequence
 from .idle import measure_idle_effects as measure_idle_effects
 from .interference import INTERFERENCE as INTERFERENCE

@@ -12,6 +12,7 @@ from .system import SystemDocument as SystemDocument
 from .system import check_same_system as check_same_system
 from .system import default_name as default_name
 from .system import differ_in_threads_alone as differ_in_threads_alone
+from .system import major_minor as major_minor
 from .system import measuring_command as measuring_command
 from .system import same_hardware as same_hardware
 from .system import this_system as this_system

@@ -15,7 +15,7 @@ from costmodel.unknown_fields import known_fields, unknown_fields
 
 __all__ = [
     "QUIET_PROBE", "System", "SystemDocument", "check_same_system", "default_name", "differ_in_threads_alone",
-    "measuring_command", "same_hardware", "this_system", "validate_name",
+    "major_minor", "measuring_command", "same_hardware", "this_system", "validate_name",
 ]  # fmt: skip
 
 MAX_NAME_CHARACTERS = 64

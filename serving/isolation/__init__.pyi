@@ -1,6 +1,7 @@
 from .child import Child as Child
 from .child import ChildDeathError as ChildDeathError
 from .child import ChildError as ChildError
+from .child import ChildTimeoutError as ChildTimeoutError
 from .child import open_answers as open_answers
 from .child import receive as receive
 from .child import send as send

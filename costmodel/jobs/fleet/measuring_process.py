@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
 
-from costmodel.errors import CostModelError, MeasurementError
+from costmodel.errors import CostModelError
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.fleet.batches import Batch, BatchResult
+from costmodel.jobs.process_error import failed_process
 from costmodel.jobs.session_store import BatchStore
 from costmodel.runtimes.base import Runtime, get_runtime
 from costmodel.systems.system import System
@@ -85,15 +86,12 @@ class MeasuringProcess:
                     pass  # the process has ended; what it wrote says why
                 answer = process.stdout.read()
             self._running = None
-            messages.seek(0)
-            lines = messages.read().decode(errors="replace").strip().splitlines()
-        if answer.startswith(_DONE):
-            return BatchResult.from_bytes(answer.removeprefix(_DONE))
-        if answer.startswith(_FAILED):
-            raise CostModelError(answer.removeprefix(_FAILED).decode())
-        what = "a batch" if batch is None else batch.label
-        reason = f": {lines[-1]}" if lines else ""
-        raise MeasurementError(f"the process that measured {what} ended with status {process.returncode}{reason}")
+            if answer.startswith(_DONE):
+                return BatchResult.from_bytes(answer.removeprefix(_DONE))
+            if answer.startswith(_FAILED):
+                raise CostModelError(answer.removeprefix(_FAILED).decode())
+            what = "a batch" if batch is None else batch.label
+            raise failed_process(f"the process that measured {what}", process.returncode, messages)
 
     def stop(self) -> None:
         """Ends the process that is running, if there is one."""

@@ -22,6 +22,7 @@ from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.fleet.batches import Batch, BatchResult
 from costmodel.jobs.fleet.measuring_process import clean_environment
+from costmodel.jobs.process_error import failed_process
 from costmodel.jobs.runtime_comparison.release import LocalRelease, TurnResult
 from costmodel.measure.groups import Group
 from costmodel.onnx_io.model import Model, read_model
@@ -148,11 +149,7 @@ class ReleaseProcess:
             return answer
         if status in (_FAILED, _REFUSED):
             raise (LoweringError if status == _REFUSED else CostModelError)(answer.decode())
-        code = self._process.wait()
-        self._messages.seek(0)
-        lines = self._messages.read().decode(errors="replace").strip().splitlines()
-        reason = f": {lines[-1]}" if lines else ""
-        raise MeasurementError(f"the process of {self.name} ended with status {code}{reason}")
+        raise failed_process(f"the process of {self.name}", self._process.wait(), self._messages)
 
 
 def serve(runtime: Runtime | None = None, bench: Callable[..., BenchmarkSession] = BenchmarkSession) -> None:

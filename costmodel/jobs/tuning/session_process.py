@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from costmodel.errors import CostModelError, MeasurementError
+from costmodel.jobs.process_error import failed_process
 from costmodel.jobs.tuning.trial import SessionSource, slice_times_us
 from costmodel.runtimes.base import RuntimeSettings, get_runtime
 
@@ -28,9 +29,19 @@ class ProcessSession:
     """A `costmodel.jobs.tuning.trial.Session` in a process of its own."""
 
     def __init__(self, source: SessionSource) -> None:
-        """Starts the process, which begins to load the model."""
+        """Starts the process, which begins to load the model.
+
+        Raises:
+            MeasurementError: The process cannot be started.
+        """
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process
-        self._process = subprocess.Popen(_PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages)
+        try:
+            self._process = subprocess.Popen(
+                _PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages
+            )
+        except OSError as error:
+            self._messages.close()
+            raise MeasurementError(f"a process cannot be started ({error.strerror}): check the free memory") from error
         self._loaded = False
         self._send({**asdict(source), "path": str(source.path)})
 
@@ -65,12 +76,7 @@ class ProcessSession:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            status = self._process.wait()
-            self._messages.seek(0)
-            said = self._messages.read().decode(errors="replace").strip().splitlines()
-            raise MeasurementError(
-                f"the process of the session ended with status {status}{f': {said[-1]}' if said else ''}"
-            )
+            raise failed_process("the process of the session", self._process.wait(), self._messages)
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise MeasurementError(answer["error"])
