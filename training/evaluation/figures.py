@@ -168,7 +168,7 @@ def coverage(path: Path, title: str, points: Sequence[CoveragePoint]) -> None:
     curves = [
         (
             np.array([point.model for point in points], dtype=np.float64),
-            "layers measured where another family has them",
+            "layers measured where another lineage has them",
             _GOOD,
         ),
         (np.array([point.model_unseen for point in points], dtype=np.float64), "all predicted", _BAD),
@@ -186,7 +186,7 @@ def coverage(path: Path, title: str, points: Sequence[CoveragePoint]) -> None:
 
 
 def learning_curve(path: Path, title: str, points: Sequence[LearningPoint], errors: np.ndarray, label: str) -> None:
-    """Draws two curves of a predictor's error: by the share of the families, and of the rows, that it was trained on.
+    """Draws two curves of a predictor's error: by the share of the lineages, and of the rows, that it was trained on.
 
     A row is a measured sequence. Each dot is a training run with one seed; the lines connect the means over seeds.
 
@@ -207,12 +207,17 @@ def learning_curve(path: Path, title: str, points: Sequence[LearningPoint], erro
         axes.scatter(shares_of_points[chosen], errors[chosen], s=12, color=colour, alpha=0.4, linewidths=0)
         middle = [float(np.mean(errors[chosen & (shares_of_points == share)])) for share in shares]
         axes.plot(shares, middle, color=colour, marker="o", markersize=4)
-        middles[reduction] = middle[0]
+        middles[reduction] = middle
+    # Where the curves are farthest apart, a label beside each is clear of the other.
+    first, second = middles.values()
+    at = max(range(len(shares)), key=lambda place: abs(first[place] - second[place]))
     for reduction, colour in colours.items():
-        upper = middles[reduction] == max(middles.values())
+        height = middles[reduction][at]
+        what = "lineages" if reduction == "families" else reduction
+        upper = height == max(first[at], second[at])
         axes.annotate(
-            f"a part of the {reduction}", (shares[0], middles[reduction]), (6, 5 if upper else -13),
-            textcoords="offset points", color=colour,
+            f"a part of the {what}", (shares[at], height), (3, 6) if upper else (-3, -13),
+            textcoords="offset points", color=colour, ha="left" if upper else "right",
         )  # fmt: skip
     most = next(point for point in reversed(points) if point.of == "families" and point.share == shares[-1])
     axes.set_xscale("log")
@@ -220,7 +225,7 @@ def learning_curve(path: Path, title: str, points: Sequence[LearningPoint], erro
     axes.set_xticks(shares, [f"{share:.0%}" for share in shares])
     _percent(axes.yaxis)
     axes.set_ylim(0, 1.15 * errors.max())
-    axes.set_xlabel(f"trained on (all: {most.families:.0f} families, {most.rows:,.0f} rows)")
+    axes.set_xlabel(f"trained on (all: {most.families:.0f} lineages, {most.rows:,.0f} rows)")
     axes.set_ylabel(label)
     _write_title(axes, title)
     save_figure(figure, path)
