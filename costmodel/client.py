@@ -26,6 +26,9 @@ __all__ = ["BulkItem", "Client", "Prediction", "ServiceError"]
 _FILE = "application/octet-stream"
 # Statuses with which a service, or a proxy in front of it, says that it cannot answer now.
 _RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+# A proxy answers these when it has passed the request on and got no answer.
+_LOST_STATUSES = frozenset({502, 504})
+_UNSENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _RETRIED_ERRORS = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError, httpx.ProxyError)
 # Bounds of the waits before repetitions where the service sends no Retry-After; each wait is twice the one before.
 _FIRST_WAIT_S = 0.25
@@ -45,8 +48,7 @@ class ServiceError(Exception):
         retry_after_s: Seconds after which the service asks to repeat the request; None if it did not say.
         request_id: Identifier of the request in the service's log; "" if the response has none or there was no
             response.
-        repetitions: Number of times that the request was repeated before this response came, because earlier ones were
-            lost or said that the service cannot answer now.
+        answer_lost: Whether the answer to the same request was lost before, so that it may have been obeyed already.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class ServiceError(Exception):
         self.kind = kind
         self.retry_after_s = retry_after_s
         self.request_id = request_id
-        self.repetitions = 0
+        self.answer_lost = False
 
 
 @dataclass(frozen=True)
@@ -647,7 +649,7 @@ class Client:
         except ServiceError as error:
             if error.kind != absent_kind:
                 raise
-            return error.repetitions > 0  # the first request deleted it, and its answer was lost
+            return error.answer_lost
         return True
 
     def _post(self, path: str, body: Mapping[str, Any], **arguments: Any) -> httpx.Response:
@@ -670,7 +672,7 @@ class Client:
         Raises:
             ServiceError: The service does not respond, or responds with an error.
         """
-        spent_s = 0.0
+        spent_s, answer_lost = 0.0, False
         for repetition in range(self._retries + 1):
             began_s = time.monotonic()
             after_s: float | None = None
@@ -683,19 +685,22 @@ class Client:
                     return self._checked(response)
                 failure = self._failure(response)
                 after_s = failure.retry_after_s
+                answer_lost |= response.status_code in _LOST_STATUSES
             except ServiceError as error:
-                error.repetitions = repetition
+                error.answer_lost = answer_lost
                 raise
             except httpx.HTTPError as error:
                 failure = ServiceError(
                     f"{self._http.base_url} does not answer ({error}): check the address, and that it runs"
                 )
                 failure.__cause__ = error
+                answer_lost |= not isinstance(error, _UNSENT_ERRORS)
                 if not isinstance(error, _RETRIED_ERRORS):
                     raise failure from error
             wait_s = _wait_s(repetition, after_s)
             spent_s += time.monotonic() - began_s + wait_s
             if repetition == self._retries or spent_s > self._retry_s:
+                failure.answer_lost = answer_lost
                 raise failure
             self._sleep(wait_s)
         raise AssertionError("the last repetition returns or raises")

@@ -85,9 +85,10 @@ def _axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> li
         return []
     if layer.op_type.startswith("Reduce"):
         axes = layer.attributes.get("axes", {}).get("ints")
-        if axes is None and len(layer.inputs) > 1 and layer.inputs[1] >= 0:
+        given = axes is not None or (len(layer.inputs) > 1 and layer.inputs[1] >= 0)
+        if axes is None and given:
             axes = sequence.values[layer.inputs[1]].data
-        if not axes and integer(layer.attributes, "noop_with_empty_axes", 0):
+        if integer(layer.attributes, "noop_with_empty_axes", 0) and (not given or (axes is not None and not axes)):
             return []
         return sorted(axis % rank for axis in axes or range(rank))
     if layer.op_type in _QUANTISATIONS and (

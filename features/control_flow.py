@@ -73,7 +73,7 @@ def _trips(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> i
     collected = [index for index in layer.outputs[max(0, len(body.input) - 2) :] if index >= 0]
     found = next((shape[0] for index in collected if (shape := sequence.values[index].type.shape)), None)
     if found is not None:
-        return found
+        return max(1, found)
     limit = sequence.values[own[0]].data if own and own[0] >= 0 else None
     known = limit and isinstance(limit[0], int) and limit[0] <= _MOST_TRIPS
     return max(1, limit[0]) if limit and known else 1

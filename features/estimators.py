@@ -120,16 +120,15 @@ def estimator_of(op_type: str, inputs: _Types, outputs: Sequence[TensorType], at
 
 
 def _forest(op_type: str, attributes: Attributes) -> _Forest:
-    name = f"{_FORESTS[op_type]}_weights"
-    weights = _count(attributes, name) or _count(attributes, f"{name}_as_tensor")
+    in_leaves = f"{_FORESTS[op_type]}_weights"
+    weights = _count(attributes, in_leaves) or _count(attributes, f"{in_leaves}_as_tensor")
     if op_type == "TreeEnsemble":
         return _new_forest(attributes, weights)
     trees = _list(attributes, "nodes_treeids")
     names = list(islice(zip(trees, _list(attributes, "nodes_nodeids"), strict=False), _MOST_NODES))
     features, *children = (_list(attributes, f"nodes_{name}") for name in ("featureids", "truenodeids", "falsenodeids"))
-    thresholds = (
-        _list(attributes, "nodes_values") or _data(attributes, "nodes_values_as_tensor") or [None] * len(features)
-    )
+    # Thresholds in double precision are in a tensor, whose elements are not known.
+    thresholds = _list(attributes, "nodes_values") or [None] * len(features)
     rows = zip(features, thresholds, *children, _list(attributes, "nodes_modes"), strict=False)
     splits: dict[Hashable, _Split] = {
         (tree, node): _split(feature, value, (tree, true), (tree, false), mode in _UP_TO)
@@ -147,8 +146,8 @@ def _new_forest(attributes: Attributes, weights: int) -> _Forest:
     names = ("featureids", "truenodeids", "trueleafs", "falsenodeids", "falseleafs")
     features = _list(attributes, "nodes_featureids")
     rows = list(islice(zip(*(_list(attributes, f"nodes_{name}") for name in names), strict=False), _MOST_NODES))
-    known = _data(attributes, "nodes_splits")
-    thresholds = known if len(known) == len(rows) else [None] * len(rows)
+    known = attributes.get("nodes_splits", {}).get("t", {}).get("data")
+    thresholds = known if known and len(known) == len(rows) else [None] * len(rows)
     splits: dict[Hashable, _Split] = {
         node: _split(feature, threshold, None if true_leaf else true, None if false_leaf else false, True)
         for node, ((feature, true, true_leaf, false, false_leaf), threshold) in enumerate(
@@ -210,11 +209,6 @@ def _text(attributes: Attributes, name: str) -> str:
 
 def _list(attributes: Attributes, name: str) -> Sequence[Any]:
     return next((values for values in attributes.get(name, {}).values() if isinstance(values, list)), ())
-
-
-def _data(attributes: Attributes, name: str) -> Sequence[Any]:
-    """Returns the elements of a tensor; none if they are not known."""
-    return attributes.get(name, {}).get("t", {}).get("data") or ()
 
 
 def _count(attributes: Attributes, name: str) -> int:

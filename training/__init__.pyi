@@ -24,6 +24,7 @@ from .extrapolation import extrapolated_half_width as extrapolated_half_width
 from .extrapolation import extrapolated_state as extrapolated_state
 from .extrapolation import extrapolation_bases as extrapolation_bases
 from .extrapolation import guess_capabilities as guess_capabilities
+from .fewer_threads import is_same_with_fewer_threads as is_same_with_fewer_threads
 from .fewer_threads import with_fewer_threads as with_fewer_threads
 from .labels import REASONS as REASONS
 from .labels import count_reasons as count_reasons

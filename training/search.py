@@ -1,9 +1,9 @@
 """Hyperparameter search for the boosted trees; no other module uses Optuna.
 
 The search chooses the trial with the smallest error on held-out lineages, so that this error is too optimistic. A
-share of the families therefore takes no part in the search, and the best trial replaces the default hyperparameters
-only if it also has a smaller error on these families. The reported accuracy comes from a later evaluation with other
-groups of families.
+share of the lineages therefore takes no part in the search, and the best trial replaces the default hyperparameters
+only if it also has a smaller error on these. The reported accuracy comes from a later evaluation with other groups of
+lineages.
 """
 
 from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ class Search:
 
     @property
     def adopted(self) -> bool:
-        """Whether the best trial has a smaller error than the defaults on families that took no part in the search."""
+        """Whether the best trial has a smaller error than the defaults on lineages that took no part in the search."""
         return self.found_error < self.defaults_error
 
     @property

@@ -189,7 +189,7 @@ def train_on(
     warnings = []
     if found is not None and not found.adopted:
         warnings.append(
-            f"the best of {len(found.trials)} trials does no better on families that took no part in the search than "
+            f"the best of {len(found.trials)} trials does no better on lineages that took no part in the search than "
             "the default hyperparameters: the defaults are used"
         )
     if dataset.whole_only:

@@ -207,6 +207,19 @@ class Context:
         if import_shipped(self.store, name, self.tools.shipped_data):
             note(f"{name} was imported from the data that is shipped with costmodel")
 
+    def import_with_fewer_threads(self, name: str) -> None:
+        """Imports the shipped systems that are one of the default store with fewer threads, which it learns from."""
+        from costmodel.jobs.shipped_data import shipped_systems
+        from costmodel.store.parquet import read_system
+        from costmodel.training.fewer_threads import is_same_with_fewer_threads
+
+        system = self.store.systems().get(name)
+        if system is None or system.settings.threads == 1 or self.store_url is not None:
+            return
+        for other, paths in shipped_systems(self.tools.shipped_data).items():
+            if is_same_with_fewer_threads(read_system(paths[0]), system):
+                self.import_if_shipped(other)
+
     def bases(self, system: "System", choose: "Callable[[list[System]], list[System]] | None" = None) -> list[str]:
         """Returns the names of the base systems for a system, and prints a remark about those that it imports.
 

@@ -156,8 +156,7 @@ def predict(
     if beside and measure:
         raise typer.BadParameter("models are run alone: leave out --measure", param_hint="--beside")
     context = Context(store, tools=command.obj, runtime_name=runtime)
-    chosen = context.system_name if probe else context.asked_system
-    name = chosen(system, threads, inter_threads)
+    name = context.system_name(system, threads, inter_threads)
     failed: dict[str, str] = {}
     read = _of_each(
         labelled(models), lambda label, path: read_model(path, batch=batch, shapes=shapes, name=label), failed
@@ -165,6 +164,7 @@ def predict(
     if probe:
         probe_this_host(context, system, threads, inter_threads)
     else:
+        name = context.asked_system(system, threads, inter_threads)
         extrapolate_if_unknown(context, name, threads, inter_threads)
     cost_model = CostModel.load(name, store=store, runtime=context.tools.runtime)
     if on is not None:

@@ -69,6 +69,7 @@ def train(
         raise typer.BadParameter(f"--search is about {SEARCHED}: add it", param_hint="--predictors")
     context = Context(store, reads=True, tools=command.obj, runtime_name=runtime)
     name = context.asked_system(system, threads)
+    context.import_with_fewer_threads(name)
     with progress_bars() as stage:
         report = train_system(
             context.store,
@@ -169,7 +170,9 @@ def evaluate(
         check_installed()
     predictors = _chosen_predictors(chosen)
     context = Context(store, reads=True, tools=command.obj, runtime_name=runtime)
-    dataset = load_dataset(context.store, context.asked_system(system, threads))
+    name = context.asked_system(system, threads)
+    context.import_with_fewer_threads(name)
+    dataset = load_dataset(context.store, name)
     dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         evaluation = evaluate_dataset(

@@ -176,7 +176,8 @@ def _parse(heap: Heap, stored: Mapping[str, int]) -> dict[str, Block]:
 def _optimise(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], blocks: dict[str, Block]) -> int:
     """Folds constants and frees those that nothing else reads, then reorders the weights of blocked convolutions.
 
-    What was reordered is freed at the end.
+    A weight into which a normalisation was folded becomes that of the same size which a plain layer reads. What no
+    layer reads is freed at the end.
 
     Returns the bytes that were folded or reordered.
 

@@ -245,6 +245,8 @@ def test_what_is_lost_on_the_way_is_asked_again(
     network.faults += [_answer_lost]
     assert client.delete_model(digest)
     assert not client.delete_model(digest)
+    network.faults += [_busy]
+    assert not client.delete_model(digest)  # nothing was lost: the service had refused to work
     with pytest.raises(ServiceError, match="not known here"):
         client.model(digest)
 

@@ -56,7 +56,7 @@ def test_a_larger_estimator_has_more_work(small: BaseEstimator, large: BaseEstim
 
 
 def test_a_forest_in_double_precision_has_the_same_nodes() -> None:
-    """Its thresholds and weights are in tensors instead of lists."""
+    """Its thresholds and weights are in tensors, of which only the sizes are known; each split is then an even one."""
     table = np.random.default_rng(0).uniform(-1, 1, (400, 8))
     fitted = RandomForestClassifier(10, random_state=0).fit(table, (table[:, 0] * table[:, 1] > 0).astype(np.int64))
     works = []

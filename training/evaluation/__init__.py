@@ -1,6 +1,6 @@
 """Evaluation of predictors on held-out lineages, that is, lineages that they were not trained on.
 
-Contains splits by family, errors, intervals, comparisons, learning curves, and reports with their figures. Nothing in
+Contains splits by lineage, errors, intervals, comparisons, learning curves, and reports with their figures. Nothing in
 this package influences how a regressor learns.
 """
 

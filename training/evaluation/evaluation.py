@@ -1,7 +1,7 @@
 """Evaluates every predictor on the same held-out lineages, by the errors of layers and of whole models.
 
 A predictor is never trained on a layer of the models that it is judged on. The latency of a model is composed in two
-ways: with the measured cost of each layer that also occurs in a model of another family (`model`), as in normal use,
+ways: with the measured cost of each layer that also occurs in a model of another lineage (`model`), as in normal use,
 and with predicted costs only (`model_unseen`).
 """
 

@@ -1,6 +1,7 @@
-"""Learning curves: the error on held-out lineages, by the share of the other families or rows that is trained on.
+"""Learning curves: the error on held-out lineages, by the share of the other lineages or rows that is trained on.
 
-A row is a row of the data set, that is, a measured sequence.
+A row is a row of the data set, that is, a measured sequence. In the code, lineages are the families of the data set
+that is evaluated.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +32,9 @@ class LearningPoint:
 
     Attributes:
         of: What the share is taken of: "families", or "rows" of the data set, which are measured sequences.
-        share: Share of the families or rows that was trained on.
-        seed: Seed of the predictor, of the assignment of families to folds, and of the choice of what was trained on.
-        families: Number of families that were trained on, averaged over folds.
+        share: Share of the lineages or rows that was trained on.
+        seed: Seed of the predictor, of the assignment of lineages to folds, and of the choice of what was trained on.
+        families: Number of lineages that were trained on, averaged over folds.
         rows: Number of rows that were trained on, averaged over folds.
         layer: Mean absolute relative error of layer sequences; None if there were none to judge.
         model_unseen: Mean absolute relative error of models with all costs predicted; None if there were none to judge.
@@ -54,7 +55,7 @@ class LearningCurve:
 
     Attributes:
         predictor: Name of the predictor.
-        points: A point for each share and seed, once with a share of the families and once with a share of the rows.
+        points: A point for each share and seed, once with a share of the lineages and once with a share of the rows.
     """
 
     predictor: str
@@ -73,23 +74,23 @@ def learning_curve(
 ) -> tuple[LearningPoint, ...]:
     """Computes the error on held-out lineages as a function of the share of the other data that is trained on.
 
-    One curve is trained on a share of the families with all their rows (measured sequences), the other on a share of
-    all rows. Where the curve over families is the steeper one, the data lack variety.
+    One curve is trained on a share of the lineages with all their rows (measured sequences), the other on a share of
+    all rows. Where the curve over lineages is the steeper one, the data lack variety.
 
     Args:
         dataset: Measured sequences and models.
         make: Function that makes the predictor from a seed.
         shares: Shares of the data that is not held out.
         seeds: Seeds of the predictor, of the folds and of the choice of training data; each makes a point of its own.
-        folds: Number of groups in which families are held out.
+        folds: Number of groups in which lineages are held out.
         jobs: Number of splits that are evaluated in parallel.
         progress: Called with (points done, points in total, a label of the next point).
 
     Returns:
-        A point for each share and seed, once with a share of the families and once with a share of the rows.
+        A point for each share and seed, once with a share of the lineages and once with a share of the rows.
 
     Raises:
-        TrainingError: There are too few families.
+        TrainingError: There are too few lineages.
     """
     tasks = [(reduction, share, seed) for reduction in REDUCTIONS for share in shares for seed in seeds]
     points: list[LearningPoint] = []

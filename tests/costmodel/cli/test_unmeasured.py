@@ -101,6 +101,23 @@ def test_a_regressor_is_trained_on_a_shipped_system(
     assert "made.base" in refused.sentence
 
 
+def test_what_fewer_threads_have_measured_is_imported_as_well(
+    run_with: Callable[[Tools], Run], ready: Home, tmp_path: Path
+) -> None:
+    """A regressor of two threads learns from the same machine with one, if that is shipped."""
+    folder, one = tmp_path / "shipped", replace(BASE, name="made.one")
+    two = replace(BASE, name="made.two", settings=replace(BASE.settings, threads=2))
+    folder.mkdir()
+    store = Store(copied(ready, folder / "home").store_url)
+    for system in (one, two):
+        fill(store, [corpus(ready.cache)[name] for name in MEASURED], system=system, samples=0)
+        export_results(store, system.name, folder / f"{system.name}.parquet", with_models=True)
+    chosen = ("--predictors", "log_linear", "--seeds", "1", "--json")
+    done = run_with(Tools(shipped_data=folder))(tmp_path / "new", "evaluate", "--system", "made.two", *chosen)
+    assert "made.one was imported" in done.err
+    assert done.document["borrowed_rows"] > 0
+
+
 def test_measuring_replaces_what_was_extrapolated(
     run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
 ) -> None:
