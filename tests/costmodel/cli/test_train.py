@@ -64,7 +64,7 @@ def test_train_says_what_a_search_found(run: Run, own: Home) -> None:
         r".* the defaults are used",
         done.said,
     )
-    assert "no better on families" in done.err
+    assert "no better on lineages" in done.err
 
 
 def test_evaluate_is_the_documented_document(run: Run, ready: Home) -> None:
