@@ -55,9 +55,7 @@ def compare(
     if one == other:
         raise typer.BadParameter(f"{one} is no better than itself: choose two of {', '.join(_predictors())}")
     context = Context(store, reads=True, tools=command.obj)
-    name = context.asked_system(system, threads)
-    context.import_with_fewer_threads(name)
-    dataset = load_dataset(context.store, name)
+    dataset = load_dataset(context.store, context.learnt_system(system, threads))
     dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         found = compare_predictors(

@@ -207,19 +207,6 @@ class Context:
         if import_shipped(self.store, name, self.tools.shipped_data):
             note(f"{name} was imported from the data that is shipped with costmodel")
 
-    def import_with_fewer_threads(self, name: str) -> None:
-        """Imports the shipped systems that are one of the default store with fewer threads, which it learns from."""
-        from costmodel.jobs.shipped_data import shipped_systems
-        from costmodel.store.parquet import read_system
-        from costmodel.training.fewer_threads import is_same_with_fewer_threads
-
-        system = self.store.systems().get(name)
-        if system is None or system.settings.threads == 1 or self.store_url is not None:
-            return
-        for other, paths in shipped_systems(self.tools.shipped_data).items():
-            if is_same_with_fewer_threads(read_system(paths[0]), system):
-                self.import_if_shipped(other)
-
     def bases(self, system: "System", choose: "Callable[[list[System]], list[System]] | None" = None) -> list[str]:
         """Returns the names of the base systems for a system, and prints a remark about those that it imports.
 
@@ -263,6 +250,25 @@ class Context:
         found = self.system_name(name, threads, inter_threads)
         if name is not None and self.store_url is None:
             self.import_if_shipped(found)
+        return found
+
+    def learnt_system(self, name: str | None, threads: int) -> str:
+        """Returns the name of the system that a regressor learns from, as `asked_system` does.
+
+        With a shipped system that is named, the same one with fewer threads is imported, from which it learns as well.
+        The store of a host that is not named gets nothing: what is shipped would pass for its own measurements.
+        """
+        from costmodel.jobs.shipped_data import shipped_systems
+        from costmodel.store.parquet import read_system
+        from costmodel.training.fewer_threads import is_same_with_fewer_threads
+
+        found = self.asked_system(name, threads)
+        shipped = {} if name is None or self.store_url else shipped_systems(self.tools.shipped_data)
+        if found in shipped:
+            system = self.store.system(found)
+            for other, paths in shipped.items():
+                if is_same_with_fewer_threads(read_system(paths[0]), system):
+                    self.import_if_shipped(other)
         return found
 
 

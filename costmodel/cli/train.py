@@ -68,8 +68,7 @@ def train(
     if search and SEARCHED not in learners:
         raise typer.BadParameter(f"--search is about {SEARCHED}: add it", param_hint="--predictors")
     context = Context(store, reads=True, tools=command.obj, runtime_name=runtime)
-    name = context.asked_system(system, threads)
-    context.import_with_fewer_threads(name)
+    name = context.learnt_system(system, threads)
     with progress_bars() as stage:
         report = train_system(
             context.store,
@@ -170,9 +169,7 @@ def evaluate(
         check_installed()
     predictors = _chosen_predictors(chosen)
     context = Context(store, reads=True, tools=command.obj, runtime_name=runtime)
-    name = context.asked_system(system, threads)
-    context.import_with_fewer_threads(name)
-    dataset = load_dataset(context.store, name)
+    dataset = load_dataset(context.store, context.learnt_system(system, threads))
     dataset = with_fewer_threads(dataset, context.store)
     with progress_bars() as stage:
         evaluation = evaluate_dataset(
