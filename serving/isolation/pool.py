@@ -8,31 +8,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, LifoQueue
-from stat import S_ISREG
 from types import TracebackType
 from typing import Any, Self
 
 from costmodel import errors
-from costmodel.errors import BusyError, ModelError, ModelReadError
+from costmodel.errors import BusyError, ModelError
 from costmodel.partition.decomposition import Decomposition
 from costmodel.runtimes.base import DEFAULT_RUNTIME
 from costmodel.serving.isolation.child import Child, ChildDeathError, ChildError, ChildTimeoutError
 from costmodel.serving.isolation.digest import DIGEST
 from costmodel.serving.isolation.limits import Limits
+from costmodel.serving.isolation.reader_folder import IN, KEPT, WORK, kept_file, prepared_task
 from costmodel.serving.isolation.task import Task
 from costmodel.serving.isolation.wire import decomposition_from_dict
 
 __all__ = ["ReaderPool"]
 
 _START_S = 60.0
-# In the folder of a reader: the folder that it may read, the one that it may write, and the file in which it leaves a
-# model without weights.
-_IN, _WORK, _KEPT = "in", "work", "kept.onnx"
 _HEADER_BYTES = 1 << 10
 # Environment variables that a reader gets: those needed to find programs and libraries, and no secrets of the service.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "HOME")
@@ -146,7 +142,7 @@ class ReaderPool:
             ModelError: The model cannot be read, or exceeds the limits.
             BusyError: No reader was free in time, or none can be started.
         """
-        answer, kept = self._ask("the model", {"name": "the model", "path": str(path), "keep": _KEPT})
+        answer, kept = self._ask("the model", {"name": "the model", "path": str(path), "keep": KEPT})
         digest = f"sha256:{answer.get('digest')}"
         if not DIGEST.fullmatch(digest):
             raise ModelError("the model cannot be read: it has no digest")
@@ -161,32 +157,6 @@ class ReaderPool:
             self._alive.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _take_kept_file(self, folder: Path) -> bytes:
-        """Returns the content of the file in which a reader stored a model without weights, and deletes the file.
-
-        A model may have taken over the reader, so the file is checked before it is read.
-
-        Args:
-            folder: Folder of the reader.
-
-        Raises:
-            ChildError: The file cannot be opened, is not a regular file, or is too large.
-        """
-        path = folder / _WORK / _KEPT
-        try:
-            # Following a link would expose files that the reader itself cannot open.
-            number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(number, "rb") as file:
-                stat = os.fstat(number)
-                if not S_ISREG(stat.st_mode) or stat.st_nlink != 1 or stat.st_size > self.limits.stripped_bytes:
-                    raise ChildError("the answer is malformed")
-                return file.read(self.limits.stripped_bytes)
-        except OSError as error:
-            raise ChildError("the answer is malformed") from error
-        finally:
-            with suppress(OSError):
-                path.unlink()
-
     def _start_reader(self) -> Child:
         if self._closed.is_set():
             raise BusyError("the service is shutting down: ask again")
@@ -196,7 +166,7 @@ class ReaderPool:
             runtimes = self._runtimes
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         try:
-            for part in (_IN, _WORK):
+            for part in (IN, WORK):
                 (folder / part).mkdir(parents=True)
             reader = Child(
                 [
@@ -204,11 +174,11 @@ class ReaderPool:
                     "-P",
                     *self._program,
                     json.dumps(asdict(self.limits)),
-                    json.dumps({"read": [str(folder / _IN)], "write": [str(folder / _WORK)]}),
+                    json.dumps({"read": [str(folder / IN)], "write": [str(folder / WORK)]}),
                     json.dumps(runtimes),
                 ],
-                folder=folder / _WORK,
-                environment=environment | _HEAP | {"TMPDIR": str(folder / _WORK), "OMP_NUM_THREADS": "1"},
+                folder=folder / WORK,
+                environment=environment | _HEAP | {"TMPDIR": str(folder / WORK), "OMP_NUM_THREADS": "1"},
                 start_s=_START_S,
                 answer_bytes=self.limits.answer_bytes + _HEADER_BYTES,
             )
@@ -281,9 +251,11 @@ class ReaderPool:
             reader = self._with_runtime_of(task, reader)
             reader = reader or self._start_reader()
             folder = self._alive[reader].folder
-            with _prepared_task(task, folder) as prepared:
+            with prepared_task(task, folder) as prepared:
                 answer, _ = reader.ask(prepared, within_s=self.limits.wall_s)
-                kept = self._take_kept_file(folder) if "keep" in task and "error" not in answer else b""
+                kept = (
+                    kept_file(folder, self.limits.stripped_bytes) if "keep" in task and "error" not in answer else b""
+                )
             alive = reader.asked < self.limits.tasks
             return answer, kept
         finally:
@@ -313,51 +285,3 @@ class ReaderPool:
             ended = self._alive.pop(reader, None)
         if ended is not None:
             shutil.rmtree(ended.folder, ignore_errors=True)
-
-
-@contextmanager
-def _prepared_task(task: Mapping[str, Any], folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Puts the model file of a task into the input folder of a reader while the `with` block runs.
-
-    Args:
-        task: The task, which may have no model file.
-        folder: Folder of the reader; its input folder is otherwise empty.
-
-    Yields:
-        The task, in which the paths of files are replaced by paths in the folder of the reader.
-
-    Raises:
-        ModelReadError: The model file does not exist.
-        BusyError: There is no room for a copy of it.
-    """
-    if "path" not in task:
-        yield task
-        return
-    linked = folder / _IN / "model.onnx"
-    prepared = {**task, "path": str(linked)}
-    if "keep" in task:
-        prepared["keep"] = str(folder / _WORK / _KEPT)
-    try:
-        _link(task["path"], linked, task["name"])
-        yield prepared
-    finally:
-        with suppress(OSError):
-            linked.unlink()
-
-
-def _link(path: str, linked: Path, name: str) -> None:
-    """Links a file to another place, or copies it there if that is on another file system.
-
-    Raises:
-        ModelReadError: The file does not exist.
-        BusyError: There is no room for a copy.
-    """
-    try:
-        try:
-            os.link(path, linked)
-        except OSError:
-            shutil.copyfile(path, linked)
-    except FileNotFoundError as error:
-        raise ModelReadError(f"{name} does not exist: send its file again") from error
-    except OSError as error:
-        raise BusyError(f"{name} cannot be copied for a reader process ({error.strerror}): ask again") from error
