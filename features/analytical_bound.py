@@ -98,6 +98,8 @@ def kernel_slowdown(work: Work, system: System) -> float:
         facts = microarchitecture_facts(system.host.microarchitecture)
         units = _MOST_UNITS if facts is None else min(_MOST_UNITS, facts.flops_per_cycle / (2 * lanes))
         return work.blocked.slowdown(lanes, units)
+    if work.integers.path:
+        return work.integers.slowdown(system.host.isa)
     return -(-work.vectorised // lanes) * lanes / work.vectorised if work.vectorised else 1.0
 
 

@@ -8,10 +8,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from costmodel.features.cache_conflicts import crowding
 from costmodel.features.contraction import Contraction
 from costmodel.features.copies import spreads_windows, transposition_of
 from costmodel.features.products import RECURRENT
-from costmodel.features.transposition import transpose_path
+from costmodel.features.transposition import TransposePath, transpose_path
+from costmodel.features.work import Work
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
@@ -31,6 +33,8 @@ class KernelPath:
         transpose: Way in which the first input is transposed, see `TransposePath`; 0 if it is not.
         read_stride: For a transposition, the distance in the input between elements that are adjacent in the output.
         moved_axis: For a transposition, the size of the axis that becomes the last one.
+        crowding: For a transposition that moves one axis, how few sets of the level 1 cache it reads along that axis;
+            see `costmodel.features.cache_conflicts.crowding`.
         span: For an operator with broadcast operands, the number of elements that one inner loop computes.
         reduction: Way in which axes are reduced; 0 for other operators.
         workspace_bytes: Bytes into which a convolution copies its input window by window (im2col), or from which a
@@ -40,11 +44,13 @@ class KernelPath:
         row_bytes: Bytes of what one index looks up.
         recurrent_bytes: Bytes of the weights that a recurrent layer reads again in each step.
         transposed_operands: 1 if the first operand of a matrix product is transposed, plus 2 if the second one is.
+        integer_path: Way in which integers are multiplied, see `IntegerPath`; 0 if they are not.
     """
 
     transpose: float
     read_stride: int
     moved_axis: int
+    crowding: float
     span: int
     reduction: float
     workspace_bytes: int
@@ -53,17 +59,18 @@ class KernelPath:
     row_bytes: int
     recurrent_bytes: int
     transposed_operands: int
+    integer_path: float
 
 
 def kernel_path_of(
-    sequence: LayerSequence, layer: SequenceLayer, contraction: Contraction | None, axes: Sequence[int], inner_run: int
+    sequence: LayerSequence, layer: SequenceLayer, work: Work, axes: Sequence[int], inner_run: int
 ) -> KernelPath:
     """Returns the kernel path of one layer of a sequence.
 
     Args:
         sequence: Sequence that contains the layer.
         layer: Layer to describe.
-        contraction: Contraction that characterises the layer; None if it has none.
+        work: Work of the layer.
         axes: Axes of the first input that the layer works along.
         inner_run: Number of elements that the layer leaves adjacent; see `costmodel.features.access_pattern`.
     """
@@ -71,14 +78,18 @@ def kernel_path_of(
     data = inputs[0] if inputs else TensorType("float32", (1,))
     output = sequence.values[next(i for i in layer.outputs if i >= 0)].type
     order, shape = transposition_of(layer, data)
+    path = transpose_path(order, shape) if order else 0
+    read_stride, moved_axis = (math.prod(shape[order[-1] + 1 :]), shape[order[-1]]) if order else (1, 1)
+    moves_one_axis = path == TransposePath.MOVE_ONE_AXIS
     is_lookup = layer.op_type in _LOOKUPS
     return KernelPath(
-        transpose=float(transpose_path(order, shape)) if order else 0.0,
-        read_stride=math.prod(shape[order[-1] + 1 :]) if order else 1,
-        moved_axis=shape[order[-1]] if order else 1,
-        span=_span([t.shape for t in inputs], output.shape) if len(inputs) > 1 and contraction is None else 1,
+        transpose=float(path),
+        read_stride=read_stride,
+        moved_axis=moved_axis,
+        crowding=crowding(moved_axis, int(read_stride * ITEM_BYTES.get(data.dtype, 0))) if moves_one_axis else 1.0,
+        span=_span([t.shape for t in inputs], output.shape) if len(inputs) > 1 and work.contraction is None else 1,
         reduction=_reduction(data.shape, axes) if layer.op_type.startswith(("Reduce", "Arg")) else 0.0,
-        workspace_bytes=_workspace_bytes(layer, contraction, data),
+        workspace_bytes=_workspace_bytes(layer, work.contraction, data) + work.integers.workspace_bytes,
         spatial_rank=len(layer.attributes.get("kernel_shape", {}).get("ints", [])),
         table_bytes=data.nbytes if is_lookup else 0,
         row_bytes=int(inner_run * ITEM_BYTES.get(data.dtype, 0)) if is_lookup else 0,
@@ -86,6 +97,7 @@ def kernel_path_of(
         transposed_operands=sum(
             weight for name, weight in (("transA", 1), ("transB", 2)) if layer.attributes.get(name, {"i": 0})["i"]
         ),
+        integer_path=float(work.integers.path),
     )
 
 

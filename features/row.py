@@ -11,6 +11,7 @@ import numpy as np
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
 from costmodel.features.analytical_bound import kernel_slowdown, threads_speedup, waiting_us
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
+from costmodel.features.integer_products import channels_first
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
 from costmodel.ir.attributes import integer
@@ -33,6 +34,9 @@ _MOST_LAP = 8
 # Bytes that are added to those that a lap touches, so that their logarithm does not tell apart what is next to nothing.
 _LEAST_LAP = 10_000
 
+# Place of the first data among the inputs of an operator that begins with the scale of its output.
+_FIRST_DATA = {"QLinearConcat": 2}
+
 _DataAndOutput = tuple[TensorType, TensorType]
 
 
@@ -54,7 +58,7 @@ def layer_features(
     sequence, layer = as_main_operator(sequence, layer)
     types = _data_and_output(sequence, layer)
     pattern = access_pattern_of(sequence, layer)
-    path = kernel_path_of(sequence, layer, work.contraction, pattern.axes, pattern.inner_run)
+    path = kernel_path_of(sequence, layer, work, pattern.axes, pattern.inner_run)
     return (
         *_work_features(work, bound, system),
         *_shape_features(types, layer, work, max(4, system.host.vector_bits // 32)),
@@ -186,12 +190,14 @@ def _kernel_features(path: KernelPath, slowdown: float) -> list[float]:
         path.transpose,
         _log(path.read_stride),
         _log(path.moved_axis),
+        math.log(path.crowding),
         _log(path.span),
         path.reduction,
         math.log1p(path.workspace_bytes),
         float(path.spatial_rank),
         math.log1p(path.row_bytes),
         float(path.transposed_operands),
+        path.integer_path,
         math.log(slowdown),
     ]
 
@@ -226,10 +232,12 @@ def _system_features(work: Work, path: KernelPath, system: System) -> list[float
 
 
 def _data_and_output(sequence: LayerSequence, layer: SequenceLayer) -> _DataAndOutput:
-    """Returns the types of the first input and the first output of a layer."""
-    first = next((i for i in layer.inputs if i >= 0), None)
+    """Returns the types of a layer's data and of its first output, with the axis of channels second."""
+    slot = _FIRST_DATA.get(layer.op_type, 0)
+    first = next((i for i in layer.inputs[slot:] if i >= 0), None)
     data = TensorType("float32", (1,)) if first is None else sequence.values[first].type
-    return data, sequence.values[next(i for i in layer.outputs if i >= 0)].type
+    output = sequence.values[next(i for i in layer.outputs if i >= 0)].type
+    return channels_first(layer, data), channels_first(layer, output)
 
 
 def _log(size: int) -> float:

@@ -72,8 +72,8 @@ _LAYOUT = (
     "interpolation", "log_scaled",
 )  # fmt: skip
 _KERNEL = (
-    "transpose_path", "log_read_stride", "log_moved_axis", "log_span", "reduction_path", "log_workspace",
-    "spatial_rank", "log_row_bytes", "transposed_operands", "log_slowdown",
+    "transpose_path", "log_read_stride", "log_moved_axis", "log_crowding", "log_span", "reduction_path",
+    "log_workspace", "spatial_rank", "log_row_bytes", "transposed_operands", "integer_path", "log_slowdown",
 )  # fmt: skip
 _SYSTEM = (
     "threads", "log_gemm_gflops", "log_memory_gbps", "layer_us", "vector_bits", "work_over_l1", "work_over_l2",
@@ -128,4 +128,4 @@ FEATURE_GROUPS = {
     "operator": (*(f"op_{name}" for name in OPERATORS), "op_other"),
 }
 
-SCHEMA = Schema(16, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))
+SCHEMA = Schema(17, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))

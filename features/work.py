@@ -18,6 +18,7 @@ from costmodel.features.divided_kernels import DIVIDED, Division, division_of
 from costmodel.features.divided_products import ProductTasks, copies_on_one_thread, product_tasks, undivided_flops
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
+from costmodel.features.integer_products import NO_PRODUCTS, IntegerProducts, channels_first, integer_products_of
 from costmodel.features.products import RECURRENT, Types, products_of
 from costmodel.ir.attributes import integer
 from costmodel.ir.fused import main_layer
@@ -47,6 +48,7 @@ class Work:
         vectorised: Number of elements along the axis that the kernel of a matrix product computes in vectors, which it
             fills up to whole ones; 0 if it computes in another way, and for a blocked convolution.
         blocked: The layer as a convolution that is computed in blocks of channels; None if it is none.
+        integers: How the layer multiplies integers, if it does.
         tasks: The tasks into which other products are divided among threads; None if there are none.
         division: The parts into which everything but the products is divided among threads.
         copies_on_one_thread: Whether the copies beside products run on one thread.
@@ -67,6 +69,7 @@ class Work:
     conflicting_writes: int = 0
     vectorised: int = 0
     blocked: BlockedConvolution | None = None
+    integers: IntegerProducts = NO_PRODUCTS
     tasks: ProductTasks | None = None
     division: Division = DIVIDED
     copies_on_one_thread: bool = False
@@ -98,6 +101,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     activations = [value.type for value in present if value.role != "constant"]
     largest = max((value.type.elements for value in present), default=0)
     contractions = products_of(layer, inputs, outputs)
+    integers = integer_products_of(layer, inputs, contractions[0] if contractions else None)
     multiply = sum(c.flops for c in contractions)
     written = sum(t.nbytes for t in outputs)
     read = sum(t.nbytes for t in activations)
@@ -112,8 +116,10 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     return Work(
         multiply_flops=multiply + body.multiply_flops,
         other_flops=estimator.flops
-        or _other_flops(sequence, layer, inputs, outputs, largest, multiply > 0) + body.other_flops,
-        copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None),
+        or _other_flops(sequence, layer, inputs, outputs, largest, multiply > 0)
+        + (integers.rescaled_flops - 1) * sum(t.elements for t in outputs)
+        + body.other_flops,
+        copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None) + integers.copy_flops,
         conflicting_writes=conflicting_writes(layer, inputs, outputs),
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
@@ -122,6 +128,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
         blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
+        integers=integers,
         tasks=product_tasks(layer, inputs, contractions[0]) if contractions else None,
         division=division_of(layer, inputs, outputs),
         copies_on_one_thread=copies_on_one_thread(layer, inputs, contractions[0] if contractions else None),
@@ -181,12 +188,15 @@ _SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split", "Shape",
 _FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
 _TRANSCENDENTAL = {
     "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
-    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish", "QLinearSoftmax", "QLinearSigmoid",
+    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish", "QLinearSigmoid",
 }  # fmt: skip
 _TRANSCENDENTAL_FLOPS = 10.0
 _FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
 _PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
 _AVERAGE_FLOPS = 30.0  # for each element of a window, where channels are not blocked: one element at a time
+# One element at a time: it is looked up, or chosen and rescaled, or moved by the distances of six axes.
+_INTEGER_SOFTMAX_FLOPS, _CHOSEN_FLOPS, _MOVED_FLOPS = 50.0, 20.0, 20.0
+_POINTER_FLOPS = 40.0  # for each element of a window of all channels
 _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
@@ -195,6 +205,12 @@ _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _PER_INPUT = {
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
     "GlobalAveragePool", "GlobalMaxPool", "ArgMax", "ArgMin", "CumSum", "NonZero", "LpNormalization",
+    "QLinearGlobalAveragePool",
+}  # fmt: skip
+_POOLINGS = {"MaxPool", "AveragePool", "LpPool", "NhwcMaxPool", "QLinearAveragePool"}
+_SCALAR_FLOPS = {
+    "QLinearSoftmax": _INTEGER_SOFTMAX_FLOPS, "QLinearWhere": _CHOSEN_FLOPS, "DepthToSpace": _MOVED_FLOPS,
+    "SpaceToDepth": _MOVED_FLOPS,
 }  # fmt: skip
 _NORMALISATIONS = {
     "LayerNormalization": 8, "SkipLayerNormalization": 9, "SimplifiedLayerNormalization": 5,
@@ -241,6 +257,8 @@ def _other_flops(
         return float(elements) * _FUSED_FLOPS.get(fused, _TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
     if layer.op_type == "DFT":
         return _fourier_flops(inputs[0], _fourier_axis(sequence, layer))
+    if layer.op_type in _SCALAR_FLOPS:
+        return _SCALAR_FLOPS[layer.op_type] * elements
     if layer.op_type in _TRANSCENDENTAL:
         return _TRANSCENDENTAL_FLOPS * elements
     if layer.op_type in _NORMALISATIONS:
@@ -249,10 +267,13 @@ def _other_flops(
         return float(largest)
     if layer.op_type == "TopK" and inputs[0] is not None:
         return _selection_flops(layer, inputs[0], outputs[0])
-    if layer.op_type in ("MaxPool", "AveragePool", "LpPool"):
+    if layer.op_type in _POOLINGS:
         assert inputs[0] is not None
-        each = 1.0 if layer.op_type == "MaxPool" or inputs[0].blocked else _AVERAGE_FLOPS
-        return each * elements * window_area(layer, inputs[0])
+        each = 1.0 if "Max" in layer.op_type or inputs[0].blocked else _AVERAGE_FLOPS
+        window = window_area(layer, channels_first(layer, inputs[0]))
+        if layer.op_type == "NhwcMaxPool":  # reads its windows through pointers
+            return window * (elements + _POINTER_FLOPS * elements / max(1, outputs[0].shape[-1]))
+        return each * elements * window
     if layer.op_type == "LRN":
         return float(elements * layer.attributes["size"]["i"])
     if layer.op_type in ("Sum", "Mean", "Max", "Min"):

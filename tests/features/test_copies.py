@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.features.access_pattern import access_pattern_of
+from costmodel.features.cache_conflicts import crowding
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import layer_work
 from costmodel.ir.graph import TensorType
@@ -37,7 +38,7 @@ def path_of(sequence: LayerSequence) -> KernelPath:
     """Returns the kernel path of the only layer of a sequence."""
     layer = sequence.layers[0]
     pattern = access_pattern_of(sequence, layer)
-    return kernel_path_of(sequence, layer, layer_work(sequence, layer).contraction, pattern.axes, pattern.inner_run)
+    return kernel_path_of(sequence, layer, layer_work(sequence, layer), pattern.axes, pattern.inner_run)
 
 
 def test_a_softmax_over_channels_transposes_twice() -> None:
@@ -133,3 +134,20 @@ def test_transposed_operands() -> None:
     plain = layer_of("Gemm", [(4, 8), (8, 5)], (4, 5))
     both = layer_of("Gemm", [(8, 4), (5, 8)], (4, 5), transA=1, transB=1)
     assert (path_of(plain).transposed_operands, path_of(both).transposed_operands) == (0, 3)
+
+
+def test_a_transposition_reads_few_sets_where_rows_are_far_apart_by_a_power_of_two() -> None:
+    """Rows of 64 KiB fall into one set of the cache; a byte more for each row and they fall into all of them."""
+    crowded = path_of(layer_of("Transpose", [(1, 32, 128, 128)], (1, 128, 128, 32), perm=[0, 2, 3, 1]))
+    spread = path_of(layer_of("Transpose", [(1, 32, 127, 129)], (1, 127, 129, 32), perm=[0, 2, 3, 1]))
+    assert (crowded.crowding, spread.crowding) == (64, 1)
+    assert path_of(layer_of("Transpose", [(8, 1024)], (1024, 8), perm=[1, 0])).crowding == 1  # eight lines have room
+    assert path_of(layer_of("Softmax", [(32, 1024)], (32, 1024))).crowding == 1
+
+
+@given(rows=st.integers(1, 5000), row_bytes=st.integers(1, 1 << 20))
+def test_crowding_is_the_share_of_sets_that_a_column_does_not_reach(rows: int, row_bytes: int) -> None:
+    """It is the number of sets over that of those which the lines of many rows reach; 1 where all lines have room."""
+    reached = {row * row_bytes // 64 % 64 for row in range(4096)}
+    expected = 64 / len(reached) if rows > 8 * len(reached) else 1
+    assert crowding(rows, row_bytes) == expected

@@ -63,9 +63,16 @@ _INT8_COUNTS = {
     "Mul": 1, "Concat": 1, "Softmax": 1, "Sigmoid": 1, "MaxPool": 1, "AveragePool": 1, "GlobalAveragePool": 1,
     "Resize": 1, "Transpose": 1,
 }  # fmt: skip
+# The same for the last networks, which have more of what surrounds products: masks, pixels as channels, pooling.
+_INT8_SURROUNDINGS = {
+    "Where": 4, "DepthToSpace": 2, "SpaceToDepth": 1, "Transpose": 6, "Concat": 3, "Split": 2, "Slice": 2, "Pad": 1,
+    "Gather": 1, "MaxPool": 3, "AveragePool": 2, "GlobalAveragePool": 2, "ReduceMean": 2, "Softmax": 3, "Add": 3,
+    "Mul": 2, "Sigmoid": 1, "LeakyRelu": 1, "Resize": 2, "MatMul": 4, "Gemm": 2, "com.microsoft.nchwc.Conv": 4,
+    "Conv": 4, "convolution": 2, "depthwise": 2, "ConvTranspose": 2,
+}  # fmt: skip
 _INT8_BYTES = (2 << 20, 6 << 20, 12 << 20, 24 << 20)
 _INT8_MOST_MOVED = 24 << 20  # by one instance
-_INT8_MODELS = 40
+_INT8_MODELS, _INT8_SURROUNDED_MODELS = 40, 24
 
 
 def _sweep(name: str, count: int) -> Sweep:
@@ -92,13 +99,14 @@ def _write_small(part: int, path: Path) -> None:
 
 
 def _write_int8(part: int, path: Path) -> None:
-    """Writes a quantised network; half of them are quantised in their products only, as transformers are."""
+    """Writes a quantised network; half of the first are quantised in their products only, as transformers are."""
+    surrounded = part >= _INT8_MODELS
     nbytes = _INT8_BYTES[part % len(_INT8_BYTES)]
     sweeps = {
         name: replace(
             (OPERATORS | small.SWEEPS)[name], count=count, most_bytes=_INT8_MOST_MOVED, most_weight_bytes=nbytes // 3
         )
-        for name, count in _INT8_COUNTS.items()
+        for name, count in (_INT8_SURROUNDINGS if surrounded else _INT8_COUNTS).items()
     }
     model = mixed_model_of(sweeps, f"kernels/int8/{part}", nbytes)
     for value in model.graph.output:
@@ -107,7 +115,8 @@ def _write_int8(part: int, path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="costmodel-int8-") as folder:
         floats = Path(folder) / "floats.onnx"
         floats.write_bytes(model.SerializeToString(deterministic=True))
-        quantise_file(floats, path, DENSE if part // len(_INT8_BYTES) % 2 else ())
+        dense = not surrounded and part // len(_INT8_BYTES) % 2
+        quantise_file(floats, path, DENSE if dense else ())
 
 
 def _recipes(name: str, count: int) -> list[Recipe]:
@@ -146,7 +155,7 @@ _SMALL = tuple(
 
 _INT8 = tuple(
     Recipe(f"kernels_int8_{part:02}", "", "Layers of a quantised network", partial(_write_int8, part))
-    for part in range(_INT8_MODELS)
+    for part in range(_INT8_MODELS + _INT8_SURROUNDED_MODELS)
 )
 
 RECIPES = (

@@ -12,10 +12,10 @@ from costmodel.ir.graph import LayerGraph
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.onnx_io.model import Model
 from costmodel.paths import Home
-from costmodel.runtimes.base import get_runtime
+from costmodel.runtimes.base import RuntimeSettings, get_runtime
 from costmodel.store.parquet import export_results
 from costmodel.store.store import Store
-from costmodel.systems.system import System
+from costmodel.systems.system import System, this_system
 from costmodel.training.artefact import champion_of, load_bundle
 from tests.fakes import FakeRuntime, fake_sessions
 from tests.shell import Run
@@ -99,6 +99,23 @@ def test_a_regressor_is_trained_on_a_shipped_system(
     Store(f"sqlite:///{tmp_path / 'own.db'}").close()
     refused = run(tmp_path / "new", "evaluate", "--system", "made.base", "--store", f"sqlite:///{tmp_path / 'own.db'}")
     assert "made.base" in refused.sentence
+
+
+def test_shipped_data_do_not_pass_for_the_measurements_of_this_host(
+    run_with: Callable[[Tools], Run], ready: Home, tmp_path: Path
+) -> None:
+    """Training on this host, which is not named, imports nothing, even if a system of its name is shipped."""
+    folder, runtime = tmp_path / "shipped", _Runtime(name="onnxruntime")
+    own = replace(SYSTEM, name=this_system(runtime, RuntimeSettings()).name)
+    folder.mkdir()
+    store = Store(copied(ready, folder / "home").store_url)
+    fill(store, [corpus(ready.cache)[name] for name in MEASURED], system=own, samples=0)
+    export_results(store, own.name, folder / f"{own.name}.parquet", with_models=True)
+    run, home = run_with(Tools(runtime, fake_sessions(runtime), folder)), tmp_path / "new"
+    chosen = ("--predictors", "log_linear", "--seeds", "1", "--no-tracking")
+    assert own.name in run(home, "train", *chosen).sentence
+    assert own.name not in _systems(home)
+    assert "was imported" in run(home, "train", "--system", own.name, *chosen, "--json").err
 
 
 def test_what_fewer_threads_have_measured_is_imported_as_well(
