@@ -15,13 +15,14 @@ from costmodel.features.products import RECURRENT, Types
 from costmodel.features.transposition import transpose_flops
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
-from costmodel.ir.sequence import SequenceLayer
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
 __all__ = [
     "ALONG_ONE_AXIS",
     "CONVOLUTIONS",
     "ONE_AXIS_SINCE",
     "copy_flops",
+    "run_flops",
     "spreads_windows",
     "transposition_of",
 ]
@@ -33,6 +34,7 @@ ONE_AXIS_SINCE = 13
 CONVOLUTIONS = ("Conv", "FusedConv")
 _SPREAD_FLOPS = 4.0  # for each element of each window
 _LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
+_RUN_FLOPS = 80.0  # likewise, where operands are joined, divided, cut or padded
 # For each weight that a recurrent layer reads again in each step; a product reads its weights once for so many rows.
 _REREAD_FLOPS = 2.0
 _ROWS_OF_TILE = 12
@@ -70,6 +72,39 @@ def copy_flops(
     order, shape = transposition_of(layer, data)
     times = 2 if layer.op_type in ALONG_ONE_AXIS else 1  # there and back
     return times * transpose_flops(order, shape) if order else 0.0
+
+
+def run_flops(sequence: LayerSequence, layer: SequenceLayer) -> float:
+    """Returns the time to begin each run of adjacent elements that a layer copies, in simple operations.
+
+    Args:
+        sequence: Sequence that contains the layer.
+        layer: A layer that joins, divides, cuts or pads tensors; any other has no such runs.
+    """
+    read = [sequence.values[i].type.shape for i in layer.inputs if i >= 0]
+    written = [sequence.values[i].type.shape for i in layer.outputs if i >= 0]
+    if layer.op_type in ("Concat", "QLinearConcat", "Split"):
+        joined = {"Concat": read, "QLinearConcat": read[2::3], "Split": written}[layer.op_type]
+        axis = integer(layer.attributes, "axis", 0)
+        return _RUN_FLOPS * sum(math.prod(shape[: axis % len(shape)]) for shape in joined if shape)
+    if layer.op_type in ("Slice", "Pad") and read and len(read[0]) == len(written[0]):
+        steps = _steps(sequence, layer)
+        for axis in reversed(range(len(read[0]))):
+            strided = steps.get(axis, 1) != 1
+            if strided or read[0][axis] != written[0][axis]:
+                return _RUN_FLOPS * math.prod(written[0][: axis + strided])
+    return 0.0
+
+
+def _steps(sequence: LayerSequence, layer: SequenceLayer) -> dict[int, int]:
+    """Returns the distance, along each axis, between the elements that a Slice takes; none where it is 1."""
+    if layer.op_type != "Slice" or len(layer.inputs) < 5 or layer.inputs[4] < 0:
+        return {}
+    steps = sequence.values[layer.inputs[4]].data or ()
+    named = sequence.values[layer.inputs[3]].data if layer.inputs[3] >= 0 else None
+    rank = len(sequence.values[layer.inputs[0]].type.shape)
+    axes = [int(axis) % max(1, rank) for axis in (named or range(len(steps)))]
+    return {axis: int(step) for axis, step in zip(axes, steps, strict=False)}
 
 
 def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:

@@ -26,7 +26,11 @@ __all__ = ["IntegerPath", "IntegerProducts", "channels_first", "integer_products
 _SECOND = {
     "QLinearConv": 3, "QGemm": 3, "QLinearMatMul": 3, "ConvInteger": 1, "MatMulInteger": 1, "MatMulIntegerToFloat": 1,
     "DynamicQuantizeMatMul": 1, "DynamicQuantizeLSTM": 1, "QAttention": 1,
+    # Of OpenVINO, whose layers read and write integers where their operators are surrounded by quantisations.
+    "Conv": 1, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1,
 }  # fmt: skip
+_OPERATORS_OF_FLOATS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_BYTES = ("int8", "uint8")
 _CHANNELS_LAST = ("QLinearConv", "QLinearAveragePool", "QLinearGlobalAveragePool")
 _COLUMNS = 16  # columns that a kernel computes at once, filled up
 _CHANNELS_OF_STEP = 4  # input channels that are multiplied at once
@@ -50,6 +54,8 @@ class IntegerPath(IntEnum):
     """A depthwise convolution, likewise, by 16 channels at once."""
     DEPTHWISE_REST = 5
     """A depthwise convolution with another number of channels, or with unsigned weights."""
+    FUSED = 6
+    """Products of OpenVINO, which has them rescaled by oneDNN."""
 
     def speed(self, isa: Collection[str]) -> float:
         """Returns the number of integers that are multiplied in the time of a float32.
@@ -57,7 +63,7 @@ class IntegerPath(IntEnum):
         Args:
             isa: Instruction set extensions of the processor.
         """
-        if self in (IntegerPath.SIGNED, IntegerPath.BY_POINTERS):
+        if self in (IntegerPath.SIGNED, IntegerPath.BY_POINTERS, IntegerPath.FUSED):
             return 4.0 if {"avx512_vnni", "avx_vnni"} & set(isa) else 2.0
         return _SPEEDS.get(self, 1.0)
 
@@ -113,6 +119,9 @@ def integer_products_of(layer: SequenceLayer, inputs: Types, contraction: Contra
     data, second = (inputs[slot] if slot < len(inputs) else None for slot in (0, place))
     if contraction is None or data is None or second is None:
         return NO_PRODUCTS
+    if layer.op_type in _OPERATORS_OF_FLOATS:
+        integers = data.dtype in _BYTES and second.dtype in _BYTES
+        return IntegerProducts(IntegerPath.FUSED, contraction.columns) if integers else NO_PRODUCTS
     # Operators that quantise their input make it unsigned.
     path = IntegerPath.SAME_SIGN if data.dtype == second.dtype or second.dtype == "uint8" else IntegerPath.SIGNED
     if layer.op_type != "QLinearConv":

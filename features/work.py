@@ -13,7 +13,7 @@ from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.cache_conflicts import conflicting_writes
 from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
-from costmodel.features.copies import copy_flops
+from costmodel.features.copies import copy_flops, run_flops
 from costmodel.features.divided_kernels import DIVIDED, Division, division_of
 from costmodel.features.divided_products import ProductTasks, copies_on_one_thread, product_tasks, undivided_flops
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
@@ -119,7 +119,9 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         or _other_flops(sequence, layer, inputs, outputs, largest, multiply > 0)
         + (integers.rescaled_flops - 1) * sum(t.elements for t in outputs)
         + body.other_flops,
-        copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None) + integers.copy_flops,
+        copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None)
+        + run_flops(sequence, layer)
+        + integers.copy_flops,
         conflicting_writes=conflicting_writes(layer, inputs, outputs),
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
@@ -145,6 +147,7 @@ def _fused_work(body: LayerSequence) -> Work:
     main = works[place]
     # A transposition beside the main operator is how that one reads or writes.
     copying = [work for i, work in enumerate(works) if i == place or body.layers[i].op_type != "Transpose"]
+    integers = _fused_integers(body, body.layers[place], main.contraction)
     written = sum(body.values[i].type.nbytes for i in body.outputs)
     read = sum(value.type.nbytes for value in body.values if value.role == "input")
     return replace(
@@ -157,11 +160,24 @@ def _fused_work(body: LayerSequence) -> Work:
         input_bytes=min(read, sum(work.input_bytes for work in works)),
         weight_bytes=sum(work.weight_bytes for work in works),
         output_bytes=written,
+        integers=integers,
     )
 
 
+def _fused_integers(body: LayerSequence, layer: SequenceLayer, contraction: Contraction | None) -> IntegerProducts:
+    """Returns how the main operator of a fused layer multiplies integers: those that it reads as floats."""
+    quantised = {one.outputs[0]: one.inputs[0] for one in body.layers if one.op_type == "DequantizeLinear"}
+    read = [quantised.get(i, i) for i in layer.inputs]
+    return integer_products_of(layer, [body.values[i].type if i >= 0 else None for i in read], contraction)
+
+
 def _fused_flops(body: LayerSequence, layer: SequenceLayer, work: Work) -> float:
-    """Returns `Work.other_flops` of an operator of a fused layer, in which activations are computed in vectors."""
+    """Returns `Work.other_flops` of an operator of a fused layer, in which activations are computed in vectors.
+
+    What such a layer reads as floats it multiplies as integers.
+    """
+    if layer.op_type == "DequantizeLinear":
+        return 0.0
     instructions = VECTOR_INSTRUCTIONS.get(layer.op_type)
     if instructions is None:
         return work.other_flops

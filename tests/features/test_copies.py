@@ -151,3 +151,29 @@ def test_crowding_is_the_share_of_sets_that_a_column_does_not_reach(rows: int, r
     reached = {row * row_bytes // 64 % 64 for row in range(4096)}
     expected = 64 / len(reached) if rows > 8 * len(reached) else 1
     assert crowding(rows, row_bytes) == expected
+
+
+def test_short_runs_take_longer_to_join_and_cut_than_long_ones() -> None:
+    """Pairs that are joined along the last axis are copied one by one, rows along an earlier one at once."""
+    pairs = copies(layer_of("Concat", [(64, 32, 1), (64, 32, 1)], (64, 32, 2), axis=-1))
+    rows = copies(layer_of("Concat", [(64, 32, 1), (64, 32, 1)], (64, 64, 1), axis=1))
+    assert pairs == 32 * rows > 0
+    assert copies(layer_of("Split", [(64, 32, 2)], (64, 32, 1), axis=-1)) == pairs / 2
+    assert copies(layer_of("Slice", [(64, 32, 9)], (64, 32, 5))) == pairs / 2
+    assert copies(layer_of("Slice", [(64, 32, 9)], (64, 5, 9))) == rows / 2
+    assert copies(layer_of("Pad", [(64, 30, 9)], (64, 32, 9))) == rows / 2
+
+
+def test_a_slice_with_steps_copies_elements_one_by_one() -> None:
+    """Each second element of the last axis is a run of its own; each second row is a whole run."""
+
+    def every_second(axis: int, output: Shape) -> float:
+        numbers = [(0,), (1 << 31,), (axis,), (2,)]
+        data = [Value(TensorType("float32", (64, 32)), "input")]
+        data += [Value(TensorType("int64", (1,)), "constant", number) for number in numbers]
+        values = (*data, Value(TensorType("float32", output), "internal"))
+        layer = SequenceLayer("Slice", "", 13, {}, (0, 1, 2, 3, 4), (5,))
+        return copies(LayerSequence((layer,), values, (5,)))
+
+    assert every_second(-1, (64, 16)) == 16 * every_second(0, (32, 32)) * 2
+    assert every_second(0, (32, 32)) > 0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from costmodel.features.fused import operator_of
+from costmodel.features.integer_products import IntegerPath
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import encode_all
 from costmodel.ir.fused import fuse
@@ -81,6 +82,28 @@ def test_only_what_is_read_after_a_convolution_is_a_sum() -> None:
     ]
     found = features(fused(turned, {**types, **tokens, **shape}))
     assert (found["fused_sum"], found["blocked_input"], found["blocked_output"]) == (0.0, 1.0, 1.0)
+
+
+def test_a_product_of_dequantised_integers_is_one_of_integers() -> None:
+    """It is bound like one of integers, and nothing is counted for turning them into floats, which nobody does."""
+
+    def product(weights: str) -> dict[str, float]:
+        types = {
+            "q": TensorType("uint8", (64, 256)), "x": TensorType("float32", (64, 256)),
+            "w": TensorType(weights, (256, 512)), "v": TensorType("float32", (256, 512)),
+            "s": TensorType("float32", ()), "y": TensorType("float32", (64, 512)),
+        }  # fmt: skip
+        dequantised = [layer("DequantizeLinear", ("q", "s"), "x")]
+        if weights == "int8":
+            dequantised.append(layer("DequantizeLinear", ("w", "s"), "v"))
+        operand = "v" if weights == "int8" else "w"
+        return features(fused([*dequantised, layer("MatMul", ("x", operand), "y")], types))
+
+    integers, floats = product("int8"), product("float32")
+    assert (integers["integer_path"], floats["integer_path"]) == (IntegerPath.FUSED, IntegerPath.NONE)
+    assert integers["log_slowdown"] < floats["log_slowdown"]
+    assert integers["log_other_flops"] == floats["log_other_flops"]
+    assert integers["log_bound_us"] < floats["log_bound_us"] - 0.5
 
 
 def test_products_around_a_softmax_are_an_attention() -> None:
