@@ -63,7 +63,8 @@ _INT8_COUNTS = {
     "Mul": 1, "Concat": 1, "Softmax": 1, "Sigmoid": 1, "MaxPool": 1, "AveragePool": 1, "GlobalAveragePool": 1,
     "Resize": 1, "Transpose": 1,
 }  # fmt: skip
-# The same for the last networks, which have more of what surrounds products: masks, pixels as channels, pooling.
+# The same for the last networks, which have more of what surrounds products. What only moves or chooses elements stays
+# in floats where nothing quantised comes before it.
 _INT8_SURROUNDINGS = {
     "Where": 4, "DepthToSpace": 2, "SpaceToDepth": 1, "Transpose": 6, "Concat": 3, "Split": 2, "Slice": 2, "Pad": 1,
     "Gather": 1, "MaxPool": 3, "AveragePool": 2, "GlobalAveragePool": 2, "ReduceMean": 2, "Softmax": 3, "Add": 3,

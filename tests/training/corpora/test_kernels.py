@@ -68,3 +68,15 @@ def test_half_of_the_quantised_networks_are_quantised_in_products_only(tmp_path:
         assert reading[name]["Conv"] == sum(node.op_type == "Conv" for node in nodes) >= 8
     assert reading["kernels_int8_04"]["Concat"] == 0
     assert reading["kernels_int8_04"]["Add"] < reading["kernels_int8_00"]["Add"]
+
+
+def test_the_last_quantised_networks_are_quantised_whole(tmp_path: Path) -> None:
+    """Sums, joins and softmaxes read bytes in them, besides products; what moves floats moves floats."""
+    recipes = {recipe.name: recipe for recipe in RECIPES}
+    last = max(name for name in recipes if name.startswith("kernels_int8_"))
+    recipes[last].write(tmp_path / "one.onnx")
+    nodes = onnx.load(tmp_path / "one.onnx").graph.node
+    made = {output for node in nodes if node.op_type == "DequantizeLinear" for output in node.output}
+    reading = Counter(node.op_type for node in nodes if not made.isdisjoint(node.input))
+    assert {"Conv", "MatMul", "Add", "Concat", "Softmax", "Split"} <= reading.keys()
+    assert reading["Transpose"] < sum(node.op_type == "Transpose" for node in nodes)
