@@ -94,12 +94,12 @@ def kernel_slowdown(work: Work, system: System) -> float:
     """Returns how many times as long a layer's multiplications take as if all vectors were full and all units busy."""
     assert system.host is not None
     lanes = _lanes(system)
+    if work.integers.path:
+        return work.integers.slowdown(system.host.isa)
     if work.blocked is not None:
         facts = microarchitecture_facts(system.host.microarchitecture)
         units = _MOST_UNITS if facts is None else min(_MOST_UNITS, facts.flops_per_cycle / (2 * lanes))
         return work.blocked.slowdown(lanes, units)
-    if work.integers.path:
-        return work.integers.slowdown(system.host.isa)
     return -(-work.vectorised // lanes) * lanes / work.vectorised if work.vectorised else 1.0
 
 
