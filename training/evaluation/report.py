@@ -30,6 +30,7 @@ __all__ = ["FullReport", "family_errors", "full_report", "write_report"]
 
 # Number of operators in the figure.
 _OPERATORS = 20
+_MOST_FAMILIES = 50  # in the figure; the table has all
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,9 @@ def write_report(folder: Path, report: FullReport) -> None:
         figures.predictions(folder / "predictions.svg", f"Models of lineages left out\n{subtitle}", result.models)
         families = family_errors(result.models)
         _write_csv(folder / "families.csv", [asdict(family) for family in families])
-        figures.families(folder / "families.svg", f"Error by lineage\n{subtitle}", families)
+        some = f": the {_MOST_FAMILIES} largest of {len(families)}" if len(families) > _MOST_FAMILIES else ""
+        title = f"Error by lineage{some}\n{subtitle}"
+        figures.families(folder / "families.svg", title, families[:_MOST_FAMILIES])
     _write_csv(folder / "coverage.csv", [asdict(point) for point in report.coverage])
     if all(point.model is not None and point.model_unseen is not None for point in report.coverage):
         figures.coverage(folder / "coverage.svg", f"Do intervals keep their promise?\n{subtitle}", report.coverage)
