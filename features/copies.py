@@ -103,8 +103,10 @@ def _steps(sequence: LayerSequence, layer: SequenceLayer) -> dict[int, int]:
     steps = sequence.values[layer.inputs[4]].data or ()
     named = sequence.values[layer.inputs[3]].data if layer.inputs[3] >= 0 else None
     rank = len(sequence.values[layer.inputs[0]].type.shape)
-    axes = [int(axis) % max(1, rank) for axis in (named or range(len(steps)))]
-    return {axis: int(step) for axis, step in zip(axes, steps, strict=False)}
+    axes = named or range(len(steps))
+    if not all(isinstance(number, int) for number in (*axes, *steps)):  # as a client may describe them
+        return {}
+    return {axis % max(1, rank): step for axis, step in zip(axes, steps, strict=False)}
 
 
 def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:

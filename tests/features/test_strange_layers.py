@@ -31,7 +31,15 @@ MOST_BITS = 1000
 
 def _operators() -> list[str]:
     """Returns every operator name in the source files that treat operators differently."""
-    names = ("access_pattern", "blocked_convolution", "control_flow", "copies", "estimators", "kernel_path")
+    names = (
+        "access_pattern",
+        "blocked_convolution",
+        "control_flow",
+        "copies",
+        "estimators",
+        "integer_products",
+        "kernel_path",
+    )
     names += ("products", "row", "work")
     files = [ROOT / f"features/{name}.py" for name in names]
     files += [ROOT / "costmodel/ir/footprint.py", ROOT / "serving/validation/preconditions.py"]
