@@ -1,9 +1,9 @@
 """Copies of elements into another order, which kernels make besides their arithmetic.
 
-ONNX Runtime transposes operands, spreads out the windows of a convolution (im2col), looks up rows one at a time, and
-reads the weights of a recurrence again in each step. The constants are times per copied element or run, in simple
-operations of `costmodel.features.analytical_bound`, of which a core makes about 20 per nanosecond. They need to be
-right within a factor of two: a regressor learns the rest.
+ONNX Runtime transposes operands, spreads out the windows of a convolution (im2col), looks up rows one at a time, joins
+and cuts tensors run by run, and reads the weights of a recurrence again in each step. The constants are times per
+copied element or run, in simple operations of `costmodel.features.analytical_bound`, of which a core makes about 20 per
+nanosecond. They need to be right within a factor of two: a regressor learns the rest.
 """
 
 import math

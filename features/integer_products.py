@@ -1,8 +1,8 @@
-"""How ONNX Runtime multiplies integers of 8 bits: quantised convolutions and matrix products.
+"""How runtimes multiply integers of 8 bits: quantised convolutions and matrix products.
 
-A convolution whose weights are signed, and whose channels fit, reads its windows through pointers. Any other one copies
-them (im2col), group by group, before it multiplies, and rescales its result afterwards. Products of unsigned with
-signed integers have an instruction of their own on newer processors.
+In ONNX Runtime, a convolution whose weights are signed, and whose channels fit, reads its windows through pointers. Any
+other one copies them (im2col), group by group, before it multiplies, and rescales its result afterwards. Products of
+unsigned with signed integers have an instruction of their own on newer processors. Of OpenVINO only that is described.
 
 The rules are those of ONNX Runtime 1.31 for x86 processors (`core/providers/cpu/quantization/qlinearconv.cc`,
 `core/mlas/lib/convsym.cpp`, `core/util/math_cpu.cc`). The times were fitted to 786 convolutions and 391 products on a
@@ -20,18 +20,17 @@ from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 
-__all__ = ["IntegerPath", "IntegerProducts", "channels_first", "integer_products_of"]
+__all__ = ["NO_PRODUCTS", "IntegerPath", "IntegerProducts", "integer_products_of"]
 
+# Operators of floats, which under OpenVINO multiply integers where quantisations surround them.
+_OPERATORS_OF_FLOATS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 # Position of the second operand among the inputs.
 _SECOND = {
     "QLinearConv": 3, "QGemm": 3, "QLinearMatMul": 3, "ConvInteger": 1, "MatMulInteger": 1, "MatMulIntegerToFloat": 1,
     "DynamicQuantizeMatMul": 1, "DynamicQuantizeLSTM": 1, "QAttention": 1,
-    # Of OpenVINO, whose layers read and write integers where their operators are surrounded by quantisations.
-    "Conv": 1, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1,
+    **dict.fromkeys(_OPERATORS_OF_FLOATS, 1),
 }  # fmt: skip
-_OPERATORS_OF_FLOATS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _BYTES = ("int8", "uint8")
-_CHANNELS_LAST = ("QLinearConv", "QLinearAveragePool", "QLinearGlobalAveragePool")
 _COLUMNS = 16  # columns that a kernel computes at once, filled up
 _CHANNELS_OF_STEP = 4  # input channels that are multiplied at once
 _DEPTHWISE_CHANNELS = 16
@@ -49,9 +48,9 @@ class IntegerPath(IntEnum):
     SIGNED = 2
     """Products of unsigned with signed integers."""
     BY_POINTERS = 3
-    """A convolution, likewise, that reads its windows through pointers."""
+    """A convolution of unsigned data with signed weights that reads its windows through pointers."""
     DEPTHWISE = 4
-    """A depthwise convolution, likewise, by 16 channels at once."""
+    """A depthwise convolution of unsigned data with signed weights, by 16 channels at once."""
     DEPTHWISE_REST = 5
     """A depthwise convolution with another number of channels, or with unsigned weights."""
     FUSED = 6
@@ -71,7 +70,7 @@ class IntegerPath(IntEnum):
 _DEPTHWISE = (IntegerPath.DEPTHWISE, IntegerPath.DEPTHWISE_REST)
 _SPEEDS = {IntegerPath.SAME_SIGN: 1.9, IntegerPath.DEPTHWISE: 1.0, IntegerPath.DEPTHWISE_REST: 0.4}
 _POINTER_FLOPS = {IntegerPath.BY_POINTERS: 11.0, IntegerPath.DEPTHWISE: 8.0, IntegerPath.DEPTHWISE_REST: 23.0}
-# To rescale an element of the result; kernels that read through pointers do so at once.
+# To rescale an element of the result: at once while it is computed, or later from a tensor of 32-bit integers.
 _RESCALED_FLOPS = {IntegerPath.BY_POINTERS: 2.3, IntegerPath.DEPTHWISE: 2.3, IntegerPath.DEPTHWISE_REST: 5.0}
 _RESCALED_LATER_FLOPS = 6.0
 
@@ -187,12 +186,3 @@ def _reads_in_place(layer: SequenceLayer, window: Sequence[int]) -> bool:
     strides = layer.attributes.get("strides", {}).get("ints", [])
     pads = layer.attributes.get("pads", {}).get("ints", [])
     return math.prod(window) == 1 and math.prod(strides) == 1 and not any(pads)
-
-
-def channels_first(layer: SequenceLayer, tensor: TensorType) -> TensorType:
-    """Returns the type of a layer's input or output with the axis of channels second, wherever the layer has it."""
-    last = layer.op_type in _CHANNELS_LAST and integer(layer.attributes, "channels_last", 0) == 1
-    if len(tensor.shape) < 3 or not (last or layer.op_type.startswith("Nhwc")):
-        return tensor
-    images, *positions, channels = tensor.shape
-    return TensorType(tensor.dtype, (images, channels, *positions), tensor.blocked)

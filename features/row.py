@@ -10,8 +10,8 @@ import numpy as np
 
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
 from costmodel.features.analytical_bound import kernel_slowdown, threads_speedup, waiting_us
+from costmodel.features.channel_order import channels_first
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
-from costmodel.features.integer_products import channels_first
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import Work, window_area
 from costmodel.ir.attributes import integer

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.cache_conflicts import conflicting_writes
+from costmodel.features.channel_order import channels_first
 from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops, run_flops
@@ -18,7 +19,7 @@ from costmodel.features.divided_kernels import DIVIDED, Division, division_of
 from costmodel.features.divided_products import ProductTasks, copies_on_one_thread, product_tasks, undivided_flops
 from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
-from costmodel.features.integer_products import NO_PRODUCTS, IntegerProducts, channels_first, integer_products_of
+from costmodel.features.integer_products import NO_PRODUCTS, IntegerProducts, integer_products_of
 from costmodel.features.products import RECURRENT, Types, products_of
 from costmodel.ir.attributes import integer
 from costmodel.ir.fused import main_layer

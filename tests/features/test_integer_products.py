@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.features.analytical_bound import bound_us, kernel_slowdown
-from costmodel.features.integer_products import IntegerPath, IntegerProducts, channels_first
+from costmodel.features.channel_order import channels_first
+from costmodel.features.integer_products import IntegerPath, IntegerProducts
 from costmodel.features.schema import SCHEMA
 from costmodel.features.tabular import Encoder
 from costmodel.features.work import layer_work

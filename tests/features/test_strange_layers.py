@@ -34,6 +34,7 @@ def _operators() -> list[str]:
     names = (
         "access_pattern",
         "blocked_convolution",
+        "channel_order",
         "control_flow",
         "copies",
         "estimators",

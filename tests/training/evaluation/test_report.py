@@ -84,6 +84,23 @@ def test_families_stand_with_what_even_measured_layers_miss(folder: Path) -> Non
     assert f"{rows[0]['family']} ({rows[0]['models']})" in _words(folder / "families.svg")
 
 
+def test_the_figure_of_many_families_shows_the_largest_errors(report: FullReport, tmp_path: Path) -> None:
+    """The figure names how many there are; the table has all of them."""
+    evaluation = report.evaluation
+    result = evaluation.predictors[evaluation.champion]
+    models = tuple(
+        ModelResult(f"m{i}", f"f{i}", latency_us=100, unseen_us=100 + i, predicted_us=100, sum_us=100, known_share=0)
+        for i in range(60)
+    )
+    predictors = {**evaluation.predictors, evaluation.champion: replace(result, models=models)}
+    write_report(tmp_path, replace(report, evaluation=replace(evaluation, predictors=predictors)))
+    words = _words(tmp_path / "families.svg")
+    assert any("the 50 largest of 60" in text for text in words)
+    assert "f59 (1)" in words
+    assert "f9 (1)" not in words
+    assert len(_rows(tmp_path / "families.csv")) == 60
+
+
 def test_family_errors_are_means_over_their_models() -> None:
     """The error of a family is the mean absolute error of its models."""
     models = [
