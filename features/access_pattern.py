@@ -62,7 +62,7 @@ def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPa
     mode = attribute_of(layer.op_type, layer.domain, layer.since, layer.attributes, "mode") or {}
     interpolation = _INTERPOLATIONS.get(mode.get("s", ""), 0.0)
     if layer.op_type in ("Transpose", "Reorder"):
-        order, shape = transposition_of(layer, data)
+        order, shape = transposition_of(layer, data, output)
         kept = not order or order[-1] == len(order) - 1
         return AccessPattern((), kept, unmoved_run(order, shape), 1, operand, inner, interpolation)
     axes = _axes(sequence, layer, data)

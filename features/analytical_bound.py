@@ -5,11 +5,11 @@ import math
 from costmodel.features.divided_products import ProductTasks
 from costmodel.features.work import Work, layer_work
 from costmodel.ir.sequence import LayerSequence
-from costmodel.runtimes.kernels import has_thread_rules
+from costmodel.runtimes.kernels import has_channels_last, has_thread_rules
 from costmodel.systems.microarchitecture import microarchitecture_facts
 from costmodel.systems.system import System
 
-__all__ = ["bound_us", "kernel_slowdown", "layer_bound_us", "threads_speedup", "waiting_us"]
+__all__ = ["bound_us", "copy_flops_of", "kernel_slowdown", "layer_bound_us", "threads_speedup", "waiting_us"]
 
 # Simple operations run at a fraction of the rate of fused multiply-adds: one operation per instruction instead of two,
 # and no register blocking.
@@ -70,10 +70,15 @@ def _compute_us(work: Work, system: System, threads: int) -> float:
     copies = 1.0 if work.copies_on_one_thread else products
     return (
         work.multiply_flops * kernel_slowdown(work, system) / (rate * products)
-        + (work.other_flops / others + work.copy_flops / copies) / (rate * _SIMPLE_RATE)
+        + (work.other_flops / others + copy_flops_of(work, system) / copies) / (rate * _SIMPLE_RATE)
         + work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / others
         + work.conflicting_writes * _CONFLICT_US / copies
     )
+
+
+def copy_flops_of(work: Work, system: System) -> float:
+    """Returns the time of a layer's copies by the runtime of a system, in simple operations."""
+    return work.row_copy_flops if has_channels_last(system.runtime) else work.copy_flops
 
 
 def _rate(system: System) -> float:
@@ -96,6 +101,8 @@ def kernel_slowdown(work: Work, system: System) -> float:
     lanes = _lanes(system)
     if work.integers.path:
         return work.integers.slowdown(system.host.isa)
+    if work.channels_last is not None and has_channels_last(system.runtime):
+        return work.channels_last.slowdown(lanes)
     if work.blocked is not None:
         facts = microarchitecture_facts(system.host.microarchitecture)
         units = _MOST_UNITS if facts is None else min(_MOST_UNITS, facts.flops_per_cycle / (2 * lanes))

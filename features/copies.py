@@ -21,6 +21,7 @@ __all__ = [
     "ALONG_ONE_AXIS",
     "CONVOLUTIONS",
     "ONE_AXIS_SINCE",
+    "contains_reorder",
     "copy_flops",
     "run_flops",
     "spreads_windows",
@@ -32,6 +33,7 @@ __all__ = [
 ALONG_ONE_AXIS = ("Softmax", "LogSoftmax", "Hardmax")
 ONE_AXIS_SINCE = 13
 CONVOLUTIONS = ("Conv", "FusedConv")
+_LEAST_RANK = 3  # tensors with fewer axes have no channels to move
 _SPREAD_FLOPS = 4.0  # for each element of each window
 _LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
 _RUN_FLOPS = 80.0  # likewise, where operands are joined, divided, cut or padded
@@ -69,7 +71,7 @@ def copy_flops(
     if layer.op_type in RECURRENT and contraction is not None:
         tiles = -(-contraction.rows // _ROWS_OF_TILE)
         return _REREAD_FLOPS * contraction.batch * contraction.columns * contraction.depth * tiles
-    order, shape = transposition_of(layer, data)
+    order, shape = transposition_of(layer, data, outputs[0])
     times = 2 if layer.op_type in ALONG_ONE_AXIS else 1  # there and back
     return times * transpose_flops(order, shape) if order else 0.0
 
@@ -118,22 +120,29 @@ def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:
     return math.prod(kernel) * math.prod(strides) != 1
 
 
-def transposition_of(layer: SequenceLayer, data: TensorType) -> tuple[list[int], tuple[int, ...]]:
+def transposition_of(layer: SequenceLayer, data: TensorType, output: TensorType) -> tuple[list[int], tuple[int, ...]]:
     """Returns how a layer transposes its first input: the order of axes, and the shape that has it in memory.
 
     The order is empty if the layer does not transpose. A softmax along an axis that is not the last one exchanges this
-    axis with the last one, and back afterwards. OpenVINO's reorders bring the channels to the end, or back.
+    axis with the last one, and back afterwards. A reorder brings the channels to the end, or back, also as a part of
+    another layer.
 
     Args:
         layer: The layer.
         data: Type of its first input.
+        output: Type of its first output.
     """
     shape, rank = data.shape, len(data.shape)
     if layer.op_type == "Transpose":
-        return list(layer.attributes.get("perm", {}).get("ints", range(rank)[::-1])), shape
-    if layer.op_type == "Reorder" and rank > 2:
+        order = list(layer.attributes.get("perm", {}).get("ints", range(rank)[::-1]))
+        read, written = _axes_in_memory(data), _axes_in_memory(output)
+        if sorted(order) != sorted(read) or len(written) != rank:  # as a client may describe them
+            return order, shape
+        return [read.index(order[axis]) for axis in written], tuple(shape[axis] for axis in read)
+    if contains_reorder(layer, data, output):
         if data.blocked:
-            return [0, rank - 1, *range(1, rank - 1)], (shape[0], *shape[2:], shape[1])
+            images, channels, *sizes = output.shape
+            return [0, rank - 1, *range(1, rank - 1)], (images, *sizes, channels)
         return [0, *range(2, rank), 1], shape
     if layer.op_type in ALONG_ONE_AXIS and layer.since >= ONE_AXIS_SINCE and rank:
         order = list(range(rank))
@@ -141,3 +150,28 @@ def transposition_of(layer: SequenceLayer, data: TensorType) -> tuple[list[int],
         order[axis], order[-1] = order[-1], order[axis]
         return (order if axis != rank - 1 else []), shape
     return [], shape
+
+
+def contains_reorder(layer: SequenceLayer, data: TensorType, output: TensorType) -> bool:
+    """Returns whether a layer is a reorder of OpenVINO, or contains one.
+
+    A layer that reads an image with its channels first and writes it with channels last reorders what it reads, but for
+    a convolution, which reads pixels as they come. The other way round, it reorders its result.
+
+    Args:
+        layer: The layer.
+        data: Type of its first input.
+        output: Type of its first output.
+    """
+    if not _LEAST_RANK <= len(data.shape) == len(output.shape):
+        return False
+    if layer.op_type in ("Transpose", "ReorderInput", "ReorderOutput"):  # the last two are ONNX Runtime's
+        return False
+    changes = data.blocked != output.blocked and (data.blocked or layer.op_type not in (*CONVOLUTIONS, "ConvTranspose"))
+    return changes or layer.op_type == "Reorder"
+
+
+def _axes_in_memory(tensor: TensorType) -> list[int]:
+    """Returns the axes of a tensor in the order that it has in memory, where the channels of an image may be last."""
+    rank = len(tensor.shape)
+    return [0, *range(2, rank), 1] if tensor.blocked and rank >= _LEAST_RANK else list(range(rank))

@@ -124,11 +124,11 @@ def _span(shape: Sequence[int], whole: Sequence[int]) -> int:
     return span
 
 
-def _transpose(layer: SequenceLayer, inputs: Types, _: Sequence[TensorType]) -> Division:
+def _transpose(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
     """Single elements that move along one axis are transposed as a matrix, one region for each matrix."""
     data = inputs[0]
     assert data is not None
-    order, shape = transposition_of(layer, data)
+    order, shape = transposition_of(layer, data, outputs[0])
     if transpose_path(order, shape) != TransposePath.MOVE_ONE_AXIS:
         return _ON_ONE_THREAD
     first, last = moved_range(order)

@@ -77,7 +77,7 @@ def kernel_path_of(
     inputs = [sequence.values[i].type for i in layer.inputs if i >= 0]
     data = inputs[0] if inputs else TensorType("float32", (1,))
     output = sequence.values[next(i for i in layer.outputs if i >= 0)].type
-    order, shape = transposition_of(layer, data)
+    order, shape = transposition_of(layer, data, output)
     path = transpose_path(order, shape) if order else 0
     read_stride, moved_axis = (math.prod(shape[order[-1] + 1 :]), shape[order[-1]]) if order else (1, 1)
     moves_one_axis = path == TransposePath.MOVE_ONE_AXIS

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
-from costmodel.features.analytical_bound import kernel_slowdown, threads_speedup, waiting_us
+from costmodel.features.analytical_bound import copy_flops_of, kernel_slowdown, threads_speedup, waiting_us
 from costmodel.features.channel_order import channels_first
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
@@ -102,7 +102,7 @@ def _work_features(work: Work, bound: float, system: System) -> list[float]:
         math.log(bound),
         math.log1p(work.multiply_flops),
         math.log1p(work.other_flops),
-        math.log1p(work.copy_flops),
+        math.log1p(copy_flops_of(work, system)),
         math.log1p(work.scalar_calls),
         math.log1p(work.input_bytes),
         math.log1p(work.weight_bytes),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.cache_conflicts import conflicting_writes
 from costmodel.features.channel_order import channels_first
+from costmodel.features.channels_last_convolution import ChannelsLastConvolution
 from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work
 from costmodel.features.copies import copy_flops, run_flops
@@ -21,6 +22,7 @@ from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
 from costmodel.features.integer_products import NO_PRODUCTS, IntegerProducts, integer_products_of
 from costmodel.features.products import RECURRENT, Types, products_of
+from costmodel.features.row_copies import row_copy_flops
 from costmodel.ir.attributes import integer
 from costmodel.ir.fused import main_layer
 from costmodel.ir.graph import TensorType
@@ -44,11 +46,13 @@ class Work:
             one by its operations; None if it has none.
         copy_flops: Time that the kernel spends on copying elements into another order, besides the memory traffic, in
             simple operations; see `costmodel.features.copies`.
+        row_copy_flops: The same for a runtime that keeps channels last; see `costmodel.features.row_copies`.
         conflicting_writes: Number of elements that are written in conflict with others in the level 1 cache; see
             `costmodel.features.cache_conflicts`.
         vectorised: Number of elements along the axis that the kernel of a matrix product computes in vectors, which it
             fills up to whole ones; 0 if it computes in another way, and for a blocked convolution.
         blocked: The layer as a convolution that is computed in blocks of channels; None if it is none.
+        channels_last: The layer as a convolution of an image whose channels are last; None if it is none.
         integers: How the layer multiplies integers, if it does.
         tasks: The tasks into which other products are divided among threads; None if there are none.
         division: The parts into which everything but the products is divided among threads.
@@ -67,9 +71,11 @@ class Work:
     output_bytes: int
     contraction: Contraction | None
     copy_flops: float = 0.0
+    row_copy_flops: float = 0.0
     conflicting_writes: int = 0
     vectorised: int = 0
     blocked: BlockedConvolution | None = None
+    channels_last: ChannelsLastConvolution | None = None
     integers: IntegerProducts = NO_PRODUCTS
     tasks: ProductTasks | None = None
     division: Division = DIVIDED
@@ -114,15 +120,17 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     estimates = layer.op_type in ESTIMATORS
     estimator = estimator_of(layer.op_type, inputs, outputs, layer.attributes) if estimates else NO_ESTIMATOR
     body = body_work(sequence, layer) if layer.op_type in CONTROL_FLOW else _NO_BODY
+    copies = copy_flops(layer, inputs, outputs, contractions[0] if contractions else None)
+    copies_by_rows = row_copy_flops(layer, inputs[0], outputs[0]) if inputs and inputs[0] and outputs else None
+    other_copies = run_flops(sequence, layer) + integers.copy_flops
     return Work(
         multiply_flops=multiply + body.multiply_flops,
         other_flops=estimator.flops
         or _other_flops(sequence, layer, inputs, outputs, largest, multiply > 0)
         + (integers.rescaled_flops - 1) * sum(t.elements for t in outputs)
         + body.other_flops,
-        copy_flops=copy_flops(layer, inputs, outputs, contractions[0] if contractions else None)
-        + run_flops(sequence, layer)
-        + integers.copy_flops,
+        copy_flops=copies + other_copies,
+        row_copy_flops=(copies if copies_by_rows is None else copies_by_rows) + other_copies,
         conflicting_writes=conflicting_writes(layer, inputs, outputs),
         scalar_calls=float(sum(t.elements for t in outputs)) if _calls_library(sequence, layer) else 0.0,
         input_bytes=read,
@@ -131,6 +139,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         vectorised=_vectorised(layer, inputs, outputs, contractions[0]) if contractions else 0,
         contraction=contractions[0] if contractions else None,
         blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
+        channels_last=ChannelsLastConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
         integers=integers,
         tasks=product_tasks(layer, inputs, contractions[0]) if contractions else None,
         division=division_of(layer, inputs, outputs),
@@ -156,6 +165,7 @@ def _fused_work(body: LayerSequence) -> Work:
         multiply_flops=sum(work.multiply_flops for work in works),
         other_flops=sum(_fused_flops(body, layer, work) for layer, work in zip(body.layers, works, strict=True)),
         copy_flops=sum(work.copy_flops for work in copying),
+        row_copy_flops=sum(work.row_copy_flops for work in copying),
         conflicting_writes=sum(work.conflicting_writes for work in works),
         scalar_calls=sum(work.scalar_calls for work in works),
         input_bytes=min(read, sum(work.input_bytes for work in works)),
@@ -182,16 +192,22 @@ def _fused_flops(body: LayerSequence, layer: SequenceLayer, work: Work) -> float
     instructions = VECTOR_INSTRUCTIONS.get(layer.op_type)
     if instructions is None:
         return work.other_flops
-    return instructions * sum(body.values[i].type.elements for i in layer.outputs if i >= 0)
+    written = layer.outputs
+    if main_layer(body).op_type in _ELEMENTWISE:  # one loop over the result computes even what it broadcasts
+        written = (*written, *body.outputs)
+    return instructions * max(body.values[i].type.elements for i in written if i >= 0)
 
 
 def _vectorised(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], product: Contraction) -> int:
     """Returns `Work.vectorised`.
 
-    The axis is that of the positions of a convolution, and of the columns of a product. A product with a single column,
-    or a convolution with a single position, is computed along its depth. `Work.blocked` describes blocked convolutions.
+    The axis is that of the positions of a convolution, of the channels of a transposed one with channels last, and of
+    the columns of a product. A product with a single column, or a convolution with a single position, is computed along
+    its depth. `Work.blocked` and `Work.channels_last` describe other convolutions.
     """
     data = inputs[0]
+    if layer.op_type == "ConvTranspose" and data is not None and (data.blocked or outputs[0].blocked):
+        return outputs[0].shape[1] if integer(layer.attributes, "group", 1) == 1 else 0
     if layer.op_type in ("Conv", "FusedConv") and data is not None:
         return product.rows if product.rows > 1 and not outputs[0].blocked else 0
     if layer.op_type in ("Gemm", "FusedGemm", "MatMul", "FusedMatMul"):
@@ -214,6 +230,8 @@ _AVERAGE_FLOPS = 30.0  # for each element of a window, where channels are not bl
 # One element at a time: it is looked up, or chosen and rescaled, or moved by the distances of six axes.
 _INTEGER_SOFTMAX_FLOPS, _CHOSEN_FLOPS, _MOVED_FLOPS = 50.0, 20.0, 20.0
 _POINTER_FLOPS = 40.0  # for each element of a window of all channels
+# With channels last, OpenVINO resizes images and pools bytes position by position, in each of them vector by vector.
+_BYTES, _BYTES_OF_VECTOR, _POSITION_FLOPS, _VECTOR_FLOPS = ("int8", "uint8"), 64, 280.0, 12.0
 _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
@@ -224,6 +242,7 @@ _PER_INPUT = {
     "GlobalAveragePool", "GlobalMaxPool", "ArgMax", "ArgMin", "CumSum", "NonZero", "LpNormalization",
     "QLinearGlobalAveragePool",
 }  # fmt: skip
+_ELEMENTWISE = {*VECTOR_INSTRUCTIONS, "Add", "Sub", "Mul", "Div"}
 _POOLINGS = {"MaxPool", "AveragePool", "LpPool", "NhwcMaxPool", "QLinearAveragePool"}
 _SCALAR_FLOPS = {
     "QLinearSoftmax": _INTEGER_SOFTMAX_FLOPS, "QLinearWhere": _CHOSEN_FLOPS, "DepthToSpace": _MOVED_FLOPS,
@@ -288,6 +307,10 @@ def _other_flops(
         assert inputs[0] is not None
         each = 1.0 if "Max" in layer.op_type or inputs[0].blocked else _AVERAGE_FLOPS
         window = window_area(layer, channels_first(layer, inputs[0]))
+        if inputs[0].blocked and inputs[0].dtype in _BYTES:
+            positions = elements / max(1, outputs[0].shape[1])
+            vectors = -(-outputs[0].shape[1] // _BYTES_OF_VECTOR)
+            return positions * (_POSITION_FLOPS + _VECTOR_FLOPS * vectors * window)
         if layer.op_type == "NhwcMaxPool":  # reads its windows through pointers
             return window * (elements + _POINTER_FLOPS * elements / max(1, outputs[0].shape[-1]))
         return each * elements * window
@@ -297,7 +320,10 @@ def _other_flops(
         return float(elements * max(1, len(inputs) - 1))
     if layer.op_type in ("Resize", "Upsample", "GridSample", "RoiAlign"):
         cubic = layer.attributes.get("mode", {}).get("s") in ("cubic", "bicubic")
-        return (_CUBIC_FLOPS if cubic else 8.0) * elements
+        data = inputs[0]
+        by_positions = layer.op_type == "Resize" and data is not None and data.blocked
+        positions = elements / max(1, outputs[0].shape[1]) if by_positions else 0.0
+        return (_CUBIC_FLOPS if cubic else 8.0) * elements + _POSITION_FLOPS * positions
     return float(elements)
 
 

@@ -35,13 +35,14 @@ def _operators() -> list[str]:
         "access_pattern",
         "blocked_convolution",
         "channel_order",
+        "channels_last_convolution",
         "control_flow",
         "copies",
         "estimators",
         "integer_products",
         "kernel_path",
     )
-    names += ("products", "row", "work")
+    names += ("products", "row", "row_copies", "work")
     files = [ROOT / f"features/{name}.py" for name in names]
     files += [ROOT / "costmodel/ir/footprint.py", ROOT / "serving/validation/preconditions.py"]
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
