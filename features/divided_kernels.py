@@ -7,7 +7,7 @@ blocks of each region (docs/adr/0030).
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.features.copies import ONE_AXIS_SINCE, transposition_of
 from costmodel.features.products import Types
@@ -41,11 +41,13 @@ class Division:
         regions: Number of times that the kernel hands out parts, one time after the other; 0 if one thread does all, or
             if it is not known.
         undivided: Share of the work that one thread does.
+        shared_rows: Number of rows of the result that the threads write piece by piece, side by side.
     """
 
     parts: float = math.inf
     regions: int = 0
     undivided: float = 0.0
+    shared_rows: int = 0
 
     def speedup(self, threads: int) -> float:
         """Returns how many times as quick the work is on `threads` threads as on one."""
@@ -125,7 +127,10 @@ def _span(shape: Sequence[int], whole: Sequence[int]) -> int:
 
 
 def _transpose(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
-    """Single elements that move along one axis are transposed as a matrix, one region for each matrix."""
+    """Single elements that move along one axis are transposed as a matrix, one region for each matrix.
+
+    Each thread reads some rows of the matrix, and writes its piece of every row of the result.
+    """
     data = inputs[0]
     assert data is not None
     order, shape = transposition_of(layer, data, outputs[0])
@@ -137,7 +142,8 @@ def _transpose(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType
     run = unmoved_run(order, shape)
     if run * _item_bytes(data) <= _LARGEST_ELEMENT:
         rows = math.prod(shape[first:last]) if outwards else shape[first]
-        return _in_parts(rows, regions=math.prod(shape[:first]))
+        divided = _in_parts(rows, regions=math.prod(shape[:first]))
+        return replace(divided, shared_rows=data.elements // rows) if divided.regions else divided
     return _by_cycles(data, data, _MOVED_CYCLES) if outwards and run > 1 else _ON_ONE_THREAD
 
 
