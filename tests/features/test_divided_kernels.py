@@ -14,7 +14,7 @@ from costmodel.features.divided_kernels import Division, division_of
 from costmodel.features.thread_division import divide_work
 from costmodel.features.work import layer_work
 from costmodel.ir.graph import TensorType
-from costmodel.ir.sequence import LayerSequence, SequenceLayer
+from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value
 from tests.fakes import elementwise
 from tests.synthetic import SYSTEM
 
@@ -203,3 +203,20 @@ def test_a_sequence_is_divided_as_its_layers_are() -> None:
     assert together.speedups[0] == pytest.approx(2 / (1 / alone.speedups[0] + 1), rel=0.1)
     assert together.waits_us[0] == pytest.approx(alone.waits_us.sum())
     assert divide_work([both], SYSTEM, 1).speedups[0] == 1
+
+
+def test_threads_wait_for_each_matrix_and_for_the_rows_that_they_share() -> None:
+    """Many small transpositions take longer with two threads; the more rows a result has, the longer.
+
+    On a Zen 4, 16,384 matrices of 14 x 14 take 9.3 ms with two threads and 0.75 ms with one.
+    """
+
+    def waits(*shape: int) -> float:
+        values = (Value(TensorType("float32", shape), "input"), Value(TensorType("float32", shape), "internal"))
+        order = {"perm": {"ints": [0, 2, 1]}}
+        sequence = LayerSequence((SequenceLayer("Transpose", "", 13, order, (0,), (1,)),), values, (1,))
+        return waiting_us(layer_work(sequence, sequence.layers[0]), SYSTEM, 2)
+
+    assert 5e3 < waits(16_384, 14, 14) < 20e3
+    assert waits(8, 28, 768) > 5 * waits(8, 768, 28)
+    assert waits(1, 1, 768) == 0
