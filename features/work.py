@@ -207,7 +207,7 @@ def _vectorised(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorTyp
     """
     data = inputs[0]
     if layer.op_type == "ConvTranspose" and data is not None and (data.blocked or outputs[0].blocked):
-        return outputs[0].shape[1] if integer(layer.attributes, "group", 1) == 1 else 0
+        return _channels(outputs[0]) if integer(layer.attributes, "group", 1) == 1 else 0
     if layer.op_type in ("Conv", "FusedConv") and data is not None:
         return product.rows if product.rows > 1 and not outputs[0].blocked else 0
     if layer.op_type in ("Gemm", "FusedGemm", "MatMul", "FusedMatMul"):
@@ -308,8 +308,8 @@ def _other_flops(
         each = 1.0 if "Max" in layer.op_type or inputs[0].blocked else _AVERAGE_FLOPS
         window = window_area(layer, channels_first(layer, inputs[0]))
         if inputs[0].blocked and inputs[0].dtype in _BYTES:
-            positions = elements / max(1, outputs[0].shape[1])
-            vectors = -(-outputs[0].shape[1] // _BYTES_OF_VECTOR)
+            channels = _channels(outputs[0])
+            positions, vectors = elements / channels, -(-channels // _BYTES_OF_VECTOR)
             return positions * (_POSITION_FLOPS + _VECTOR_FLOPS * vectors * window)
         if layer.op_type == "NhwcMaxPool":  # reads its windows through pointers
             return window * (elements + _POINTER_FLOPS * elements / max(1, outputs[0].shape[-1]))
@@ -322,9 +322,13 @@ def _other_flops(
         cubic = layer.attributes.get("mode", {}).get("s") in ("cubic", "bicubic")
         data = inputs[0]
         by_positions = layer.op_type == "Resize" and data is not None and data.blocked
-        positions = elements / max(1, outputs[0].shape[1]) if by_positions else 0.0
+        positions = elements / _channels(outputs[0]) if by_positions else 0.0
         return (_CUBIC_FLOPS if cubic else 8.0) * elements + _POSITION_FLOPS * positions
     return float(elements)
+
+
+def _channels(image: TensorType) -> int:
+    return max(1, image.shape[1]) if len(image.shape) > 1 else 1
 
 
 def _selection_flops(layer: SequenceLayer, data: TensorType, chosen: TensorType) -> float:

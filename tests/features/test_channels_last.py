@@ -168,3 +168,10 @@ def test_one_loop_computes_what_it_broadcasts_for_each_element() -> None:
         for sequence in (fused_gate((1, 16, 1, 1), image), fused_gate(image, image))
     )
     assert of_channels == of_pixels > 5 * 16 * 20 * 20
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "Resize"])
+def test_a_result_without_channels_has_a_cost(op_type: str) -> None:
+    """A client may describe a layer whose result has a single axis, which no runtime makes of an image."""
+    sequence = layer_of(op_type, (1, 3, 8, 8), (4,), dtype="uint8", last=(True, False))
+    assert layer_work(sequence, sequence.layers[0]).other_flops > 0
