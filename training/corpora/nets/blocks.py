@@ -16,6 +16,7 @@ __all__ = [
     "conv_bn_leaky",
     "conv_bn_relu",
     "conv_relu",
+    "rows_of_cells",
     "upsample",
 ]
 
@@ -206,3 +207,8 @@ def classifier(channels: int, classes: int) -> nn.Sequential:
 def upsample(factor: int = 2, mode: str = "nearest") -> nn.Upsample:
     """Returns a layer that enlarges the height and width of a feature map by `factor`."""
     return nn.Upsample(scale_factor=factor, mode=mode)
+
+
+def rows_of_cells(x: Tensor, columns: int) -> Tensor:
+    """Returns a feature map as a matrix: `columns` of a cell's channels in each row, cell after cell."""
+    return x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, columns)

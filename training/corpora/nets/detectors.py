@@ -11,14 +11,11 @@ from costmodel.training.corpora.nets.blocks import (
     conv_bn_leaky,
     conv_bn_relu,
     conv_relu,
+    rows_of_cells,
     upsample,
 )
 
 __all__ = ["BlazeFace", "OpenPose", "RetinaNet", "Yolo8", "YoloTiny", "centernet", "mobilefacenet"]
-
-
-def _rows(x: Tensor, columns: int) -> Tensor:
-    return x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, columns)
 
 
 class YoloTiny(nn.Module):
@@ -48,7 +45,7 @@ class YoloTiny(nn.Module):
         fine = self.fine(x)
         coarse = self.coarse(fine)
         maps = self.large(coarse), self.small(torch.cat([self.up(coarse), fine], 1))
-        return torch.cat([_rows(m, self.columns) for m in maps], 1).sigmoid()
+        return torch.cat([rows_of_cells(m, self.columns) for m in maps], 1).sigmoid()
 
 
 def _silu(ins: int, outs: int, kernel: int = 3, stride: int = 1) -> nn.Module:
@@ -191,8 +188,8 @@ class RetinaNet(nn.Module):
         low = self.sides[0](fine) + self.up(mid)
         maps = [smooth(m) for smooth, m in zip(self.smooth, (low, mid, top), strict=True)]
         maps.append(self.sixth(coarse))
-        scores = torch.cat([_rows(self.classify(m), self.columns) for m in maps], 1)
-        return scores.sigmoid(), torch.cat([_rows(self.locate(m), 4) for m in maps], 1)
+        scores = torch.cat([rows_of_cells(self.classify(m), self.columns) for m in maps], 1)
+        return scores.sigmoid(), torch.cat([rows_of_cells(self.locate(m), 4) for m in maps], 1)
 
 
 def centernet(classes: int) -> nn.Module:
@@ -250,8 +247,8 @@ class BlazeFace(nn.Module):
         """Maps images, [batch, 3, 128, 128], to scores, [batch, 896, 1], and boxes and key points, [batch, 896, 16]."""
         fine = self.fine(x)
         maps = (fine, self.coarse(fine))
-        scores = [_rows(head(m), 1) for head, m in zip(self.scores, maps, strict=True)]
-        points = [_rows(head(m), 16) for head, m in zip(self.points, maps, strict=True)]
+        scores = [rows_of_cells(head(m), 1) for head, m in zip(self.scores, maps, strict=True)]
+        points = [rows_of_cells(head(m), 16) for head, m in zip(self.points, maps, strict=True)]
         return torch.cat(scores, 1), torch.cat(points, 1)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from costmodel.training.corpora.nets.blocks import conv, conv_relu
+from costmodel.training.corpora.nets.blocks import conv, conv_relu, rows_of_cells
 from costmodel.training.corpora.nets.vgg import VGG16
 
 __all__ = ["SSD", "SSD_300", "SSD_512", "Layout"]
@@ -84,8 +84,10 @@ class SSD(nn.Module):
         for extra in self.extras:
             x = extra(x)
             maps.append(x)
-        scores = torch.cat([_rows(head(m), self.classes) for head, m in zip(self.classify, maps, strict=True)], 1)
-        offsets = torch.cat([_rows(head(m), 4) for head, m in zip(self.locate, maps, strict=True)], 1)
+        scores = torch.cat(
+            [rows_of_cells(head(m), self.classes) for head, m in zip(self.classify, maps, strict=True)], 1
+        )
+        offsets = torch.cat([rows_of_cells(head(m), 4) for head, m in zip(self.locate, maps, strict=True)], 1)
         return scores.softmax(-1), self._boxes(offsets)
 
     def _boxes(self, offsets: Tensor) -> Tensor:
@@ -125,10 +127,6 @@ def _vgg() -> tuple[nn.Module, nn.Module]:
             ins = channels
     deep = nn.Sequential(*layers, nn.MaxPool2d(3, 1, 1), conv_relu(512, 1024, dilation=6), conv_relu(1024, 1024, 1))
     return shallow, deep
-
-
-def _rows(x: Tensor, columns: int) -> Tensor:
-    return x.permute(0, 2, 3, 1).reshape(1, -1, columns)
 
 
 def _priors(layout: Layout) -> Iterator[tuple[float, float, float, float]]:
