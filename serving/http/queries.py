@@ -11,9 +11,8 @@ from costmodel.serving.http.bodies import FILE_TYPES, json_body, media_type, upl
 from costmodel.serving.http.openapi import FILE_BODY, JSON_BODY, TAGGED, describes_json, describes_model, problems
 from costmodel.serving.http.state import state_of
 from costmodel.serving.ranking import Quantile
-from costmodel.serving.tuning.question import Objective
 from costmodel.serving.wire.answers import BulkAnswer, CapacityAnswer, PredictAnswer, RankAnswer, TunedAnswer
-from costmodel.serving.wire.fields import Composition, Digest, Name, SystemName, Version
+from costmodel.serving.wire.fields import Composition, Name, SystemName, Version
 from costmodel.serving.wire.problems import Problem
 from costmodel.serving.wire.requests import (
     BulkRequest,
@@ -24,16 +23,16 @@ from costmodel.serving.wire.requests import (
     TuneRequest,
     Tuning,
 )
-from costmodel.traffic.capacity import MAX_REPLICAS
-from costmodel.traffic.objective import MAX_BATCH, MAX_RATE_PER_S
-from costmodel.traffic.scenarios import Scenario
+from costmodel.traffic.objective import MAX_RATE_PER_S
 from costmodel.units import parse_shape
 
 __all__ = ["PredictOptions", "options_of", "router"]
 
 router = APIRouter(prefix="/v1", tags=["predictions"])
 
+# Unlike those of JSON bodies, these numbers arrive as text.
 Granularity = Annotated[int, Query(ge=1, le=1000)]
+Microseconds = Annotated[float, Query(ge=1e-3, le=1e15, allow_inf_nan=False)]
 Pinned = Annotated[
     Version | None, Query(description="Version of the regressor to predict with; by default the champion.")
 ]
@@ -70,7 +69,7 @@ class PredictOptions(FileOptions):
 class RankOptions(FileOptions):
     """Options in the query string of a ranking of systems."""
 
-    slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
+    slo_us: Microseconds | None = None
     quantile: Quantile = "p50"
     memory_bytes: Annotated[
         int | None, Query(ge=1, lt=2**62, description="Memory in bytes that a process may take.")
@@ -81,29 +80,21 @@ class RankOptions(FileOptions):
     ] = None
 
 
-class CapacityOptions(_ModelOptions):
-    """Options in the query string of a request about the capacity of an ONNX file; `Traffic` validates the rest."""
+class CapacityOptions(_ModelOptions, Traffic):
+    """Options in the query string of a request about the capacity of an ONNX file."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     granularity: Granularity = 1
-    scenario: Scenario = "server"
-    percentile: Annotated[float, Query(ge=50, le=99.9)] = 99.0
-    slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
-    arrivals_per_s: Annotated[float | None, Query(ge=1e-6, le=MAX_RATE_PER_S, allow_inf_nan=False)] = None
-    replicas: Annotated[int | None, Query(ge=1, le=MAX_REPLICAS)] = None
-    max_batch: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 1
-    max_wait_us: Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
-    usd_per_hour: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None
+    slo_us: Microseconds | None = None
 
 
-class TuneOptions(_ModelOptions):
-    """Options in the query string of a request about the settings of an ONNX file; `Tuning` validates the rest."""
+class TuneOptions(_ModelOptions, Tuning):
+    """Options in the query string of a request about the settings of an ONNX file."""
 
-    objective: Objective = "latency"
-    percentile: Annotated[float, Query(ge=50, le=99.9)] = 99.0
-    slo_us: Annotated[float | None, Query(ge=1e-3, le=1e15, allow_inf_nan=False)] = None
-    max_batch: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 1
-    int8: Digest | None = None
-    usd_per_hour: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    slo_us: Microseconds | None = None
 
 
 def options_of(options: _ModelOptions) -> dict[str, Any]:
