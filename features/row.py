@@ -29,8 +29,9 @@ _IMAGE_TILE = 6
 _VECTORS_IN_TILE = 4
 # What an activation that is fused into a layer counts at most, in instructions: what takes more is an exponential.
 _MOST_INSTRUCTIONS = VECTOR_INSTRUCTIONS["Tanh"]
-# A lap that touches this many times the level 2 cache leaves nothing of a layer there: more makes no difference.
-_MOST_LAP = 8
+# A lap that touches this many times the level 2 cache leaves nothing of a layer in the level 3 cache either, which is
+# up to 32 times as large: more makes no difference.
+_MOST_LAP = 64
 # Bytes that are added to those that a lap touches, so that their logarithm does not tell apart what is next to nothing.
 _LEAST_LAP = 10_000
 
