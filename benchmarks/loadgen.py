@@ -6,14 +6,21 @@
 Twelve models with a symbolic batch (made_models.py) take, on one thread, 1 to 50 ms. Each is timed directly before and
 after each of LoadGen's runs, and these times are what the simulation gets: queueing is judged, and not the prediction
 of latencies. A shared machine is now quicker and now slower, for seconds; runs are therefore short, take turns in
-rounds, and the latencies of all rounds are pooled. The simulated machine has each timing as a state, all of them for
-equal shares of the time. What an idle time costs is measured as `costmodel bench` does. The load generator's own part
-of the latency, measured in its runs, is added in the scenario "server".
+rounds, and the latencies of all rounds are pooled. What an idle time costs is measured as `costmodel bench` does. The
+load generator's own part of the latency, measured in its runs, is added in the scenario "server".
 
 In that scenario LoadGen runs at seven loads, 10% to 70% of the saturation by the first timing. The highest rate is
 where its p99 reaches four times the median latency, interpolated between two loads, at most the highest of them; p90
-and p99 are compared at that one. "same seconds" are simulations with the run times of those requests of LoadGen's own
-runs that had waited: they show what is left if the machine does not change between timing and run.
+and p99 are compared at that one. The simulation gets the requests of each of LoadGen's runs at their times of arrival,
+as both begin with an empty queue and a run of a slow model has too few requests for its p99 to be that of others; its
+machine has the timings before and after the run as states. Beside it are simulations
+
+- of "other arrivals": a long time with arrivals of its own and the states of all timings, as `costmodel capacity` does;
+- of the "same seconds": the same arrivals, and the run times of those of LoadGen's requests that had waited, which show
+  what is left if the machine does not change between timing and run;
+- without the effects of an idle time.
+
+In the other scenarios the simulated machine has each timing as a state, all of them for equal shares of the time.
 
 LoadGen's even rounds are compared with its odd ones as well. A run during which other processes of this machine took
 CPU time is repeated, at most twice. Results are appended to a file as they come, and a second start continues there. A
@@ -25,8 +32,10 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from loadgen_driver import SIZES, Network, Reported, drive
@@ -50,6 +59,11 @@ COMPARED = 0.7
 # Each run of LoadGen has other times of arrival.
 _SEEDS = count(1)
 BAR_RATE, BAR_PERCENTILE = 0.10, 0.15
+PERCENTILES = {"p90": 90.0, "p99": 99.0}
+# What is simulated of the requests of LoadGen's runs, and how often their run times are drawn.
+REPLAYS = ("simulated", "same seconds", "no idle effects")
+DRAWS = 10
+_Round = TypeVar("_Round")
 
 
 @dataclass(frozen=True)
@@ -62,8 +76,9 @@ class Compared:
         figure: Name of the figure.
         measured: Figure of all rounds of LoadGen.
         halves: The same of its even rounds and of its odd ones; None if there is one round.
-        simulated: Figure that is simulated.
-        same_seconds: The same with run times of the same seconds; None if there are none.
+        simulated: Figure that is simulated; in the scenario "server", of the same requests.
+        other_arrivals: The same of arrivals of its own for a long time; None if nothing arrives.
+        same_seconds: The same as `simulated` with run times of the same seconds; None if there are none.
         always_warm: The same as `simulated` without the effects of an idle time; None if it has none.
         others: Largest share of a CPU that other processes of this machine took meanwhile.
     """
@@ -74,6 +89,7 @@ class Compared:
     measured: float
     halves: tuple[float, float] | None
     simulated: float
+    other_arrivals: float | None = None
     same_seconds: float | None = None
     always_warm: float | None = None
     others: float = 0.0
@@ -89,9 +105,19 @@ class Compared:
         return _ratio(self.halves[1], self.halves[0]) if self.halves else float("nan")
 
     @property
+    def simulations(self) -> dict[str, float | None]:
+        """The simulated figures by what is simulated."""
+        return {
+            "simulated": self.simulated,
+            "  other arrivals": self.other_arrivals,
+            "  same seconds": self.same_seconds,
+            "  no idle effects": self.always_warm,
+        }
+
+    @property
     def line(self) -> str:
         """The figures, and the ratios of the simulated ones to LoadGen's, and of LoadGen's halves."""
-        ratios = (*(self.ratio(one) for one in (self.simulated, self.same_seconds, self.always_warm)), self.repeats)
+        ratios = (*(self.ratio(one) for one in self.simulations.values()), self.repeats)
         return (
             f"{self.model:<24}{self.scenario:<15}{self.figure:<14}{self.measured:>10.1f}{self.simulated:>10.1f}"
             + "".join(f"{ratio:>6.2f}" for ratio in ratios)
@@ -128,11 +154,29 @@ class Timed:
         """Returns what the timings say."""
         return _serving(self._parts, policy, idle)
 
+    def around(self, run: int, idle: IdleEffects) -> Serving:
+        """Returns a machine for single requests whose states are the timings before and after a run, given its number.
 
-def _serving(parts: Sequence[dict[int, list[float]]], policy: BatchPolicy, idle: IdleEffects = ALWAYS_WARM) -> Serving:
+        Runs vary within a state as in all timings, because two are too short for what happens once in a thousand runs.
+        """
+        return _serving(self._parts, NO_BATCHING, idle, slice(run, run + 2))
+
+
+def _serving(
+    parts: Sequence[dict[int, list[float]]],
+    policy: BatchPolicy,
+    idle: IdleEffects = ALWAYS_WARM,
+    states_of: slice = slice(None),
+) -> Serving:
     """Returns a machine that was timed several times: each time is a state of it, all of them equally frequent.
 
     States and the variation within them are those of the largest batch of the policy.
+
+    Args:
+        parts: Run times in microseconds by batch size, of each timing.
+        policy: How batches are formed.
+        idle: What an idle time costs.
+        states_of: The timings that are states.
     """
     largest = policy.max_size
     sizes = [size for size in SIZES if size <= largest]
@@ -144,7 +188,8 @@ def _serving(parts: Sequence[dict[int, list[float]]], policy: BatchPolicy, idle:
             for part, slowdown in zip(parts, slowdowns, strict=True)
         ]
     )
-    states = tuple(MachineState(f"timing {number}", 1 / len(parts), one) for number, one in enumerate(slowdowns))
+    slowdowns = slowdowns[states_of]
+    states = tuple(MachineState(f"timing {number}", 1 / len(slowdowns), one) for number, one in enumerate(slowdowns))
     variation = Variation(tuple(factors.tolist()), states if len(states) > 1 else (), idle=idle)
     return Serving(ServiceTimes(latency_us), variation, policy)
 
@@ -173,8 +218,10 @@ def closed(name: str, network: Network, seconds: float, rounds: int) -> Iterator
         if kind == "offline":
             yield Compared(name, kind, "rate", *_pooled(runs[kind], _rate_per_s), result.throughput_per_s)
             continue
-        for figure, simulated_us in (("p90", result.p90_us), ("p99", result.p99_us)):
-            yield Compared(name, kind, figure, *_pooled(runs[kind], PERCENTILES[figure]), simulated_us or float("inf"))
+        latencies_us = [run.latencies_us for run in runs[kind]]
+        for figure, percentile in PERCENTILES.items():
+            measured = _pooled(latencies_us, partial(_percentile_us, percentile=percentile))
+            yield Compared(name, kind, figure, *measured, getattr(result, f"{figure}_us") or float("inf"))
 
 
 def server(name: str, network: Network, seconds: float, rounds: int) -> Iterator[Compared]:
@@ -188,24 +235,31 @@ def server(name: str, network: Network, seconds: float, rounds: int) -> Iterator
         for load, rate_per_s in rates_per_s.items():
             runs[load].append(_drive(network, "server", seconds, rate_per_s))
             timed.add()
-    warm, machine = timed.serving(NO_BATCHING), timed.serving(NO_BATCHING, idle)
-    at_load, rate_per_s = runs[COMPARED], rates_per_s[COMPARED]
-    generator_us = float(np.mean([run.generator_us for run in at_load]))
-    replayed_us = np.concatenate([_replayed_us(run, idle) for run in at_load])
-    simulated = [simulate(one, "server", rate_per_s=rate_per_s) for one in (machine, warm)]
-    for figure, percentile in (("p90", 90), ("p99", 99)):
-        machine_us, warm_us = (_latency_us(getattr(one, f"{figure}_us"), generator_us) for one in simulated)
-        same_us = float(np.percentile(replayed_us, percentile))
-        yield Compared(name, "server", figure, *_pooled(at_load, PERCENTILES[figure]), machine_us, same_us, warm_us)
-    everything = [run for of_load in runs.values() for run in of_load]
-    generator_us = float(np.mean([run.generator_us for run in everything]))
+    replayed: dict[str, dict[float, list[np.ndarray]]] = {kind: {load: [] for load in LOADS} for kind in REPLAYS}
+    for number, load in enumerate(LOADS * rounds):
+        run, around = runs[load][number // len(LOADS)], timed.around(number, idle)
+        here = _serving([{1: run.warm_us.tolist()}], NO_BATCHING, idle) if len(run.warm_us) else around
+        for kind, serving in zip(REPLAYS, (around, here, timed.around(number, ALWAYS_WARM)), strict=True):
+            replayed[kind][load].append(_replayed_us(run, serving))
+    machine = timed.serving(NO_BATCHING, idle)
+    steady = simulate(machine, "server", rate_per_s=rates_per_s[COMPARED])
+    generator_us = _generator_us(runs[COMPARED])
+    driven = {load: [run.latencies_us for run in of_load] for load, of_load in runs.items()}
+    for figure, percentile in PERCENTILES.items():
+        same, here_us, warm_us = (_percentile_us(replayed[kind][COMPARED], percentile) for kind in REPLAYS)
+        steady_us = _latency_us(getattr(steady, f"{figure}_us"), generator_us)
+        measured = _pooled(driven[COMPARED], partial(_percentile_us, percentile=percentile))
+        yield Compared(name, "server", figure, *measured, same, steady_us, here_us, warm_us)
+    generator_us = _generator_us([run for of_load in runs.values() for run in of_load])
     # The load generator's own part of the latency is part of what the objective allows.
-    objective = LatencyObjective(99.0, slo_us - generator_us)
-    here = _serving([{1: run.warm_us.tolist()} for run in everything if len(run.warm_us) > 2], NO_BATCHING, idle)
-    highest = [highest_rate_per_s(one, objective) for one in (machine, here, warm)]
-    first, second = (_crossing({load: runs[load][half::2] for load in LOADS}, rates_per_s, slo_us) for half in (0, 1))
-    found = _crossing(runs, rates_per_s, slo_us)
-    yield Compared(name, "server", "highest rate", found, (first, second) if rounds > 1 else None, *highest)
+    steady_rate = highest_rate_per_s(machine, LatencyObjective(99.0, slo_us - generator_us))
+    same, here_rate, warm_rate = (_crossing(replayed[kind], rates_per_s, slo_us) for kind in REPLAYS)
+    halves = [_crossing({load: driven[load][half::2] for load in LOADS}, rates_per_s, slo_us) for half in (0, 1)]
+    found = _crossing(driven, rates_per_s, slo_us)
+    yield Compared(
+        name, "server", "highest rate", found, (halves[0], halves[1]) if rounds > 1 else None,
+        same, steady_rate, here_rate, warm_rate,
+    )  # fmt: skip
     yield Compared(name, "effects", "generator", generator_us, None, generator_us)
     for figure, us in (("extra", idle.extra_us), ("cooling", idle.cooling_us), ("wake-up", idle.wake_up_us)):
         yield Compared(name, "effects", figure, us, None, us)
@@ -215,33 +269,32 @@ def server(name: str, network: Network, seconds: float, rounds: int) -> Iterator
 PARTS = {("server", "highest rate"): server, ("offline", "rate"): closed}
 
 
-def _percentile_us(runs: Sequence[Reported], percentile: float) -> float:
-    return float(np.percentile(np.concatenate([run.latencies_us for run in runs]), percentile))
+def _percentile_us(latencies_us: Sequence[np.ndarray], percentile: float) -> float:
+    return float(np.percentile(np.concatenate(latencies_us), percentile))
 
 
 def _rate_per_s(runs: Sequence[Reported]) -> float:
     return float(np.mean([run.samples_per_s for run in runs]))
 
 
-PERCENTILES: dict[str, Callable[[Sequence[Reported]], float]] = {
-    "p90": lambda runs: _percentile_us(runs, 90),
-    "p99": lambda runs: _percentile_us(runs, 99),
-}
+def _generator_us(runs: Sequence[Reported]) -> float:
+    """Returns the mean part of the latency that is the load generator's own."""
+    return float(np.concatenate([run.generator_us for run in runs]).mean())
 
 
 def _pooled(
-    runs: Sequence[Reported], figure: Callable[[Sequence[Reported]], float]
+    rounds: Sequence[_Round], figure: Callable[[Sequence[_Round]], float]
 ) -> tuple[float, tuple[float, float] | None]:
     """Returns a figure of all rounds, and of the even and the odd ones."""
-    return figure(runs), (figure(runs[::2]), figure(runs[1::2])) if len(runs) > 1 else None
+    return figure(rounds), (figure(rounds[::2]), figure(rounds[1::2])) if len(rounds) > 1 else None
 
 
-def _crossing(runs: dict[float, list[Reported]], rates_per_s: dict[float, float], slo_us: float) -> float:
+def _crossing(latencies_us: dict[float, list[np.ndarray]], rates_per_s: dict[float, float], slo_us: float) -> float:
     """Returns the highest rate whose p99 is within the objective, between the loads at which LoadGen ran.
 
     It is 0 if no load meets the objective.
     """
-    p99_us = {load: _percentile_us(of_load, 99) for load, of_load in runs.items() if of_load}
+    p99_us = {load: _percentile_us(of_load, 99) for load, of_load in latencies_us.items() if of_load}
     above = None
     for load in sorted(p99_us, reverse=True):
         if p99_us[load] <= slo_us:
@@ -253,11 +306,13 @@ def _crossing(runs: dict[float, list[Reported]], rates_per_s: dict[float, float]
     return 0.0
 
 
-def _replayed_us(run: Reported, idle: IdleEffects) -> np.ndarray:
-    """Returns latencies of a run's own arrivals, with the run times of those of its requests that had waited."""
-    here = _serving([{1: run.warm_us.tolist()}], NO_BATCHING, idle)
-    served = serve(run.arrivals_us, here.service_times.up_to(1), here.variation, 1, NO_BATCHING, 0)
-    return served.latencies_us + run.generator_us
+def _replayed_us(run: Reported, machine: Serving) -> np.ndarray:
+    """Returns simulated latencies of the requests of a run of LoadGen, with several draws of their run times."""
+    served = [
+        serve(run.arrivals_us, machine.service_times.up_to(1), machine.variation, 1, NO_BATCHING, draw)
+        for draw in range(DRAWS)
+    ]
+    return np.concatenate([one.latencies_us + run.generator_us for one in served])
 
 
 def _latency_us(simulated_us: float | None, generator_us: float) -> float:
@@ -280,11 +335,8 @@ def summarise(found: list[Compared]) -> None:
         if scenario == "effects":
             print(f"{scenario:<15}{figure:<14}{np.median([one.simulated for one in of_figure]):>8.0f} us")
             continue
-        kinds = {
-            "simulated": [one.ratio(one.simulated) for one in of_figure],
-            "  same seconds": [one.ratio(one.same_seconds) for one in of_figure],
-            "  no idle effects": [one.ratio(one.always_warm) for one in of_figure],
-            "LoadGen, odd over even": [one.repeats for one in of_figure],
+        kinds = {kind: [one.ratio(one.simulations[kind]) for one in of_figure] for kind in of_figure[0].simulations} | {
+            "LoadGen, odd over even": [one.repeats for one in of_figure]
         }
         for kind, ratios in kinds.items():
             if np.isnan(ratios).all():

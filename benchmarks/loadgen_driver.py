@@ -100,16 +100,16 @@ class Reported:
         samples_per_s: Samples that were answered in a second, as LoadGen reports it.
         arrivals_us: Times at which queries came.
         warm_us: Run times of batches that began as soon as the one before ended.
-        generator_us: Mean latency that LoadGen reports minus the mean time from a query's coming to its completion in
-            the system under test: the part of the latency that is the load generator's own, because it counts from
-            the time for which a query was scheduled, and its thread sleeps until then.
+        generator_us: Latency of each query minus the time from its coming to its completion in the system under test:
+            the part of the latency that is the load generator's own, because it counts from the time for which a query
+            was scheduled, and its thread sleeps until then. Shape [num_queries].
     """
 
     latencies_us: np.ndarray
     samples_per_s: float
     arrivals_us: np.ndarray
     warm_us: np.ndarray
-    generator_us: float
+    generator_us: np.ndarray
 
 
 def drive(
@@ -162,7 +162,7 @@ def drive(
         _figure(summary, r"[Ss]amples per second *: ([\d.]+)"),
         came_us - came_us[0],
         (ended_us - began_us)[1:][waited],
-        _figure(summary, r"Mean latency \(ns\) *: (\d+)") / 1e3 - float((np.asarray(done_ns) / 1e3 - came_us).mean()),
+        latencies_us - (np.asarray(done_ns) / 1e3 - came_us),
     )
 
 
@@ -187,7 +187,7 @@ def _settings(scenario: Scenario, seconds: float, rate_per_s: float, seed: int) 
 
 
 def _latencies_us(trace: str) -> np.ndarray:
-    """Returns the latency of each query, which is complete when its last sample is."""
+    """Returns the latency of each query, which is complete when its last sample is, in the order of completion."""
     latest: dict[str, float] = {}
     for query, done_ns in re.findall(r'"query_seq":(\d+),[^}]*"complete_ns":(\d+)', trace):
         latest[query] = max(latest.get(query, 0.0), float(done_ns) / 1e3)

@@ -107,6 +107,7 @@ VARIANTS: Mapping[str, Callable[[], Regressor]] = {
     "slower: half the rate, twice the trees": lambda: Variant(num_boost_round=2 * ROUNDS, learning_rate=0.025),
     "20 rows in a leaf": lambda: Variant(min_data_in_leaf=20),
     "extremely random splits": lambda: Variant(extra_trees=True),
+    "without monotone constraints": lambda: Variant(monotone_constraints=None),
     "squared error": lambda: Variant(objective="regression"),
     "expensive layers count more": lambda: Variant(time_weight=0.25),
     **{f"one for each operator of {n} rows": partial(PerOperator, n) for n in (30, 200)},

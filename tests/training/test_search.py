@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from costmodel.errors import TrainingError
+from costmodel.runtimes.base import RuntimeSettings
+from costmodel.runtimes.ort.session import open_session
 from costmodel.training.dataset import Dataset
 from costmodel.training.regressors.lightgbm_regressor import DEFAULTS, LightGBMRegressor
 from costmodel.training.search import Search, search
@@ -93,10 +95,15 @@ def test_whole_models_alone_are_not_searched(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("objective", ["huber", "fair", "regression"])
 def test_every_objective_learns(dataset: Dataset, objective: str) -> None:
-    """Every objective learns, also with time weights, and LightGBM's settings are recorded."""
+    """Every objective learns, also with time weights, can be exported, and LightGBM's settings are recorded."""
     chosen = replace(DEFAULTS, objective=objective, num_boost_round=200, num_leaves=15, time_weight=0.25)
     regressor = LightGBMRegressor(0, hyperparameters=chosen).fit(dataset.encoded, dataset.latencies_us)
     costs = dataset.encoded.totals(regressor.predict_us(dataset.encoded))
     assert np.median(np.abs(costs / dataset.latencies_us - 1)[~dataset.whole]) < 0.1
+    served = open_session(regressor.to_onnx(), RuntimeSettings())
+    (ratios,) = served.run(None, {"features": dataset.encoded.features})
+    assert regressor.predict_us(dataset.encoded) == pytest.approx(
+        dataset.encoded.bounds_us * np.exp(ratios[:, 0]), 1e-4
+    )
     assert regressor.settings["objective"] == objective
     assert (regressor.settings["num_leaves"], regressor.settings["num_boost_round"]) == (15, 200)

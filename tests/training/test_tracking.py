@@ -36,7 +36,7 @@ def _track(folder: Path, name: str = "lightgbm made.up", **given: Any) -> str:
     return track(
         folder,
         run_name=name,
-        parameters={"learning_rate": 0.05, "objective": "regression_l1"},
+        parameters={"learning_rate": 0.05, "objective": "fair"},
         metrics={"lightgbm.model.mape": 0.04},
         tags={"data_fingerprint": "abc"},
         artefacts=artefacts,
@@ -49,7 +49,7 @@ def test_a_run_is_recorded_in_the_folder(folder: Path) -> None:
     """Parameters, metrics, tags, artefact and evaluation are all recorded in `mlruns/`."""
     run = _client(folder).get_run(_track(folder))
     assert (run.info.run_name, run.info.status) == ("lightgbm made.up", "FINISHED")
-    assert run.data.params == {"learning_rate": "0.05", "objective": "regression_l1"}
+    assert run.data.params == {"learning_rate": "0.05", "objective": "fair"}
     assert run.data.metrics == {"lightgbm.model.mape": 0.04}
     assert (run.data.tags["system"], run.data.tags["data_fingerprint"]) == ("made.up", "abc")
     root = folder / "artifacts" / run.info.run_id / "artifacts"

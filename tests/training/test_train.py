@@ -71,7 +71,7 @@ def test_the_run_is_recorded(home: Home, report: TrainReport) -> None:
     assert "roofline.layer.mape" in run.data.metrics
     assert run.data.metrics["noise_floor_mape"] == pytest.approx(0.02)
     assert run.data.tags["version"] == report.version
-    assert run.data.params["objective"] == "regression_l1"
+    assert run.data.params["objective"] == "fair"
     assert {f.path for f in client.list_artifacts(report.run_id)} == {"artefact", "evaluation.json", "figures"}
     champion = client.get_model_version_by_alias(model_name(SYSTEM.name), CHAMPION)
     assert (champion.run_id, champion.tags["version"]) == (report.run_id, report.version)

@@ -1,13 +1,14 @@
 """A regressor of gradient-boosted trees; no other module uses LightGBM."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from costmodel.errors import MissingExtraError
-from costmodel.features.schema import SCHEMA
+from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
 from costmodel.training.regressors.targets import layer_targets
 
@@ -20,8 +21,9 @@ except ModuleNotFoundError as error:
 
 __all__ = ["DEFAULTS", "OBJECTIVES", "Hyperparameters", "LightGBMRegressor", "default_num_leaves"]
 
-# Objectives, each with its parameter for the error of log(cost / bound) from which errors count linearly, if any.
-OBJECTIVES: Mapping[str, str | None] = {"regression_l1": None, "huber": "alpha", "fair": "fair_c", "regression": None}
+# Objectives, each with its parameter for the error of log(cost / bound) from which errors count linearly, if any. The
+# absolute error is not among them, because LightGBM has no monotone constraints with it.
+OBJECTIVES: Mapping[str, str | None] = {"fair": "fair_c", "huber": "alpha", "regression": None}
 
 # The number of leaves grows with the number of rows (docs/adr/0006).
 _FEWEST_LEAVES, _MOST_LEAVES, _ROWS_PER_LEAF = 7, 31, 300
@@ -56,7 +58,7 @@ class Hyperparameters:
     bagging_fraction: float = 0.8
     lambda_l2: float = 1.0
     path_smooth: float = 0.0
-    objective: str = "regression_l1"
+    objective: str = "fair"
     linear_from: float = 0.1
     time_weight: float = 0.0
 
@@ -82,6 +84,9 @@ class LightGBMRegressor:
         threads: Number of threads for training and prediction.
         hyperparameters: Hyperparameters of LightGBM.
         columns: Names of the features.
+        rising: Names of the features with which a prediction never falls. By default they are those of the model around
+            a layer: the more memory a model touches, the less of its layer's data is in the caches. Without this
+            constraint trees use them to tell models apart (docs/adr/0018).
     """
 
     def __init__(
@@ -90,11 +95,13 @@ class LightGBMRegressor:
         threads: int = 1,
         hyperparameters: Hyperparameters = DEFAULTS,
         columns: Sequence[str] = SCHEMA.names,
+        rising: Collection[str] = FEATURE_GROUPS["footprint"],
     ) -> None:
         self.seed = seed
         self.threads = threads
         self.hyperparameters = hyperparameters
         self.columns = columns
+        self.rising = rising
         self.num_leaves_ = hyperparameters.num_leaves or _FEWEST_LEAVES
 
     @property
@@ -113,6 +120,7 @@ class LightGBMRegressor:
             "bagging_freq": 1,
             "lambda_l2": chosen.lambda_l2,
             "path_smooth": chosen.path_smooth,
+            "monotone_constraints": [int(name in self.rising) for name in self.columns],
             "seed": self.seed,
             "num_threads": self.threads,
             "deterministic": True,
@@ -128,7 +136,12 @@ class LightGBMRegressor:
     @property
     def settings(self) -> Mapping[str, object]:
         """Settings of the regressor by name, by which training runs can be compared."""
-        return {**self.parameters, "num_boost_round": self.rounds, "time_weight": self.hyperparameters.time_weight}
+        return {
+            **{name: value for name, value in self.parameters.items() if name != "monotone_constraints"},
+            "num_boost_round": self.rounds,
+            "time_weight": self.hyperparameters.time_weight,
+            "rising": " ".join(self.rising),
+        }
 
     def fit(self, encoded: Encoded, latencies_us: np.ndarray) -> Self:
         """Trains the trees on costs of layers, which are derived from the measured sequences."""
@@ -166,8 +179,10 @@ class LightGBMRegressor:
 
         Input: "features", float32 [num_layers, num_features]. Output: log(cost / bound) of each layer.
         """
+        # The converter does not know all objectives, none of which changes what the trees say.
+        as_squares = re.sub(r"^(objective=|\[objective: )[^]\n]*", r"\1regression", self.to_text(), flags=re.MULTILINE)
         model = convert_lightgbm(
-            self.booster_,
+            lightgbm.Booster(model_str=as_squares),
             initial_types=[("features", FloatTensorType([None, len(self.columns)]))],
             zipmap=False,
             target_opset=15,

@@ -78,7 +78,7 @@ class ThreadScalingRegressor:
             return self
         self.base.fit(encoded.take(few), latencies_us[few])
         pairs = encoded.take(quicker)
-        self.factor_ = LightGBMRegressor(self._seed, self.threads, _OF_FACTOR, _COLUMNS)
+        self.factor_ = LightGBMRegressor(self._seed, self.threads, _OF_FACTOR, _COLUMNS, rising=())
         self.factor_.fit(_widened(pairs, np.log(slower_us / pairs.bounds_us)), latencies_us[quicker])
         return self
 

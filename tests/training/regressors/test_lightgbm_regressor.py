@@ -1,9 +1,11 @@
 """The gradient-boosted trees and their ONNX export."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from costmodel.features.schema import SCHEMA
+from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded, encode_all
 from costmodel.paths import Home
 from costmodel.runtimes.base import RuntimeSettings
@@ -64,6 +66,28 @@ def test_seeds_differ_and_threads_do_not_matter(regressor: LightGBMRegressor, da
     costs = regressor.predict_us(dataset.encoded)
     assert not np.array_equal(costs, LightGBMRegressor(1).fit(*data).predict_us(dataset.encoded))
     assert costs == pytest.approx(LightGBMRegressor(0, threads=2).fit(*data).predict_us(dataset.encoded))
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_costs_never_fall_with_what_the_model_touches(dataset: Dataset, rising: bool) -> None:
+    """Costs that fall with the footprint are learnt as costs that do not depend on it, unless nothing is said to rise.
+
+    The features vary beyond the training range, each alone.
+    """
+    random = np.random.default_rng(0)
+    of_model = [SCHEMA.names.index(name) for name in FEATURE_GROUPS["footprint"]]
+    single = dataset.encoded.take(np.flatnonzero(dataset.encoded.lengths == 1))
+    features = single.features.copy()
+    features[:, of_model] = random.normal(0, 2, (len(features), len(of_model)))
+    falling_us = single.bounds_us * np.exp(-0.3 * features[:, of_model].sum(axis=1))
+    options = {} if rising else {"rising": ()}
+    regressor = LightGBMRegressor(0, **options).fit(replace(single, features=features), falling_us)
+    fell = 0
+    for column in of_model:
+        steps = np.repeat(features[:20], 9, axis=0)
+        steps[:, column] = np.tile(np.linspace(-8, 8, 9), 20)
+        fell += int((np.diff(_trained(regressor, steps).reshape(20, 9), axis=1) < -1e-9).sum())
+    assert (fell == 0) == rising
 
 
 def test_the_text_form_names_the_features(regressor: LightGBMRegressor) -> None:
