@@ -246,19 +246,19 @@ def server(name: str, network: Network, seconds: float, rounds: int) -> Iterator
     generator_us = _generator_us(runs[COMPARED])
     driven = {load: [run.latencies_us for run in of_load] for load, of_load in runs.items()}
     for figure, percentile in PERCENTILES.items():
-        same, here_us, warm_us = (_percentile_us(replayed[kind][COMPARED], percentile) for kind in REPLAYS)
+        replayed_us, here_us, warm_us = (_percentile_us(replayed[kind][COMPARED], percentile) for kind in REPLAYS)
         steady_us = _latency_us(getattr(steady, f"{figure}_us"), generator_us)
         measured = _pooled(driven[COMPARED], partial(_percentile_us, percentile=percentile))
-        yield Compared(name, "server", figure, *measured, same, steady_us, here_us, warm_us)
+        yield Compared(name, "server", figure, *measured, replayed_us, steady_us, here_us, warm_us)
     generator_us = _generator_us([run for of_load in runs.values() for run in of_load])
     # The load generator's own part of the latency is part of what the objective allows.
     steady_rate = highest_rate_per_s(machine, LatencyObjective(99.0, slo_us - generator_us))
-    same, here_rate, warm_rate = (_crossing(replayed[kind], rates_per_s, slo_us) for kind in REPLAYS)
+    replayed_rate, here_rate, warm_rate = (_crossing(replayed[kind], rates_per_s, slo_us) for kind in REPLAYS)
     halves = [_crossing({load: driven[load][half::2] for load in LOADS}, rates_per_s, slo_us) for half in (0, 1)]
     found = _crossing(driven, rates_per_s, slo_us)
     yield Compared(
         name, "server", "highest rate", found, (halves[0], halves[1]) if rounds > 1 else None,
-        same, steady_rate, here_rate, warm_rate,
+        replayed_rate, steady_rate, here_rate, warm_rate,
     )  # fmt: skip
     yield Compared(name, "effects", "generator", generator_us, None, generator_us)
     for figure, us in (("extra", idle.extra_us), ("cooling", idle.cooling_us), ("wake-up", idle.wake_up_us)):
