@@ -77,7 +77,7 @@ def test_it_is_better_than_learning_from_two_threads_alone(
     errors = [
         np.mean(np.abs(np.log(rest.totals(one.predict_us(rest)) / true_us))[unseen]) for one in (regressor, alone)
     ]
-    assert errors[0] < errors[1]
+    assert errors[0] < 0.7 * errors[1]
 
 
 def test_with_one_number_of_threads_it_is_its_base(dataset: Dataset) -> None:
