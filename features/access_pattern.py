@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.features.copies import ALONG_ONE_AXIS, ONE_AXIS_SINCE, transposition_of
+from costmodel.features.reductions import reduced_axes
 from costmodel.features.transposition import unmoved_run
-from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import attribute_of
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
-__all__ = ["AccessPattern", "access_pattern_of"]
+__all__ = ["AccessPattern", "access_pattern_of", "worked_axes"]
 
 _INTERPOLATIONS = {"nearest": 0.0, "linear": 1.0, "bilinear": 1.0, "cubic": 2.0, "bicubic": 2.0}
 
@@ -65,7 +65,7 @@ def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPa
         order, shape = transposition_of(layer, data, output)
         kept = not order or order[-1] == len(order) - 1
         return AccessPattern((), kept, unmoved_run(order, shape), 1, operand, inner, interpolation)
-    axes = _axes(sequence, layer, data)
+    axes = worked_axes(sequence, layer, data)
     inner_run = math.prod(data.shape[max(axes) + 1 :]) if axes else _common_run(data.shape, output.shape)
     return AccessPattern(
         axes=tuple(axes),
@@ -78,19 +78,13 @@ def access_pattern_of(sequence: LayerSequence, layer: SequenceLayer) -> AccessPa
     )
 
 
-def _axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> list[int]:
+def worked_axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType) -> list[int]:
     """Returns the axes that a layer works along, as it says itself or by its operator's default; [] if elementwise."""
     rank = len(data.shape)
     if not rank:
         return []
     if layer.op_type.startswith("Reduce"):
-        axes = layer.attributes.get("axes", {}).get("ints")
-        given = axes is not None or (len(layer.inputs) > 1 and layer.inputs[1] >= 0)
-        if axes is None and given:
-            axes = sequence.values[layer.inputs[1]].data
-        if integer(layer.attributes, "noop_with_empty_axes", 0) and (not given or (axes is not None and not axes)):
-            return []
-        return sorted(axis % rank for axis in axes or range(rank))
+        return reduced_axes(sequence, layer, data)
     if layer.op_type in _QUANTISATIONS and (
         len(layer.inputs) < 2 or sequence.values[layer.inputs[1]].type.elements == 1
     ):

@@ -36,6 +36,7 @@ CONVOLUTIONS = ("Conv", "FusedConv")
 _LEAST_RANK = 3  # tensors with fewer axes have no channels to move
 _SPREAD_FLOPS = 4.0  # for each element of each window
 _LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
+_POINT_FLOPS = 120.0  # likewise, where an index names a place along several axes
 _RUN_FLOPS = 80.0  # likewise, where operands are joined, divided, cut or padded
 # For each weight that a recurrent layer reads again in each step; a product reads its weights once for so many rows.
 _REREAD_FLOPS = 2.0
@@ -66,6 +67,9 @@ def copy_flops(
     if layer.op_type == "Gather" and data.shape:
         axis = integer(layer.attributes, "axis", 0) % len(data.shape)
         return _LOOKUP_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[axis + 1 :]))
+    if layer.op_type == "GatherND" and len(inputs) > 1 and inputs[1] is not None and inputs[1].shape:
+        looked_up = integer(layer.attributes, "batch_dims", 0) + inputs[1].shape[-1]
+        return _POINT_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[looked_up:]))
     if layer.op_type == "GatherElements":
         return _LOOKUP_FLOPS * outputs[0].elements
     if layer.op_type in RECURRENT and contraction is not None:
@@ -81,7 +85,7 @@ def run_flops(sequence: LayerSequence, layer: SequenceLayer) -> float:
 
     Args:
         sequence: Sequence that contains the layer.
-        layer: A layer that joins, divides, cuts or pads tensors; any other has no such runs.
+        layer: A layer that joins, divides, cuts, pads or repeats tensors; any other has no such runs.
     """
     read = [sequence.values[i].type.shape for i in layer.inputs if i >= 0]
     written = [sequence.values[i].type.shape for i in layer.outputs if i >= 0]
@@ -89,6 +93,8 @@ def run_flops(sequence: LayerSequence, layer: SequenceLayer) -> float:
         joined = {"Concat": read, "QLinearConcat": read[2::3], "Split": written}[layer.op_type]
         axis = integer(layer.attributes, "axis", 0)
         return _RUN_FLOPS * sum(math.prod(shape[: axis % len(shape)]) for shape in joined if shape)
+    if layer.op_type == "Expand" and read:
+        return _RUN_FLOPS * _repeated_runs(read[0], written[0])
     if layer.op_type in ("Slice", "Pad") and read and len(read[0]) == len(written[0]):
         steps = _steps(sequence, layer)
         for axis in reversed(range(len(read[0]))):
@@ -96,6 +102,20 @@ def run_flops(sequence: LayerSequence, layer: SequenceLayer) -> float:
             if strided or read[0][axis] != written[0][axis]:
                 return _RUN_FLOPS * math.prod(written[0][: axis + strided])
     return 0.0
+
+
+def _repeated_runs(read: Sequence[int], written: Sequence[int]) -> float:
+    """Returns how many runs an Expand copies.
+
+    It spreads its input out, and then, from the last repeated axis to the first, doubles what it has along that axis
+    for each part of the input that lies within the earlier axes.
+    """
+    sizes = (*(1,) * (len(written) - len(read)), *read)
+    repeated = [axis for axis, size in enumerate(written) if sizes[axis] == 1 < size]
+    if not repeated:
+        return 0.0
+    doublings = sum(math.prod(sizes[:axis]) * math.ceil(math.log2(written[axis])) for axis in repeated)
+    return float(math.prod(sizes[: repeated[-1]]) + doublings)
 
 
 def _steps(sequence: LayerSequence, layer: SequenceLayer) -> dict[int, int]:

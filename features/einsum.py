@@ -15,6 +15,8 @@ from costmodel.ir.equation import expand_equation
 
 __all__ = ["EinsumSteps"]
 
+_BEGIN_FLOPS = 80_000.0  # to read the equation and to reserve the tensors between the steps: 4 us
+
 
 @dataclass
 class EinsumSteps:
@@ -66,7 +68,8 @@ class EinsumSteps:
     @property
     def copy_flops(self) -> float:
         """Time of all steps except the products, in simple operations; see `costmodel.features.copies`."""
-        return self.summed + self.copied + sum(transpose_flops(order, shape) for order, shape in self.transposed)
+        transposed = sum(transpose_flops(order, shape) for order, shape in self.transposed)
+        return _BEGIN_FLOPS + self.summed + self.copied + transposed
 
     def _transpose(self, tensor: dict[str, int], wanted: Sequence[str], *, own: bool) -> dict[str, int]:
         """Brings the axes of a tensor into the wanted order.

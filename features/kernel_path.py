@@ -8,10 +8,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.features.cache_conflicts import crowding
+from costmodel.features.cache_conflicts import claimed_bytes, crowding
 from costmodel.features.contraction import Contraction
 from costmodel.features.copies import spreads_windows, transposition_of
 from costmodel.features.products import RECURRENT
+from costmodel.features.reductions import ReductionPath, column_of, is_reduction, reduction_path
 from costmodel.features.transposition import TransposePath, transpose_path
 from costmodel.features.work import Work
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -19,9 +20,6 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
 __all__ = ["KernelPath", "kernel_path_of"]
 
-# Ways to reduce a tensor by which axes are kept (K) and reduced (R), neighbours of one kind taken together.
-_REDUCTIONS = {"R": 1.0, "KR": 2.0, "RK": 3.0, "KRK": 4.0, "RKR": 5.0}
-_OTHER_REDUCTION = 6.0
 _LOOKUPS = {"Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements"}
 
 
@@ -33,10 +31,12 @@ class KernelPath:
         transpose: Way in which the first input is transposed, see `TransposePath`; 0 if it is not.
         read_stride: For a transposition, the distance in the input between elements that are adjacent in the output.
         moved_axis: For a transposition, the size of the axis that becomes the last one.
-        crowding: For a transposition that moves one axis, how few sets of the level 1 cache it reads along that axis;
-            see `costmodel.features.cache_conflicts.crowding`.
+        crowding: For a layer that reads a column, one element of each of many rows, how few sets of the level 1 cache
+            the column falls into; see `costmodel.features.cache_conflicts.crowding`. Columns are read by transpositions
+            that move one axis and by reductions that add up one element after another.
+        column_bytes: Bytes of a cache that the lines of such a column claim; 0 for all other layers.
         span: For an operator with broadcast operands, the number of elements that one inner loop computes.
-        reduction: Way in which axes are reduced; 0 for other operators.
+        reduction: Way in which axes are reduced, see `ReductionPath`; 0 for other operators.
         workspace_bytes: Bytes into which a convolution copies its input window by window (im2col), or from which a
             transposed one adds up its output (col2im); 0 if it does neither.
         spatial_rank: Number of spatial axes of a convolution or pooling.
@@ -51,6 +51,7 @@ class KernelPath:
     read_stride: int
     moved_axis: int
     crowding: float
+    column_bytes: int
     span: int
     reduction: float
     workspace_bytes: int
@@ -80,15 +81,21 @@ def kernel_path_of(
     order, shape = transposition_of(layer, data, output)
     path = transpose_path(order, shape) if order else 0
     read_stride, moved_axis = (math.prod(shape[order[-1] + 1 :]), shape[order[-1]]) if order else (1, 1)
-    moves_one_axis = path == TransposePath.MOVE_ONE_AXIS
+    rows, row_bytes = 1, 0
+    if path == TransposePath.MOVE_ONE_AXIS:
+        rows, row_bytes = moved_axis, int(read_stride * ITEM_BYTES.get(data.dtype, 0))
+    elif is_reduction(layer):
+        rows, row_bytes = column_of(layer.op_type, data, axes)
+    reduction = reduction_path(layer.op_type, data.shape, axes) if is_reduction(layer) else ReductionPath.NONE
     is_lookup = layer.op_type in _LOOKUPS
     return KernelPath(
         transpose=float(path),
         read_stride=read_stride,
         moved_axis=moved_axis,
-        crowding=crowding(moved_axis, int(read_stride * ITEM_BYTES.get(data.dtype, 0))) if moves_one_axis else 1.0,
+        crowding=crowding(rows, row_bytes),
+        column_bytes=claimed_bytes(rows, row_bytes) if row_bytes else 0,
         span=_span([t.shape for t in inputs], output.shape) if len(inputs) > 1 and work.contraction is None else 1,
-        reduction=_reduction(data.shape, axes) if layer.op_type.startswith(("Reduce", "Arg")) else 0.0,
+        reduction=float(reduction),
         workspace_bytes=_workspace_bytes(layer, work.contraction, data) + work.integers.workspace_bytes,
         spatial_rank=len(layer.attributes.get("kernel_shape", {}).get("ints", [])),
         table_bytes=data.nbytes if is_lookup else 0,
@@ -117,15 +124,6 @@ def _span(shapes: Sequence[Sequence[int]], output: Sequence[int]) -> int:
         state = current
         span *= size
     return span
-
-
-def _reduction(shape: Sequence[int], axes: Sequence[int]) -> float:
-    kinds = ""
-    for axis, size in enumerate(shape):
-        kind = "R" if axis in axes else "K"
-        if size != 1 and not kinds.endswith(kind):
-            kinds += kind
-    return _REDUCTIONS.get(kinds, 0.0 if kinds in ("", "K") else _OTHER_REDUCTION)
 
 
 def _workspace_bytes(layer: SequenceLayer, contraction: Contraction | None, data: TensorType) -> int:

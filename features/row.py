@@ -229,6 +229,7 @@ def _system_features(work: Work, path: KernelPath, system: System) -> list[float
         over(path.workspace_bytes, system.host.l2_bytes),
         over(path.table_bytes + work.parameter_bytes, system.host.l2_bytes),
         over(path.recurrent_bytes, system.host.l2_bytes),
+        over(path.column_bytes, system.host.l2_bytes),
     ]
 
 

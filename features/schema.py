@@ -79,6 +79,7 @@ _SYSTEM = (
     "threads", "log_gemm_gflops", "log_memory_gbps", "layer_us", "vector_bits", "work_over_l1", "work_over_l2",
     "work_over_l3", "weights_over_l2", "footprint_over_l2", "footprint_over_l3", "lap_over_l2", "log_grain_per_thread",
     "log_threads_speedup", "log_threads_wait", "workspace_over_l2", "table_over_l2", "recurrent_over_l2",
+    "column_over_l2",
 )  # fmt: skip
 
 
@@ -128,4 +129,4 @@ FEATURE_GROUPS = {
     "operator": (*(f"op_{name}" for name in OPERATORS), "op_other"),
 }
 
-SCHEMA = Schema(19, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))
+SCHEMA = Schema(20, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.features.access_pattern import worked_axes
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.cache_conflicts import conflicting_writes
 from costmodel.features.channel_order import channels_first
@@ -22,6 +23,8 @@ from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
 from costmodel.features.integer_products import NO_PRODUCTS, IntegerProducts, integer_products_of
 from costmodel.features.products import RECURRENT, Types, products_of
+from costmodel.features.reductions import is_reduction, reduction_flops
+from costmodel.features.resampling import RESAMPLING, resampling_flops
 from costmodel.features.row_copies import row_copy_flops
 from costmodel.ir.attributes import integer
 from costmodel.ir.fused import main_layer
@@ -230,17 +233,15 @@ _AVERAGE_FLOPS = 30.0  # for each element of a window, where channels are not bl
 # One element at a time: it is looked up, or chosen and rescaled, or moved by the distances of six axes.
 _INTEGER_SOFTMAX_FLOPS, _CHOSEN_FLOPS, _MOVED_FLOPS = 50.0, 20.0, 20.0
 _POINTER_FLOPS = 40.0  # for each element of a window of all channels
-# With channels last, OpenVINO resizes images and pools bytes position by position, in each of them vector by vector.
+_INDEX_FLOPS = 90.0  # for each element of a window whose largest element is also returned by its place
+# With channels last, OpenVINO pools bytes position by position, in each of them vector by vector.
 _BYTES, _BYTES_OF_VECTOR, _POSITION_FLOPS, _VECTOR_FLOPS = ("int8", "uint8"), 64, 280.0, 12.0
 _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
-_CUBIC_FLOPS = 1500.0  # one element at a time, without a vector instruction
 _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _PER_INPUT = {
-    "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
-    "GlobalAveragePool", "GlobalMaxPool", "ArgMax", "ArgMin", "CumSum", "NonZero", "LpNormalization",
-    "QLinearGlobalAveragePool",
+    "GlobalAveragePool", "GlobalMaxPool", "CumSum", "NonZero", "LpNormalization", "QLinearGlobalAveragePool",
 }  # fmt: skip
 _ELEMENTWISE = {*VECTOR_INSTRUCTIONS, "Add", "Sub", "Mul", "Div"}
 _POOLINGS = {"MaxPool", "AveragePool", "LpPool", "NhwcMaxPool", "QLinearAveragePool"}
@@ -286,8 +287,10 @@ def _other_flops(
         return _TRANSCENDENTAL_FLOPS * _gate_elements(inputs)
     if layer.op_type == "PRelu":
         return _PRELU_FLOPS * elements
-    if layer.op_type == "Resize" and inputs[0] is not None and inputs[0].shape == outputs[0].shape:
-        return 0.0  # a copy
+    if layer.op_type in RESAMPLING and inputs[0] is not None:
+        return resampling_flops(layer, inputs[0], outputs[0])
+    if is_reduction(layer) and inputs[0] is not None:
+        return reduction_flops(layer.op_type, inputs[0], worked_axes(sequence, layer, inputs[0]))
     if has_contraction:  # bias, rescaling, and a fused activation
         fused = layer.attributes.get("activation", {}).get("s", "")
         return float(elements) * _FUSED_FLOPS.get(fused, _TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
@@ -313,17 +316,13 @@ def _other_flops(
             return positions * (_POSITION_FLOPS + _VECTOR_FLOPS * vectors * window)
         if layer.op_type == "NhwcMaxPool":  # reads its windows through pointers
             return window * (elements + _POINTER_FLOPS * elements / max(1, outputs[0].shape[-1]))
+        if layer.op_type == "MaxPool" and len(outputs) > 1:
+            each, elements = _INDEX_FLOPS, outputs[0].elements
         return each * elements * window
     if layer.op_type == "LRN":
         return float(elements * layer.attributes["size"]["i"])
     if layer.op_type in ("Sum", "Mean", "Max", "Min"):
         return float(elements * max(1, len(inputs) - 1))
-    if layer.op_type in ("Resize", "Upsample", "GridSample", "RoiAlign"):
-        cubic = layer.attributes.get("mode", {}).get("s") in ("cubic", "bicubic")
-        data = inputs[0]
-        by_positions = layer.op_type == "Resize" and data is not None and data.blocked
-        positions = elements / _channels(outputs[0]) if by_positions else 0.0
-        return (_CUBIC_FLOPS if cubic else 8.0) * elements + _POSITION_FLOPS * positions
     return float(elements)
 
 

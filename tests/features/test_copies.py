@@ -1,12 +1,14 @@
 """Copies that kernels make besides their arithmetic, and other things that decide the path through a kernel."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.features.access_pattern import access_pattern_of
-from costmodel.features.cache_conflicts import crowding
+from costmodel.features.cache_conflicts import claimed_bytes, crowding
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
 from costmodel.features.work import layer_work
 from costmodel.ir.graph import TensorType
@@ -110,14 +112,34 @@ def test_the_span_of_a_broadcast(shape: list[int], data: st.DataObject) -> None:
     assert (steps == 1).all() or (steps == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("axes", "path"), [([0, 1, 2, 3], 1), ([2, 3], 2), ([0, 1], 3), ([1], 4), ([0, 3], 5), ([1, 3], 6)]
-)
-def test_reductions(axes: list[int], path: int) -> None:
-    """Reductions have kernels by which axes are kept."""
-    shape = (2, 3, 4, 5)
-    output = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    assert path_of(layer_of("ReduceMean", [shape], output, axes=axes)).reduction == path
+def test_a_place_along_several_axes_takes_longer_to_look_up_than_a_row() -> None:
+    """GatherND copies one run for each index, as Gather does, after it has computed the place."""
+    table = (8, 16, 32)
+    rows, places = ((n, 32) for n in (128, 128))
+    one = copies(layer_of("Gather", [(128, 32), (128,)], rows, axis=0))
+    several = copies(layer_of("GatherND", [table, (128, 2)], places))
+    assert one < several == copies(layer_of("GatherND", [(128, 32), (128, 1)], rows))
+    assert copies(layer_of("GatherND", [table, (8, 4, 1)], (8, 4, 32), batch_dims=1)) == several / 4
+
+
+def test_largest_elements_take_longer_to_find_if_their_places_are_returned_too() -> None:
+    """A MaxPool that returns indices goes element by element."""
+    image, pooled = (1, 16, 8, 8), (1, 16, 4, 4)
+    sequence = layer_of("MaxPool", [image], pooled, kernel_shape=[2, 2], strides=[2, 2])
+    indices = Value(TensorType("int64", pooled), "internal")
+    layer = replace(sequence.layers[0], outputs=(1, 2))
+    both = LayerSequence((layer,), (*sequence.values, indices), (1, 2))
+    assert layer_work(both, layer).other_flops > 50 * layer_work(sequence, sequence.layers[0]).other_flops
+
+
+def test_an_expand_copies_runs_that_double() -> None:
+    """The last axis is repeated by copies of one element and of twice as many each time, for each row; rows at once."""
+    elements = copies(layer_of("Expand", [(64, 1)], (64, 32)))
+    rows = copies(layer_of("Expand", [(1, 64)], (32, 64)))
+    assert elements == (64 + 64 * 5) * rows / (1 + 5) > 0
+    assert copies(layer_of("Expand", [(64,)], (32, 64))) == rows
+    assert copies(layer_of("Expand", [(3, 64)], (3, 64))) == 0
+    assert copies(layer_of("Expand", [(4, 1, 8, 1)], (4, 2, 8, 2))) == (32 + 32 + 4) * rows / 6
 
 
 def test_a_recurrent_layer_reads_its_weights_in_each_step() -> None:
@@ -143,6 +165,7 @@ def test_a_transposition_reads_few_sets_where_rows_are_far_apart_by_a_power_of_t
     assert (crowded.crowding, spread.crowding) == (64, 1)
     assert path_of(layer_of("Transpose", [(8, 1024)], (1024, 8), perm=[1, 0])).crowding == 1  # eight lines have room
     assert path_of(layer_of("Softmax", [(32, 1024)], (32, 1024))).crowding == 1
+    assert (crowded.column_bytes, spread.column_bytes) == (32 * 65536, 32 * 64)
 
 
 @given(rows=st.integers(1, 5000), row_bytes=st.integers(1, 1 << 20))
@@ -151,6 +174,15 @@ def test_crowding_is_the_share_of_sets_that_a_column_does_not_reach(rows: int, r
     reached = {row * row_bytes // 64 % 64 for row in range(4096)}
     expected = 64 / len(reached) if rows > 8 * len(reached) else 1
     assert crowding(rows, row_bytes) == expected
+
+
+@given(power=st.integers(6, 12), row_bytes=st.integers(1, 1 << 16), ways=st.sampled_from([8, 16]))
+def test_a_column_has_room_in_a_cache_of_the_bytes_that_it_claims(power: int, row_bytes: int, ways: int) -> None:
+    """As many rows as claim all bytes of a cache fill the sets into which they fall, whatever the number of ways."""
+    sets = 1 << power
+    room = ways * len({row * row_bytes // 64 % sets for row in range(64 * sets)})
+    if row_bytes % 64 == 0 and row_bytes <= 64 * sets:
+        assert claimed_bytes(room, row_bytes) == 64 * sets * ways
 
 
 def test_short_runs_take_longer_to_join_and_cut_than_long_ones() -> None:
