@@ -9,7 +9,15 @@ from costmodel.runtimes.kernels import has_channels_last, has_thread_rules
 from costmodel.systems.microarchitecture import microarchitecture_facts
 from costmodel.systems.system import System
 
-__all__ = ["bound_us", "copy_flops_of", "kernel_slowdown", "layer_bound_us", "threads_speedup", "waiting_us"]
+__all__ = [
+    "bound_us",
+    "copy_flops_of",
+    "kernel_slowdown",
+    "layer_bound_us",
+    "other_flops_of",
+    "threads_speedup",
+    "waiting_us",
+]
 
 # Simple operations run at a fraction of the rate of fused multiply-adds: one operation per instruction instead of two,
 # and no register blocking.
@@ -77,10 +85,15 @@ def _compute_us(work: Work, system: System, threads: int) -> float:
     copies = 1.0 if work.copies_on_one_thread else products
     return (
         work.multiply_flops * kernel_slowdown(work, system) / (rate * products)
-        + (work.other_flops / others + copy_flops_of(work, system) / copies) / (rate * _SIMPLE_RATE)
+        + (other_flops_of(work, system) / others + copy_flops_of(work, system) / copies) / (rate * _SIMPLE_RATE)
         + work.scalar_calls * system.capabilities["scalar_ns"] / 1e3 / others
         + work.conflicting_writes * _CONFLICT_US / copies
     )
+
+
+def other_flops_of(work: Work, system: System) -> float:
+    """Returns the arithmetic of a layer besides its products by the runtime of a system, in simple operations."""
+    return work.other_flops + (0.0 if has_channels_last(system.runtime) else work.one_by_one_flops)
 
 
 def copy_flops_of(work: Work, system: System) -> float:

@@ -70,6 +70,8 @@ def copy_flops(
     if layer.op_type == "GatherND" and len(inputs) > 1 and inputs[1] is not None and inputs[1].shape:
         looked_up = integer(layer.attributes, "batch_dims", 0) + inputs[1].shape[-1]
         return _POINT_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[looked_up:]))
+    if layer.op_type == "Expand":
+        return _RUN_FLOPS * _repeated_runs(data.shape, outputs[0].shape)
     if layer.op_type == "GatherElements":
         return _LOOKUP_FLOPS * outputs[0].elements
     if layer.op_type in RECURRENT and contraction is not None:
@@ -85,7 +87,7 @@ def run_flops(sequence: LayerSequence, layer: SequenceLayer) -> float:
 
     Args:
         sequence: Sequence that contains the layer.
-        layer: A layer that joins, divides, cuts, pads or repeats tensors; any other has no such runs.
+        layer: A layer that joins, divides, cuts or pads tensors; any other has no such runs.
     """
     read = [sequence.values[i].type.shape for i in layer.inputs if i >= 0]
     written = [sequence.values[i].type.shape for i in layer.outputs if i >= 0]
@@ -93,8 +95,6 @@ def run_flops(sequence: LayerSequence, layer: SequenceLayer) -> float:
         joined = {"Concat": read, "QLinearConcat": read[2::3], "Split": written}[layer.op_type]
         axis = integer(layer.attributes, "axis", 0)
         return _RUN_FLOPS * sum(math.prod(shape[: axis % len(shape)]) for shape in joined if shape)
-    if layer.op_type == "Expand" and read:
-        return _RUN_FLOPS * _repeated_runs(read[0], written[0])
     if layer.op_type in ("Slice", "Pad") and read and len(read[0]) == len(written[0]):
         steps = _steps(sequence, layer)
         for axis in reversed(range(len(read[0]))):

@@ -12,7 +12,7 @@ from costmodel.features.cache_conflicts import claimed_bytes, crowding
 from costmodel.features.contraction import Contraction
 from costmodel.features.copies import spreads_windows, transposition_of
 from costmodel.features.products import RECURRENT
-from costmodel.features.reductions import ReductionPath, column_of, is_reduction, reduction_path
+from costmodel.features.reductions import ReductionPath, arrangement_of, column_of, is_reduction, reduction_path
 from costmodel.features.transposition import TransposePath, transpose_path
 from costmodel.features.work import Work
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -64,7 +64,13 @@ class KernelPath:
 
 
 def kernel_path_of(
-    sequence: LayerSequence, layer: SequenceLayer, work: Work, axes: Sequence[int], inner_run: int
+    sequence: LayerSequence,
+    layer: SequenceLayer,
+    work: Work,
+    axes: Sequence[int],
+    inner_run: int,
+    *,
+    with_vectors: bool,
 ) -> KernelPath:
     """Returns the kernel path of one layer of a sequence.
 
@@ -74,6 +80,7 @@ def kernel_path_of(
         work: Work of the layer.
         axes: Axes of the first input that the layer works along.
         inner_run: Number of elements that the layer leaves adjacent; see `costmodel.features.access_pattern`.
+        with_vectors: Whether the runtime reduces along any axes with vectors.
     """
     inputs = [sequence.values[i].type for i in layer.inputs if i >= 0]
     data = inputs[0] if inputs else TensorType("float32", (1,))
@@ -81,12 +88,14 @@ def kernel_path_of(
     order, shape = transposition_of(layer, data, output)
     path = transpose_path(order, shape) if order else 0
     read_stride, moved_axis = (math.prod(shape[order[-1] + 1 :]), shape[order[-1]]) if order else (1, 1)
-    rows, row_bytes = 1, 0
+    rows, row_bytes, reduction = 1, 0, ReductionPath.NONE
     if path == TransposePath.MOVE_ONE_AXIS:
         rows, row_bytes = moved_axis, int(read_stride * ITEM_BYTES.get(data.dtype, 0))
+    elif is_reduction(layer) and with_vectors:
+        reduction = arrangement_of(data.shape, axes)
     elif is_reduction(layer):
         rows, row_bytes = column_of(layer.op_type, data, axes)
-    reduction = reduction_path(layer.op_type, data.shape, axes) if is_reduction(layer) else ReductionPath.NONE
+        reduction = reduction_path(layer.op_type, data.shape, axes)
     is_lookup = layer.op_type in _LOOKUPS
     return KernelPath(
         transpose=float(path),

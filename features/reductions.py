@@ -17,7 +17,15 @@ from costmodel.ir.attributes import integer
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
-__all__ = ["ReductionPath", "column_of", "is_reduction", "reduced_axes", "reduction_flops", "reduction_path"]
+__all__ = [
+    "ReductionPath",
+    "arrangement_of",
+    "column_of",
+    "is_reduction",
+    "reduced_axes",
+    "reduction_flops",
+    "reduction_path",
+]
 
 _WITH_KERNELS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
 _AS_PRODUCTS = ("ReduceSum", "ReduceMean")  # KRK is a product with a row of ones for each of the first axis
@@ -30,7 +38,7 @@ _CONFLICTS_FROM = 32.0  # crowding
 
 
 class ReductionPath(IntEnum):
-    """The way in which ONNX Runtime reduces a tensor."""
+    """The way in which a tensor is reduced."""
 
     NONE = 0
     ALL = 1
@@ -67,19 +75,27 @@ def reduced_axes(sequence: LayerSequence, layer: SequenceLayer, data: TensorType
     return sorted({axis % rank for axis in axes or range(rank)}) if rank else []
 
 
+def arrangement_of(shape: Sequence[int], axes: Sequence[int]) -> ReductionPath:
+    """Returns the way in which a runtime reduces a tensor that has kernels for every arrangement of axes.
+
+    Args:
+        shape: Shape of the tensor.
+        axes: Axes that are reduced.
+    """
+    kinds, _ = _merged(shape, axes)
+    return _ARRANGEMENTS.get(kinds, ReductionPath.ONE_BY_ONE) if "R" in kinds else ReductionPath.NONE
+
+
 def reduction_path(operator: str, shape: Sequence[int], axes: Sequence[int]) -> ReductionPath:
-    """Returns the way in which a tensor is reduced.
+    """Returns the way in which ONNX Runtime reduces a tensor.
 
     Args:
         operator: Name of the operator.
         shape: Shape of the tensor.
         axes: Axes that are reduced.
     """
-    kinds, sizes = _merged(shape, axes)
-    if "R" not in kinds:
-        return ReductionPath.NONE
-    path = _ARRANGEMENTS.get(kinds, ReductionPath.ONE_BY_ONE)
-    if path == ReductionPath.ALL:
+    path, (_, sizes) = arrangement_of(shape, axes), _merged(shape, axes)
+    if path in (ReductionPath.NONE, ReductionPath.ALL):
         return path
     enough = {
         ReductionPath.LAST: True,

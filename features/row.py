@@ -9,7 +9,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from costmodel.features.access_pattern import AccessPattern, access_pattern_of
-from costmodel.features.analytical_bound import copy_flops_of, kernel_slowdown, threads_speedup, waiting_us
+from costmodel.features.analytical_bound import (
+    copy_flops_of,
+    kernel_slowdown,
+    other_flops_of,
+    threads_speedup,
+    waiting_us,
+)
 from costmodel.features.channel_order import channels_first
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
@@ -18,6 +24,7 @@ from costmodel.ir.attributes import integer
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 from costmodel.measure.groups import memory_bound_bytes, warm_bytes
+from costmodel.runtimes.kernels import has_channels_last
 from costmodel.systems.system import System
 
 __all__ = ["footprint_features", "layer_features"]
@@ -59,7 +66,8 @@ def layer_features(
     sequence, layer = as_main_operator(sequence, layer)
     types = _data_and_output(sequence, layer)
     pattern = access_pattern_of(sequence, layer)
-    path = kernel_path_of(sequence, layer, work, pattern.axes, pattern.inner_run)
+    with_vectors = has_channels_last(system.runtime)
+    path = kernel_path_of(sequence, layer, work, pattern.axes, pattern.inner_run, with_vectors=with_vectors)
     return (
         *_work_features(work, bound, system),
         *_shape_features(types, layer, work, max(4, system.host.vector_bits // 32)),
@@ -102,7 +110,7 @@ def _work_features(work: Work, bound: float, system: System) -> list[float]:
     return [
         math.log(bound),
         math.log1p(work.multiply_flops),
-        math.log1p(work.other_flops),
+        math.log1p(other_flops_of(work, system)),
         math.log1p(copy_flops_of(work, system)),
         math.log1p(work.scalar_calls),
         math.log1p(work.input_bytes),

@@ -43,7 +43,7 @@ def row_copy_flops(layer: SequenceLayer, data: TensorType, output: TensorType) -
         return _transposed_flops(order, shape, max(1, int(ITEM_BYTES.get(data.dtype, 1))))
     if contains_reorder(layer, data, output):
         return _REORDERED_FLOPS * (output if data.blocked else data).elements
-    return 0.0 if layer.op_type in (*CONVOLUTIONS, "ConvTranspose") else None
+    return 0.0 if layer.op_type in (*CONVOLUTIONS, "ConvTranspose", "Expand") else None
 
 
 def _transposed_flops(order: Sequence[int], shape: Sequence[int], item_bytes: int) -> float:

@@ -36,11 +36,12 @@ def copies(sequence: LayerSequence) -> float:
     return layer_work(sequence, sequence.layers[0]).copy_flops
 
 
-def path_of(sequence: LayerSequence) -> KernelPath:
-    """Returns the kernel path of the only layer of a sequence."""
+def path_of(sequence: LayerSequence, *, with_vectors: bool = False) -> KernelPath:
+    """Returns the kernel path of the only layer of a sequence, by default under ONNX Runtime."""
     layer = sequence.layers[0]
     pattern = access_pattern_of(sequence, layer)
-    return kernel_path_of(sequence, layer, layer_work(sequence, layer), pattern.axes, pattern.inner_run)
+    work = layer_work(sequence, layer)
+    return kernel_path_of(sequence, layer, work, pattern.axes, pattern.inner_run, with_vectors=with_vectors)
 
 
 def test_a_softmax_over_channels_transposes_twice() -> None:

@@ -1,5 +1,6 @@
 """The way in which ONNX Runtime reduces a tensor, and what it costs."""
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -7,16 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.features.analytical_bound import other_flops_of
 from costmodel.features.reductions import ReductionPath, reduction_path
 from costmodel.features.work import layer_work
+from tests.fakes import fake_system
 from tests.features.test_copies import Shape, layer_of, path_of
 
 
 def flops(operator: str, shape: Shape, axes: list[int]) -> float:
-    """Returns the operations of a reduction that keeps its axes."""
+    """Returns the operations of a reduction that keeps its axes, under ONNX Runtime."""
     output = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     sequence = layer_of(operator, [shape], output, axes=axes)
-    return layer_work(sequence, sequence.layers[0]).other_flops
+    work = layer_work(sequence, sequence.layers[0])
+    return work.other_flops + work.one_by_one_flops
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,16 @@ def test_a_layer_says_its_path() -> None:
     assert path_of(layer_of("ReduceMax", [(4, 80)], (4, 1), axes=[1])).reduction == ReductionPath.LAST
     assert path_of(layer_of("ArgMax", [(4, 80)], (4, 1), axis=1)).reduction == ReductionPath.ONE_BY_ONE
     assert path_of(layer_of("Relu", [(4, 80)], (4, 80))).reduction == ReductionPath.NONE
+
+
+def test_a_runtime_with_vectors_for_any_axes_adds_up_nothing_one_by_one() -> None:
+    """OpenVINO has kernels for each arrangement of axes, and reads no columns."""
+    channels = layer_of("ReduceL2", [(1, 256, 32, 32)], (1, 1, 32, 32), axes=[1])
+    path = path_of(channels, with_vectors=True)
+    assert (path.reduction, path.crowding, path.column_bytes) == (ReductionPath.MIDDLE, 1, 0)
+    assert path_of(channels).reduction == ReductionPath.ONE_BY_ONE
+    work, system = layer_work(channels, channels.layers[0]), fake_system()
+    assert other_flops_of(work, replace(system, runtime="openvino")) == 256 * 1024 < other_flops_of(work, system) / 10
 
 
 def test_channels_of_images_whose_rows_are_a_power_of_two_apart_are_in_conflict() -> None:
