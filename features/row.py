@@ -16,10 +16,11 @@ from costmodel.features.analytical_bound import (
     threads_speedup,
     waiting_us,
 )
+from costmodel.features.arithmetic import window_area
 from costmodel.features.channel_order import channels_first
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, as_main_operator
 from costmodel.features.kernel_path import KernelPath, kernel_path_of
-from costmodel.features.work import Work, window_area
+from costmodel.features.work import Work
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer

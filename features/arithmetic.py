@@ -1,0 +1,187 @@
+"""Arithmetic of a layer besides its matrix products, from its operator, shapes and attributes."""
+
+import math
+from collections.abc import Sequence
+
+from costmodel.features.access_pattern import worked_axes
+from costmodel.features.channel_order import channels_first
+from costmodel.features.products import RECURRENT, Types
+from costmodel.features.reductions import is_reduction, reduction_flops
+from costmodel.features.resampling import RESAMPLING, resampling_flops, resampling_flops_by_elements
+from costmodel.ir.attributes import integer
+from costmodel.ir.graph import TensorType
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
+
+__all__ = ["channels_of", "one_by_one_flops", "other_flops", "window_area"]
+
+# Views: the runtime passes the buffer on without copying.
+_FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
+_TRANSCENDENTAL = {
+    "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
+    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish", "QLinearSigmoid",
+}  # fmt: skip
+_TRANSCENDENTAL_FLOPS = 10.0
+_FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
+_PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
+_AVERAGE_FLOPS = 30.0  # for each element of a window, where channels are not blocked: one element at a time
+# One element at a time: it is looked up, or chosen and rescaled, or moved by the distances of six axes.
+_INTEGER_SOFTMAX_FLOPS, _CHOSEN_FLOPS, _MOVED_FLOPS = 50.0, 20.0, 20.0
+_POINTER_FLOPS = 40.0  # for each element of a window of all channels
+_INDEX_FLOPS = 90.0  # for each element of a window whose largest element is also returned by its place
+# With channels last, OpenVINO pools bytes position by position, in each of them vector by vector.
+_BYTES, _BYTES_OF_VECTOR, _POSITION_FLOPS, _VECTOR_FLOPS = ("int8", "uint8"), 64, 280.0, 12.0
+_COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
+_ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
+_FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
+_PER_INPUT = {
+    "GlobalAveragePool", "GlobalMaxPool", "CumSum", "NonZero", "LpNormalization", "QLinearGlobalAveragePool",
+}  # fmt: skip
+_POOLINGS = {"MaxPool", "AveragePool", "LpPool", "NhwcMaxPool", "QLinearAveragePool"}
+_SCALAR_FLOPS = {
+    "QLinearSoftmax": _INTEGER_SOFTMAX_FLOPS, "QLinearWhere": _CHOSEN_FLOPS, "DepthToSpace": _MOVED_FLOPS,
+    "SpaceToDepth": _MOVED_FLOPS,
+}  # fmt: skip
+_NORMALISATIONS = {
+    "LayerNormalization": 8, "SkipLayerNormalization": 9, "SimplifiedLayerNormalization": 5,
+    "SkipSimplifiedLayerNormalization": 6, "InstanceNormalization": 8, "GroupNorm": 8, "GroupNormalization": 8,
+    "BatchNormalization": 2, "MeanVarianceNormalization": 8, "RMSNormalization": 5, "EmbedLayerNormalization": 10,
+}  # fmt: skip
+
+
+def window_area(layer: SequenceLayer, data: TensorType) -> int:
+    """Returns the number of elements in a layer's window (kernel), clipped to the input's shape; 1 without a window."""
+    kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
+    sizes = data.shape[len(data.shape) - len(kernel) :]
+    return math.prod(min(k, max(1, size)) for k, size in zip(kernel, sizes, strict=True))
+
+
+def other_flops(
+    sequence: LayerSequence,
+    layer: SequenceLayer,
+    inputs: Types,
+    outputs: Sequence[TensorType],
+    largest: int,
+    has_contraction: bool,
+) -> float:
+    """Returns the arithmetic of a layer besides its products, in simple operations.
+
+    Args:
+        sequence: Sequence that contains the layer.
+        layer: The layer.
+        inputs: Types of its inputs; None for an absent one.
+        outputs: Types of its outputs.
+        largest: Number of elements of its largest tensor.
+        has_contraction: Whether it has products.
+    """
+    elements = sum(t.elements for t in outputs)
+    if layer.op_type in _FREE:
+        return 0.0
+    if layer.op_type in RECURRENT:
+        return _TRANSCENDENTAL_FLOPS * _gate_elements(inputs)
+    if layer.op_type == "PRelu":
+        return _PRELU_FLOPS * elements
+    if layer.op_type in RESAMPLING and inputs[0] is not None:
+        return resampling_flops(layer, inputs[0], outputs[0])
+    if is_reduction(layer) and inputs[0] is not None:
+        return float(inputs[0].elements)
+    if has_contraction:  # bias, rescaling, and a fused activation
+        fused = layer.attributes.get("activation", {}).get("s", "")
+        return float(elements) * _FUSED_FLOPS.get(fused, _TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
+    if layer.op_type == "DFT":
+        return _fourier_flops(inputs[0], _fourier_axis(sequence, layer))
+    if layer.op_type in _SCALAR_FLOPS:
+        return _SCALAR_FLOPS[layer.op_type] * elements
+    if layer.op_type in _TRANSCENDENTAL:
+        return _TRANSCENDENTAL_FLOPS * elements
+    if layer.op_type in _NORMALISATIONS:
+        return float(_NORMALISATIONS[layer.op_type] * elements)
+    if layer.op_type in _PER_INPUT:
+        return float(largest)
+    if layer.op_type == "TopK" and inputs[0] is not None:
+        return _selection_flops(layer, inputs[0], outputs[0])
+    if layer.op_type in _POOLINGS:
+        assert inputs[0] is not None
+        each = 1.0 if "Max" in layer.op_type or inputs[0].blocked else _AVERAGE_FLOPS
+        window = window_area(layer, channels_first(layer, inputs[0]))
+        if inputs[0].blocked and inputs[0].dtype in _BYTES:
+            channels = channels_of(outputs[0])
+            positions, vectors = elements / channels, -(-channels // _BYTES_OF_VECTOR)
+            return positions * (_POSITION_FLOPS + _VECTOR_FLOPS * vectors * window)
+        if layer.op_type == "NhwcMaxPool":  # reads its windows through pointers
+            return window * (elements + _POINTER_FLOPS * elements / max(1, outputs[0].shape[-1]))
+        if layer.op_type == "MaxPool" and len(outputs) > 1:
+            each, elements = _INDEX_FLOPS, outputs[0].elements
+        return each * elements * window
+    if layer.op_type == "LRN":
+        return float(elements * layer.attributes["size"]["i"])
+    if layer.op_type in ("Sum", "Mean", "Max", "Min"):
+        return float(elements * max(1, len(inputs) - 1))
+    return float(elements)
+
+
+def one_by_one_flops(
+    sequence: LayerSequence, layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]
+) -> float:
+    """Returns what ONNX Runtime takes longer, where it computes one element after another instead of vectors."""
+    data = inputs[0] if inputs else None
+    if data is None:
+        return 0.0
+    if is_reduction(layer):
+        axes = worked_axes(sequence, layer, data)
+        return reduction_flops(layer.op_type, data, axes) - data.elements
+    if layer.op_type in RESAMPLING:
+        by_elements = resampling_flops_by_elements(layer, data, outputs[0])
+        return max(0.0, by_elements - resampling_flops(layer, data, outputs[0]))
+    return 0.0
+
+
+def channels_of(image: TensorType) -> int:
+    """Returns the number of channels of an image; 1 for what has a single axis."""
+    return max(1, image.shape[1]) if len(image.shape) > 1 else 1
+
+
+def _selection_flops(layer: SequenceLayer, data: TensorType, chosen: TensorType) -> float:
+    """Returns the operations of a TopK, which keeps the best elements so far of each row in a heap.
+
+    Of `length` elements in random order, k (1 + ln(length / k)) enter a heap of k.
+    """
+    axis = integer(layer.attributes, "axis", -1)
+    known = -min(len(data.shape), len(chosen.shape)) <= axis < min(len(data.shape), len(chosen.shape))
+    length, k = (max(1, data.shape[axis]), max(1, chosen.shape[axis])) if known else (1, 1)
+    entering = k * (1 + max(0.0, math.log(length / k)))
+    return _COMPARED_FLOPS * data.elements + _ENTERING_FLOPS * data.elements / length * entering * math.log2(k + 1)
+
+
+def _gate_elements(inputs: Types) -> int:
+    data, recurrence = inputs[0], inputs[2]
+    assert data is not None
+    assert recurrence is not None
+    return data.shape[0] * data.shape[1] * recurrence.shape[0] * max(recurrence.shape[1:])
+
+
+def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
+    """Returns the axis that a DFT transforms: an attribute before version 20, then an input."""
+    if layer.since < 20:
+        return integer(layer.attributes, "axis", 1)
+    given = layer.inputs[2] if len(layer.inputs) > 2 else -1
+    data = sequence.values[given].data if given >= 0 else None
+    return int(data[0]) if data else -2
+
+
+def _fourier_flops(data: TensorType | None, axis: int) -> float:
+    """Returns the operations of Fourier transforms, each of log2(length) levels if the length is a power of two.
+
+    For other lengths, ONNX Runtime computes two transforms of at least twice the length, and a third one for all of
+    them together (Bluestein, 1970).
+
+    Args:
+        data: Type of the input.
+        axis: Axis that is transformed.
+    """
+    assert data is not None
+    length = max(1, data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1)
+    parts = data.shape[-1] if data.shape and data.shape[-1] in (1, 2) else 1  # real numbers, or complex ones
+    transforms = data.elements / parts / length
+    if length & (length - 1):
+        length, transforms = 1 << (2 * length - 2).bit_length(), 2 * transforms + 1
+    return _FOURIER_FLOPS * transforms * length * math.log2(max(2, length))
