@@ -29,7 +29,7 @@ $(COMPLETE): $(INSTALLED)
 run: $(INSTALLED)  ## the main job on this host: benchmark, train, predict a model held back (3 minutes of measuring)
 	$(BIN)/costmodel tour
 
-test: lint types  ## the whole test suite, with lint and types (about 8 minutes on two cores)
+test: lint types  ## the whole test suite, with lint and types (10 to 15 minutes on two cores)
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 hosts: $(COMPLETE)  ## the tests as on each host of tests/hosts in turn (10 minutes each)

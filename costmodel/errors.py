@@ -214,4 +214,9 @@ class MissingExtraError(CostModelError):
 
     def __init__(self, what: str, extra: str) -> None:
         """Writes a message that `what` needs an optional dependency, and how to install it with the extra `extra`."""
-        super().__init__(f"{what} needs an optional dependency: pip install 'costmodel[{extra}]'")
+        super().__init__(f"{what} needs an optional dependency: {self.installation_of(extra)}")
+
+    @staticmethod
+    def installation_of(extra: str) -> str:
+        """Returns how to install the dependencies of an extra, with the versions that costmodel is tested with."""
+        return f"pip install -c constraints.txt --editable '.[{extra}]' in costmodel's folder"

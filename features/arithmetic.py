@@ -122,7 +122,7 @@ def other_flops(
 def one_by_one_flops(
     sequence: LayerSequence, layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]
 ) -> float:
-    """Returns what ONNX Runtime takes longer, where it computes one element after another instead of vectors."""
+    """Returns what ONNX Runtime takes longer, where it computes one element after another, or less than others."""
     data = inputs[0] if inputs else None
     if data is None:
         return 0.0
@@ -130,8 +130,7 @@ def one_by_one_flops(
         axes = worked_axes(sequence, layer, data)
         return reduction_flops(layer.op_type, data, axes) - data.elements
     if layer.op_type in RESAMPLING:
-        by_elements = resampling_flops_by_elements(layer, data, outputs[0])
-        return max(0.0, by_elements - resampling_flops(layer, data, outputs[0]))
+        return resampling_flops_by_elements(layer, data, outputs[0]) - resampling_flops(layer, data, outputs[0])
     return 0.0
 
 

@@ -34,7 +34,8 @@ class KernelPath:
         crowding: For a layer that reads a column, one element of each of many rows, how few sets of the level 1 cache
             the column falls into; see `costmodel.features.cache_conflicts.crowding`. Columns are read by transpositions
             that move one axis and by reductions that add up one element after another.
-        column_bytes: Bytes of a cache that the lines of such a column claim; 0 for all other layers.
+        column_bytes: Bytes of a cache that the lines of such a column claim; 0 for all other layers, and for a runtime
+            that reduces with vectors.
         span: For an operator with broadcast operands, the number of elements that one inner loop computes.
         reduction: Way in which axes are reduced, see `ReductionPath`; 0 for other operators.
         workspace_bytes: Bytes into which a convolution copies its input window by window (im2col), or from which a
@@ -102,7 +103,7 @@ def kernel_path_of(
         read_stride=read_stride,
         moved_axis=moved_axis,
         crowding=crowding(rows, row_bytes),
-        column_bytes=claimed_bytes(rows, row_bytes) if row_bytes else 0,
+        column_bytes=claimed_bytes(rows, row_bytes) if row_bytes and not with_vectors else 0,
         span=_span([t.shape for t in inputs], output.shape) if len(inputs) > 1 and work.contraction is None else 1,
         reduction=float(reduction),
         workspace_bytes=_workspace_bytes(layer, work.contraction, data) + work.integers.workspace_bytes,

@@ -4,7 +4,8 @@ ONNX Runtime computes pixel by pixel and channel by channel, and resizes with ve
 or in blocks. On a Zen 4, an element takes 0.6 ns from the nearest pixel, 1.5 ns from four, 3.3 ns from eight and 80 ns
 with a cubic kernel; with vectors of channels it takes a quarter of the first two. OpenVINO computes with vectors, and
 with channels last it goes from position to position; on a Zen 5, an element takes 0.06 ns from the nearest pixel, 0.2
-ns from four, and 1.2 ns with a cubic kernel.
+ns from four, and 1.2 ns with a cubic kernel. Its bound is not that near: with these times in it, regressors were no
+better (docs/adr/0019).
 """
 
 from costmodel.ir.graph import TensorType
@@ -19,14 +20,13 @@ _AT_PLACES = ("GridSample", "RoiAlign")
 # kernel, and at a place of its own, and each pixel that an element is interpolated from.
 _NEAREST, _CUBIC, _PLACE, _PIXEL = 12.0, 1500.0, 120.0, 7.5
 _BY_VECTORS = 0.25  # of the time of an element
-# The same with vectors, and a position of an image whose channels are last.
-_VECTOR_NEAREST, _VECTOR_CUBIC, _VECTOR_PLACE, _VECTOR_PIXEL = 2.0, 30.0, 16.0, 1.0
-_POSITION_FLOPS = 280.0
+# What is assumed of another runtime for an element, and for a position of an image whose channels are last.
+_ELEMENT, _POSITION_FLOPS = 8.0, 280.0
 _IMAGE_RANK, _MOST_SCALED = 4, 3
 
 
 def resampling_flops(layer: SequenceLayer, data: TensorType, output: TensorType) -> float:
-    """Returns the operations of a layer that resamples an image with vectors, as simple ones.
+    """Returns the operations of a layer that resamples an image, as simple ones, under other runtimes.
 
     Args:
         layer: The layer.
@@ -34,11 +34,9 @@ def resampling_flops(layer: SequenceLayer, data: TensorType, output: TensorType)
         output: Type of the resampled image.
     """
     elements = float(output.elements)
-    if layer.op_type in _AT_PLACES:
-        return _VECTOR_PLACE * elements
     if data.shape == output.shape:
         return elements  # a copy
-    each = _of_mode(layer, data, output, _VECTOR_NEAREST, _VECTOR_PIXEL, _VECTOR_CUBIC)
+    each = _CUBIC if _is_cubic(layer) else _ELEMENT
     channels = max(1, output.shape[1] if len(output.shape) > 1 else 1)
     by_positions = data.blocked and layer.op_type == "Resize"
     return each * elements + (_POSITION_FLOPS * elements / channels if by_positions else 0.0)
@@ -59,19 +57,10 @@ def resampling_flops_by_elements(layer: SequenceLayer, data: TensorType, output:
         return elements  # a copy
     scaled = _scaled_axes(data, output)
     last = len(data.shape) == _IMAGE_RANK and 1 in scaled and _IMAGE_RANK - 1 not in scaled
-    vectors = _BY_VECTORS if (data.blocked or last) and not _is_cubic(layer) else 1.0
-    return vectors * _of_mode(layer, data, output, _NEAREST, _PIXEL, _CUBIC) * elements
-
-
-def _of_mode(
-    layer: SequenceLayer, data: TensorType, output: TensorType, nearest: float, pixel: float, cubic: float
-) -> float:
-    """Returns the operations for an element by the layer's mode of interpolation."""
     if _is_cubic(layer):
-        return cubic
-    if "linear" not in _mode(layer):
-        return nearest
-    return pixel * 2.0 ** min(_MOST_SCALED, len(_scaled_axes(data, output)))
+        return _CUBIC * elements
+    each = _PIXEL * 2.0 ** min(_MOST_SCALED, len(scaled)) if "linear" in _mode(layer) else _NEAREST
+    return (_BY_VECTORS if data.blocked or last else 1.0) * each * elements
 
 
 def _scaled_axes(data: TensorType, output: TensorType) -> list[int]:

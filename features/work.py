@@ -43,7 +43,8 @@ class Work:
         multiply_flops: Floating-point operations of the layer's matrix products, of which a multiply-add counts as two.
         other_flops: All other arithmetic, in simple operations: 1 for an addition, about 10 for an exponential.
         one_by_one_flops: What ONNX Runtime takes longer than `other_flops`, because it computes one element after
-            another where a runtime that keeps channels last computes vectors.
+            another where a runtime that keeps channels last computes vectors; negative where it is quicker than what is
+            assumed of others.
         scalar_calls: Number of calls into the C library, each for one element.
         input_bytes: Bytes read from tensors other than constants.
         weight_bytes: Bytes read from constants.

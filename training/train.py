@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from costmodel.errors import CostModelError, TrainingError
+from costmodel.errors import CostModelError, MissingExtraError, TrainingError
 from costmodel.measure.idle import IDLE_EFFECT
 from costmodel.measure.interference import INTERFERENCE
 from costmodel.progress import Progress
@@ -111,7 +111,8 @@ def train_system(
     warnings = list(report.warnings)
     if not GNN_INSTALLED and not _few_models(dataset, learners):
         warnings.append(
-            "the neural networks were not trained, because torch is not installed: pip install 'costmodel[gnn]'"
+            "the neural networks were not trained, because torch is not installed: "
+            + MissingExtraError.installation_of("gnn")
         )
     if dropped:
         warnings.append(

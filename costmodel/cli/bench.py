@@ -7,17 +7,20 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.options import (
+    BatchOption,
     Context,
     GranularityOption,
     InterThreadsOption,
     JsonOption,
     LevelOption,
     RuntimeOption,
+    ShapeOption,
     StoreOption,
     SystemOption,
     ThreadsOption,
     parse_budget_s,
     parse_granularity,
+    parse_shapes,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
@@ -84,6 +87,8 @@ def bench(
         int,
         typer.Option(min=1, help="How often each whole model is to be measured; a second pass is best on another day."),
     ] = 1,
+    batch: BatchOption = None,
+    shape: ShapeOption = None,
     threads: ThreadsOption = 1,
     runtime: RuntimeOption = "onnxruntime",
     inter_threads: InterThreadsOption = 1,
@@ -124,7 +129,7 @@ def bench(
             "--system": system, "--granularity": most == AUTO, "--samples": samples, "--suggest": suggest,
             "--recheck": recheck, "--threads": threads > 1, "--inter-threads": inter_threads > 1,
             "--assert-system": assert_system, "--quick": quick, "--error": error is not None,
-            "--models-only": models_only, "--passes": passes > 1,
+            "--models-only": models_only, "--passes": passes > 1, "--batch": batch is not None, "--shape": bool(shape),
         }  # fmt: skip
         refused = [name for name, value in given.items() if value]
         bench_on(context, on, systems, targets or [corpus], most, level, budget_s, refused=refused, json=json)
@@ -149,6 +154,12 @@ def bench(
             "whole models are measured in passes, and neither --suggest, --recheck, --quick nor --granularity auto "
             "measures each",
             param_hint="--passes",
+        )
+    shapes = parse_shapes(shape)
+    if (batch is not None or shapes) and (suggest is not None or recheck or most == AUTO):
+        raise typer.BadParameter(
+            "models are read as they are for --suggest, --recheck and --granularity auto",
+            param_hint="--shape" if shapes else "--batch",
         )
     if recheck and (samples or most != 1):
         raise typer.BadParameter("leave out --samples and --granularity", param_hint="--recheck")
@@ -186,6 +197,8 @@ def bench(
                 wholes=not quick,
                 passes=passes,
                 error=error,
+                batch=batch,
+                shapes=shapes,
                 predictor=None if error is None else _predictor_of(context, here),
                 progress=stage,
                 bench=partial(context.bench, protocol=QUICK) if quick else context.bench,

@@ -104,7 +104,7 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
     if sizes.missing:
         raise ShapeError(
             f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with the option shape, such "
-            "as NAME=1,2,3"
+            "as --shape NAME=1,2,3"
         )
     changed = []
     if batch is not None and not sizes.batch_dimensions:

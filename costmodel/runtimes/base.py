@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
-from costmodel.errors import CostModelError
+from costmodel.errors import CostModelError, MissingExtraError
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.model import Model
@@ -223,8 +223,7 @@ def get_runtime(name: str = DEFAULT_RUNTIME) -> Runtime:
         runtime = known[name].load()()
     except ModuleNotFoundError as error:
         raise CostModelError(
-            f"the runtime {name} is not installed ({error.name} is missing): install it with "
-            f'`pip install "costmodel[{name}]"`'
+            f"the runtime {name} is not installed ({error.name} is missing): {MissingExtraError.installation_of(name)}"
         ) from error
     except ImportError as error:
         raise CostModelError(f"the runtime {name} cannot be loaded ({error}): install it again") from error

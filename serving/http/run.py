@@ -32,7 +32,7 @@ def run_service(
         on_ready: Function that is called with the URL of the service as soon as clients can connect.
 
     Raises:
-        CostModelError: The address cannot be listened on.
+        CostModelError: The address cannot be listened on, or an optional dependency is not installed.
     """
     given = dict(settings)
     with tempfile.TemporaryDirectory(prefix="costmodel-metrics-") as folder:
@@ -45,7 +45,10 @@ def run_service(
 
 def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) -> None:
     # Checks the settings here, where an error is reported in one sentence, and not once per worker.
-    from costmodel.serving.http.app import create_app
+    try:
+        from costmodel.serving.http.app import create_app
+    except ModuleNotFoundError as error:  # uvicorn may be there for the sake of another package
+        raise MissingExtraError("the service", "serve") from error
     from costmodel.serving.logs import set_up_logging
 
     create_app()
@@ -78,7 +81,10 @@ def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) ->
 
 def application() -> object:
     """Returns the service as an ASGI application; uvicorn calls this function in each web server process."""
-    from costmodel.serving.http.app import create_app
+    try:
+        from costmodel.serving.http.app import create_app
+    except ModuleNotFoundError as error:  # uvicorn may be there for the sake of another package
+        raise MissingExtraError("the service", "serve") from error
     from costmodel.serving.logs import set_up_logging
 
     set_up_logging()

@@ -5,6 +5,8 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from costmodel.errors import MissingExtraError
+
 __all__ = ["UnavailableError", "left_open", "python_files", "restrict"]
 
 
@@ -31,7 +33,7 @@ def restrict(read: Sequence[Path], write: Sequence[Path]) -> int:
     try:
         from landlockpy import AccessFS, LandlockError, RestrictFlag, Ruleset, Scope
     except ImportError as error:
-        raise UnavailableError("landlockpy is not installed, pip install 'costmodel[serve]'") from error
+        raise UnavailableError(f"landlockpy is not installed, {MissingExtraError.installation_of('serve')}") from error
     reading = AccessFS.READ_FILE | AccessFS.READ_DIR
     writing = (
         reading

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from costmodel.errors import MissingExtraError
 from costmodel.serving.isolation.files import UnavailableError
 
 __all__ = ["REFUSED", "Filter", "UnavailableError", "prepared"]
@@ -84,7 +85,7 @@ def prepared() -> Filter:
     try:
         import pyseccomp
     except ImportError as error:
-        raise UnavailableError("pyseccomp is not installed, pip install 'costmodel[serve]'") from error
+        raise UnavailableError(f"pyseccomp is not installed, {MissingExtraError.installation_of('serve')}") from error
     except RuntimeError as error:
         raise UnavailableError("libseccomp is not installed, install the system's package of it") from error
     refuse = pyseccomp.ERRNO(errno.EPERM)

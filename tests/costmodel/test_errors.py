@@ -51,7 +51,7 @@ def test_a_hole_names_every_layer() -> None:
 
 def test_a_missing_extra_is_named_with_its_install_line() -> None:
     """The message has the install command."""
-    assert "pip install 'costmodel[train]'" in str(MissingExtraError("training", "train"))
+    assert "--editable '.[train]'" in str(MissingExtraError("training", "train"))
 
 
 def test_a_message_names_a_few_of_many_layers() -> None:

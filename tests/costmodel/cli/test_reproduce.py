@@ -123,7 +123,7 @@ def test_what_draws_is_missed_before_anything_is_measured(
 ) -> None:
     """A missing plotting library is reported before measuring starts."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'costmodel[plots]'" in run(tmp_path / "home", *ONE).sentence
+    assert "--editable '.[plots]'" in run(tmp_path / "home", *ONE).sentence
     assert not (tmp_path / "home").exists()
 
 

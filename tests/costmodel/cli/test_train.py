@@ -135,5 +135,5 @@ def test_what_draws_is_missed_before_anything_is_trained(
     """A missing plotting library is reported before training starts."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = run(ready, "evaluate", *NAMED, "--out", tmp_path / "out")
-    assert "pip install 'costmodel[plots]'" in done.sentence
+    assert "--editable '.[plots]'" in done.sentence
     assert not (tmp_path / "out").exists()

@@ -192,9 +192,9 @@ class TestExporting:
     def test_parquet_is_an_extra(self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without pyarrow the error says how to install it."""
         monkeypatch.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(MissingExtraError, match=re.escape("costmodel[parquet]")):
+        with pytest.raises(MissingExtraError, match=re.escape(".[parquet]")):
             export_results(store, "fake-1", tmp_path / "x.parquet")
-        with pytest.raises(MissingExtraError, match=re.escape("costmodel[parquet]")):
+        with pytest.raises(MissingExtraError, match=re.escape(".[parquet]")):
             import_results(store, tmp_path / "x.parquet")
 
 

@@ -419,7 +419,7 @@ class TestUnusable:
     def test_a_driver_that_is_not_installed(self, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """A missing driver's install line is given, without the password of the URL."""
         monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
-        with pytest.raises(MissingExtraError, match=re.escape("pip install 'costmodel[postgres]'")) as caught:
+        with pytest.raises(MissingExtraError, match=re.escape("--editable '.[postgres]'")) as caught:
             Store(f"{scheme}://user:secret@host/name")
         assert "secret" not in str(caught.value)
 

@@ -193,5 +193,5 @@ def test_without_the_extra_the_service_says_what_to_install(tmp_path: Path, monk
     monkeypatch.setenv("COSTMODEL_HOME", str(tmp_path))
     monkeypatch.delitem(sys.modules, "costmodel.serving.http.tracing")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'costmodel\[otel\]'"):
+    with pytest.raises(MissingExtraError, match=r"--editable '.\[otel\]'"):
         create_app(Settings(traces=True))

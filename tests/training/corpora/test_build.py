@@ -175,5 +175,5 @@ def test_without_torch_the_install_line_is_given(tmp_path: Path) -> None:
         "build_corpus('dlbricks', Path(sys.argv[1]), only='vdsr')"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert re.search(r"MissingExtraError: .*pip install 'costmodel\[corpus\]'", done.stderr)
+    assert re.search(r"MissingExtraError: .*--editable '.\[corpus\]'", done.stderr)
     assert list(tmp_path.iterdir()) == []

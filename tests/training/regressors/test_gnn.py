@@ -163,7 +163,7 @@ def test_without_its_packages_the_others_train() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "MissingExtraError" in done.stderr
-    assert "pip install 'costmodel[gnn]'" in done.stderr
+    assert "--editable '.[gnn]'" in done.stderr
 
 
 def test_naming_it_does_not_load_torch() -> None:

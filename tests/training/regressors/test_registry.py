@@ -139,4 +139,4 @@ def test_a_missing_extra_names_the_line_that_installs_it(package: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; import costmodel.training.train"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "MissingExtraError" in done.stderr
-    assert "pip install 'costmodel[train]'" in done.stderr
+    assert "--editable '.[train]'" in done.stderr

@@ -227,6 +227,6 @@ class TestTheSummary:
 def test_drawing_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without matplotlib the error says how to install it."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'costmodel[plots]'")):
+    with pytest.raises(MissingExtraError, match=re.escape("--editable '.[plots]'")):
         figures.bars(tmp_path / "x.svg", "title", ["a"], [1.0], "label", percent=True)
     assert list(tmp_path.iterdir()) == []
