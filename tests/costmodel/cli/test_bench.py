@@ -310,3 +310,29 @@ def test_one_bad_model_does_not_stop_the_others(run: Run, tmp_path: Path) -> Non
     (folder / "good.onnx").unlink()
     refused = run(tmp_path, "bench", folder, *NAMED)
     assert (refused.code, "bad.onnx is not an ONNX file" in refused.err) == (1, True)
+
+
+def test_open_dimensions_are_given(simulated_run: Run, tmp_path: Path, parse: Callable[..., ModelProto]) -> None:
+    """A model with open dimensions is refused with the option that gives them, and measured at the sizes it gives."""
+    path = tmp_path / "relu.onnx"
+    onnx.save(parse("(float[N, 16, T] x) => (float[N, 16, T] z) { y = Relu(x) z = Tanh(y) }"), path)
+    home = tmp_path / "home"
+    assert "--shape NAME=1,2,3" in simulated_run(home, "bench", path).err
+    measured = simulated_run(home, "bench", path, "--shape", "x=2,16,50", "--json").document
+    assert measured["measured"] > 0
+    assert simulated_run(home, "bench", path, "--shape", "x=2,16,50", "--json").document["measured"] == 0
+    assert simulated_run(home, "bench", path, "--shape", "x=2,16,60", "--json").document["measured"] > 0
+    priced = simulated_run(home, "predict", path, "--shape", "x=2,16,50", "--json").document
+    assert priced["coverage"]["measured"] == 1
+    assert "--shape" in simulated_run(home, "bench", path, "--shape", "x=2,16,50", "--recheck").err
+
+
+def test_a_batch_is_given(simulated_run: Run, tmp_path: Path, parse: Callable[..., ModelProto]) -> None:
+    """A symbolic batch is 1, or what the option says."""
+    path = tmp_path / "relu.onnx"
+    onnx.save(parse("(float[N, 16] x) => (float[N, 16] z) { y = Relu(x) z = Tanh(y) }"), path)
+    home = tmp_path / "home"
+    assert simulated_run(home, "bench", path, "--json").document["measured"] > 0
+    assert simulated_run(home, "bench", path, "--batch", "8", "--json").document["measured"] > 0
+    priced = simulated_run(home, "predict", path, "--batch", "8", "--json").document
+    assert priced["coverage"]["measured"] == 1

@@ -236,3 +236,19 @@ def test_nothing_has_drifted_before_the_first_observation(run: Run, ready: Home)
     """Without observations there is no drift, and the answer says how to report."""
     assert "Nobody has reported a latency yet" in run(ready, "drift").out
     assert run(ready, "drift", "--json").document == {"systems": []}
+
+
+@pytest.mark.parametrize("package", ["uvicorn", "aiolimiter", "prometheus_client"])
+def test_without_a_package_the_service_says_what_to_install(package: str, tmp_path: Path) -> None:
+    """Where some of the packages are there for another's sake, those that are missing still end in one sentence."""
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; from costmodel.cli import main; "
+        "import costmodel.cli.serve; main(['serve', '--port', '0'])"
+    )
+    environment = {**os.environ, "COSTMODEL_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert "--editable '.[serve]'" in line
