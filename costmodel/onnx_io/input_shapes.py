@@ -103,8 +103,8 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
     fixed = {name: sizes.of(name) for name in declared}
     if sizes.missing:
         raise ShapeError(
-            f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with the option shape, such "
-            "as --shape NAME=1,2,3"
+            f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with the option shape "
+            "(--shape NAME=1,2,3)"
         )
     changed = []
     if batch is not None and not sizes.batch_dimensions:
