@@ -4,15 +4,15 @@ import math
 from collections.abc import Sequence
 
 from costmodel.features.access_pattern import worked_axes
-from costmodel.features.channel_order import channels_first
+from costmodel.features.channel_order import channels_first, channels_of
 from costmodel.features.products import RECURRENT, Types
 from costmodel.features.reductions import is_reduction, reduction_flops
-from costmodel.features.resampling import RESAMPLING, resampling_flops, resampling_flops_by_elements
+from costmodel.features.resampling import POSITION_FLOPS, RESAMPLING, resampling_flops
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
-__all__ = ["channels_of", "one_by_one_flops", "other_flops", "window_area"]
+__all__ = ["one_by_one_flops", "other_flops", "window_area"]
 
 # Views: the runtime passes the buffer on without copying.
 _FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
@@ -29,7 +29,7 @@ _INTEGER_SOFTMAX_FLOPS, _CHOSEN_FLOPS, _MOVED_FLOPS = 50.0, 20.0, 20.0
 _POINTER_FLOPS = 40.0  # for each element of a window of all channels
 _INDEX_FLOPS = 90.0  # for each element of a window whose largest element is also returned by its place
 # With channels last, OpenVINO pools bytes position by position, in each of them vector by vector.
-_BYTES, _BYTES_OF_VECTOR, _POSITION_FLOPS, _VECTOR_FLOPS = ("int8", "uint8"), 64, 280.0, 12.0
+_BYTES, _BYTES_OF_VECTOR, _VECTOR_FLOPS = ("int8", "uint8"), 64, 12.0
 _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
@@ -81,7 +81,7 @@ def other_flops(
     if layer.op_type == "PRelu":
         return _PRELU_FLOPS * elements
     if layer.op_type in RESAMPLING and inputs[0] is not None:
-        return resampling_flops(layer, inputs[0], outputs[0])
+        return resampling_flops(layer, inputs[0], outputs[0], by_elements=False)
     if is_reduction(layer) and inputs[0] is not None:
         return float(inputs[0].elements)
     if has_contraction:  # bias, rescaling, and a fused activation
@@ -106,7 +106,7 @@ def other_flops(
         if inputs[0].blocked and inputs[0].dtype in _BYTES:
             channels = channels_of(outputs[0])
             positions, vectors = elements / channels, -(-channels // _BYTES_OF_VECTOR)
-            return positions * (_POSITION_FLOPS + _VECTOR_FLOPS * vectors * window)
+            return positions * (POSITION_FLOPS + _VECTOR_FLOPS * vectors * window)
         if layer.op_type == "NhwcMaxPool":  # reads its windows through pointers
             return window * (elements + _POINTER_FLOPS * elements / max(1, outputs[0].shape[-1]))
         if layer.op_type == "MaxPool" and len(outputs) > 1:
@@ -130,13 +130,9 @@ def one_by_one_flops(
         axes = worked_axes(sequence, layer, data)
         return reduction_flops(layer.op_type, data, axes) - data.elements
     if layer.op_type in RESAMPLING:
-        return resampling_flops_by_elements(layer, data, outputs[0]) - resampling_flops(layer, data, outputs[0])
+        here, elsewhere = (resampling_flops(layer, data, outputs[0], by_elements=one) for one in (True, False))
+        return here - elsewhere
     return 0.0
-
-
-def channels_of(image: TensorType) -> int:
-    """Returns the number of channels of an image; 1 for what has a single axis."""
-    return max(1, image.shape[1]) if len(image.shape) > 1 else 1
 
 
 def _selection_flops(layer: SequenceLayer, data: TensorType, chosen: TensorType) -> float:

@@ -1,10 +1,10 @@
-"""The order of axes of quantised layers: ONNX Runtime runs many of them with the channels as the last axis."""
+"""Which axis has the channels: ONNX Runtime runs many quantised layers with the channels as the last axis."""
 
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
 
-__all__ = ["channels_first"]
+__all__ = ["channels_first", "channels_of"]
 
 _CHANNELS_LAST = ("QLinearConv", "QLinearAveragePool", "QLinearGlobalAveragePool")
 
@@ -16,3 +16,8 @@ def channels_first(layer: SequenceLayer, tensor: TensorType) -> TensorType:
         return tensor
     images, *positions, channels = tensor.shape
     return TensorType(tensor.dtype, (images, channels, *positions), tensor.blocked)
+
+
+def channels_of(image: TensorType) -> int:
+    """Returns the number of channels of an image; 1 for what has a single axis."""
+    return max(1, image.shape[1]) if len(image.shape) > 1 else 1

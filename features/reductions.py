@@ -38,7 +38,7 @@ _CONFLICTS_FROM = 32.0  # crowding
 
 
 class ReductionPath(IntEnum):
-    """The way in which a tensor is reduced."""
+    """The way in which a tensor is reduced: by which axes are reduced, or one element after another."""
 
     NONE = 0
     ALL = 1

@@ -8,11 +8,12 @@ ns from four, and 1.2 ns with a cubic kernel. Its bound is not that near: with t
 better (docs/adr/0019).
 """
 
+from costmodel.features.channel_order import channels_of
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import attribute_of
 from costmodel.ir.sequence import SequenceLayer
 
-__all__ = ["RESAMPLING", "resampling_flops", "resampling_flops_by_elements"]
+__all__ = ["POSITION_FLOPS", "RESAMPLING", "resampling_flops"]
 
 RESAMPLING = ("Resize", "Upsample", "GridSample", "RoiAlign")
 _AT_PLACES = ("GridSample", "RoiAlign")
@@ -21,54 +22,33 @@ _AT_PLACES = ("GridSample", "RoiAlign")
 _NEAREST, _CUBIC, _PLACE, _PIXEL = 12.0, 1500.0, 120.0, 7.5
 _BY_VECTORS = 0.25  # of the time of an element
 # What is assumed of another runtime for an element, and for a position of an image whose channels are last.
-_ELEMENT, _POSITION_FLOPS = 8.0, 280.0
+_ELEMENT, POSITION_FLOPS = 8.0, 280.0
 _IMAGE_RANK, _MOST_SCALED = 4, 3
 
 
-def resampling_flops(layer: SequenceLayer, data: TensorType, output: TensorType) -> float:
-    """Returns the operations of a layer that resamples an image, as simple ones, under other runtimes.
+def resampling_flops(layer: SequenceLayer, data: TensorType, output: TensorType, *, by_elements: bool) -> float:
+    """Returns the operations of a layer that resamples an image, as simple ones.
 
     Args:
         layer: The layer.
         data: Type of the image.
         output: Type of the resampled image.
-    """
-    elements = float(output.elements)
-    if data.shape == output.shape:
-        return elements  # a copy
-    each = _CUBIC if _is_cubic(layer) else _ELEMENT
-    channels = max(1, output.shape[1] if len(output.shape) > 1 else 1)
-    by_positions = data.blocked and layer.op_type == "Resize"
-    return each * elements + (_POSITION_FLOPS * elements / channels if by_positions else 0.0)
-
-
-def resampling_flops_by_elements(layer: SequenceLayer, data: TensorType, output: TensorType) -> float:
-    """Returns the operations of a layer that resamples an image as ONNX Runtime does, as simple ones.
-
-    Args:
-        layer: The layer.
-        data: Type of the image.
-        output: Type of the resampled image.
+        by_elements: Whether it is computed as by ONNX Runtime; if not, what is assumed of other runtimes.
     """
     elements = float(output.elements)
     if layer.op_type in _AT_PLACES:
-        return _PLACE * elements
+        return (_PLACE if by_elements else _ELEMENT) * elements
     if data.shape == output.shape:
         return elements  # a copy
-    scaled = _scaled_axes(data, output)
-    last = len(data.shape) == _IMAGE_RANK and 1 in scaled and _IMAGE_RANK - 1 not in scaled
-    if _is_cubic(layer):
+    if not by_elements:
+        positions = elements / channels_of(output) if data.blocked and layer.op_type == "Resize" else 0.0
+        return (_CUBIC if "cubic" in _mode(layer) else _ELEMENT) * elements + POSITION_FLOPS * positions
+    if "cubic" in _mode(layer):
         return _CUBIC * elements
+    scaled = [axis for axis, (one, other) in enumerate(zip(data.shape, output.shape, strict=False)) if one != other]
     each = _PIXEL * 2.0 ** min(_MOST_SCALED, len(scaled)) if "linear" in _mode(layer) else _NEAREST
-    return (_BY_VECTORS if data.blocked or last else 1.0) * each * elements
-
-
-def _scaled_axes(data: TensorType, output: TensorType) -> list[int]:
-    return [axis for axis, (one, other) in enumerate(zip(data.shape, output.shape, strict=False)) if one != other]
-
-
-def _is_cubic(layer: SequenceLayer) -> bool:
-    return "cubic" in _mode(layer)
+    channels_last = len(data.shape) == _IMAGE_RANK and 1 in scaled and _IMAGE_RANK - 1 not in scaled
+    return (_BY_VECTORS if data.blocked or channels_last else 1.0) * each * elements
 
 
 def _mode(layer: SequenceLayer) -> str:

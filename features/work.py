@@ -8,9 +8,10 @@ presence: whoever adds a rule here adds its check there.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.features.arithmetic import channels_of, one_by_one_flops, other_flops
+from costmodel.features.arithmetic import one_by_one_flops, other_flops
 from costmodel.features.blocked_convolution import BlockedConvolution
 from costmodel.features.cache_conflicts import conflicting_writes
+from costmodel.features.channel_order import channels_of
 from costmodel.features.channels_last_convolution import ChannelsLastConvolution
 from costmodel.features.contraction import Contraction
 from costmodel.features.control_flow import CONTROL_FLOW, BodyWork, body_work

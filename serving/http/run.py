@@ -81,10 +81,7 @@ def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) ->
 
 def application() -> object:
     """Returns the service as an ASGI application; uvicorn calls this function in each web server process."""
-    try:
-        from costmodel.serving.http.app import create_app
-    except ModuleNotFoundError as error:  # uvicorn may be there for the sake of another package
-        raise MissingExtraError("the service", "serve") from error
+    from costmodel.serving.http.app import create_app
     from costmodel.serving.logs import set_up_logging
 
     set_up_logging()

@@ -41,3 +41,6 @@ def test_an_image_of_its_own_size_is_copied() -> None:
 def test_a_sample_has_a_place_of_its_own() -> None:
     """A GridSample looks a place up for each element, a multiple of what a Resize does."""
     assert flops("GridSample", IMAGE, DOUBLED, mode="bilinear") > 2 * flops("Resize", IMAGE, DOUBLED, mode="linear")
+    same = layer_of("GridSample", [IMAGE], IMAGE, since=20, mode="linear")  # no copy, under any runtime
+    work = layer_work(same, same.layers[0])
+    assert work.other_flops > 2 * same.values[-1].type.elements
