@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from costmodel.errors import MeasurementError
 from costmodel.interruption import signals_raised
@@ -177,6 +177,7 @@ class TestTurns:
 
     @pytest.mark.parametrize("short_lap_us", [0.0, 1e6], ids=["slow laps", "quick laps"])
     @given(moves_us=st.lists(st.integers(100, 9_000), max_size=12), first=st.booleans())
+    @example(moves_us=[100, 1301, 500, 3127, 500], first=False)
     def test_what_was_timed_while_threads_were_apart_is_timed_again(
         self, short_lap_us: float, moves_us: list[int], first: bool
     ) -> None:
@@ -203,13 +204,16 @@ class TestTurns:
         entries.append(table.entry("W", 500.0, factor, whole=True))
         reference = FakeRunner(table.clock, 0.001)
         passes = take_turns(entries, [], reference, CacheEvictor(0), protocol, table.clock, monitor=monitor)
-        assert passes == SINGLE.passes
+        late = []
         for entry, cost_us in zip(entries, (100.0, 300.0, 500.0), strict=True):
             assert len(entry.pass_times_us) == len(entry.reference_us) == passes
             # A run that spans a change of state takes as long as the state at its beginning says.
             assert set(entry.times_us) <= {cost_us, 2 * cost_us}
-            late = sum(time_us > cost_us for time_us in entry.times_us)
-            assert late <= len(moves_us)
+            late.append(sum(time_us > cost_us for time_us in entry.times_us))
+            assert late[-1] <= len(moves_us)
+        # A disturbance that begins and ends between two checks is not seen; more passes are made if times disagree.
+        assert passes >= SINGLE.passes
+        assert any(late) or passes == SINGLE.passes
         assert monitor.kept_disturbed == 0
 
     def test_a_machine_that_stays_disturbed_is_timed_as_it_is(self) -> None:
