@@ -246,10 +246,23 @@ class Context:
 
         A system that is named is imported from the shipped data if the default store lacks it; a store that the command
         names is left as it is.
+
+        Raises:
+            UnknownSystemError: The system is this host, for want of a name, and only the shipped data has it.
         """
+        from costmodel.errors import UnknownSystemError
+        from costmodel.jobs.shipped_data import is_shipped
+        from costmodel.systems.system import measuring_command
+
         found = self.system_name(name, threads, inter_threads)
-        if name is not None and self.store_url is None:
-            self.import_if_shipped(found)
+        if self.store_url is None:
+            if name is not None:
+                self.import_if_shipped(found)
+            elif is_shipped(found, self.tools.shipped_data) and found not in self.store.systems():
+                raise UnknownSystemError(
+                    f"nothing is measured on this host yet, but costmodel ships measurements of such a machine: use "
+                    f"them with `--system {found}`, or run `{measuring_command(found)}` for this host's own"
+                )
         return found
 
     def learnt_system(self, name: str | None, threads: int) -> str:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["labelled", "predict"]
 
+# Exit code if some of the models have no estimate.
+_INCOMPLETE = 1
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -129,7 +132,10 @@ def predict(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Predict the latency of models, in total and by layer."""
+    """Predict the latency of models, in total and by layer.
+
+    A model that has no estimate does not stop the others: it is named, and the exit code is 1.
+    """
     from costmodel.api import CostModel
     from costmodel.jobs.bench import measure_models
     from costmodel.onnx_io.model import read_model
@@ -193,10 +199,12 @@ def predict(
             )
     if json:
         print_json(estimates_document(estimates, measured, failed))
-        return
-    print_estimates(estimates, measured)
-    for label, reason in failed.items():
-        note(f"{label} has no estimate: {reason}")
+    else:
+        print_estimates(estimates, measured)
+        for label, reason in failed.items():
+            note(f"{label} has no estimate: {reason}")
+    if failed:
+        raise typer.Exit(_INCOMPLETE)
 
 
 def _of_each(

@@ -143,6 +143,9 @@ def rank(
         print_json(document)
         return
     _print(ranked, best, slo_us, quantile, memory_bytes, arrivals)
+    if best is not None and best.usd_per_million is not None:
+        for name in dict.fromkeys(one.system for one in ranked if one.usd_per_million is None):
+            note(f"{name} has no price, so it is not considered for the choice: give one with --price {name}=USD")
     for name in dict.fromkeys(one.system for one in ranked if not one.quantile_known):
         note(
             f"how much latencies vary on {name} was never measured, so its {quantile} is the latency on the quiet "

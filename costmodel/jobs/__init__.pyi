@@ -34,6 +34,7 @@ from .rechecking import recheck as recheck
 from .remote_prediction import predict_remotely as predict_remotely
 from .session_store import BatchStore as BatchStore
 from .shipped_data import import_shipped as import_shipped
+from .shipped_data import is_shipped as is_shipped
 from .shipped_data import shipped_systems as shipped_systems
 from .suggestion import Suggestion as Suggestion
 from .suggestion import suggest as suggest

@@ -14,7 +14,7 @@ from costmodel.store.parquet import read_results, read_system
 from costmodel.store.results import Results
 from costmodel.store.store import Store
 
-__all__ = ["import_shipped", "shipped_systems"]
+__all__ = ["import_shipped", "is_shipped", "shipped_systems"]
 
 # Names of the files that regressors are trained on, after the name of the system: -training-2 is a later session,
 # -training-int8 a further corpus. The other files of a system are for experiments, and belong into a store of their own
@@ -39,6 +39,17 @@ def shipped_systems(folder: Path | None = None) -> dict[str, tuple[Path, ...]]:
         if path.stem.startswith(name) and _TRAINING_FILE.fullmatch(path.stem.removeprefix(name)):
             files.setdefault(name, []).append(path)
     return {name: tuple(paths) for name, paths in files.items()}
+
+
+def is_shipped(name: str, folder: Path | None = None) -> bool:
+    """Tells whether a system of this name is shipped, without reading any file.
+
+    Args:
+        name: Name of the system.
+        folder: Folder of the shipped files; by default that of the source checkout.
+    """
+    folder = folder or shipped_data_folder()
+    return folder is not None and (folder / f"{name}.parquet").exists()
 
 
 @garbage_collection_paused()

@@ -166,7 +166,7 @@ def _check_request(
     if unknown:
         raise ShapeError(f"{title} has no input named {', '.join(unknown)}: its inputs are {', '.join(declared)}")
     if batch is not None and not 1 <= batch <= MAX_DIMENSION:
-        raise ShapeError(f"{title}: the batch is {batch}: give 1 or more, as the machine can hold it")
+        raise ShapeError(f"{title}: the batch is {batch}: give a number from 1 to {MAX_DIMENSION:,}")
     for name, shape in shapes.items():
         dims = declared[name]
         if dims is not None and len(shape) != len(dims):

@@ -1,5 +1,6 @@
 """Bad input gets one clear sentence and exit code 1, and leaves nothing behind."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -111,7 +112,9 @@ def test_one_bad_model_among_good_ones(run: Run, ready: Home, light_models: Mapp
     """One bad model among good ones is named beside their estimates; if all are bad, there is an error."""
     (tmp_path / "strange.onnx").touch()
     asked = (tmp_path / "strange.onnx", "--system", SYSTEM.name, "--json")
-    document = run(ready, "predict", light_models["vgg19"], *asked).document
+    done = run(ready, "predict", light_models["vgg19"], *asked)
+    document = json.loads(done.out)
+    assert done.code == 1
     assert [one["model"] for one in document["models"]] == ["light_vgg19"]
     assert "strange.onnx is empty" in document["failed"]["strange"]
     assert "strange.onnx is empty" in run(ready, "predict", *asked).sentence

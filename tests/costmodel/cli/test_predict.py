@@ -125,10 +125,12 @@ def test_a_model_without_an_estimate_does_not_stop_the_others(predict: Run, resn
     shutil.copy(resnet, tmp_path / "good.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"bad")
     done = predict(tmp_path, "--json")
-    (good,) = done.document["models"]
-    assert good["model"] == "good"
-    assert "is not an ONNX file" in done.document["failed"]["bad"]
+    document = json.loads(done.out)
+    (good,) = document["models"]
+    assert (done.code, good["model"]) == (1, "good")
+    assert "is not an ONNX file" in document["failed"]["bad"]
     shown = predict(tmp_path)
+    assert (shown.code, predict(tmp_path / "good.onnx").code) == (1, 0)
     assert "good on" in shown.out
     assert "bad has no estimate: " in " ".join(shown.err.split())
     assert "bad.onnx is not an ONNX file" in predict(tmp_path / "bad.onnx").sentence

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from costmodel.ir.graph import LayerGraph
 from costmodel.paths import Home
+from costmodel.store.store import Store
 from tests.shell import Run
-from tests.synthetic import SYSTEM
+from tests.synthetic import MEASURED, SYSTEM, corpus, fill
 
 
 def test_models_are_ranked_on_a_system(run: Run, ready: Home) -> None:
@@ -27,6 +29,17 @@ def test_models_are_ranked_on_a_system(run: Run, ready: Home) -> None:
     out = run(ready, *asked).out
     assert "fails by" in out
     assert "light_squeezenet on made.up is the choice" in out
+
+
+def test_a_system_without_a_price_is_named(run: Run, own: Home) -> None:
+    """Where the choice is by price, a note says which system has none, and is left out of it."""
+    fill(Store(own.store_url), [corpus(own.cache)[MEASURED[0]]], system=replace(SYSTEM, name="made.other"), samples=0)
+    asked = ("rank", MEASURED[0])
+    done = run(own, *asked, "--price", f"{SYSTEM.name}=0.36")
+    assert "made.other has no price, so it is not considered for the choice: give one with --price" in done.err
+    assert SYSTEM.name in run(own, *asked, "--slo", "10s", "--price", f"{SYSTEM.name}=0.36").out.splitlines()[-1]
+    assert "no price" not in run(own, *asked, "--price", f"{SYSTEM.name}=0.36", "--price", "made.other=0.2").err
+    assert "no price" not in run(own, *asked).err
 
 
 def test_without_an_objective_the_fastest_is_first(run: Run, ready: Home) -> None:

@@ -87,6 +87,22 @@ def test_a_shipped_system_is_imported_when_it_is_named(
     assert "costmodel train" in run(home, "predict", "light_resnet50", "--system", "made.base").sentence
 
 
+@pytest.mark.parametrize("command", [("predict", MEASURED[0]), ("train",)])
+def test_what_is_shipped_of_such_a_machine_is_offered(
+    run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """On a host of which nothing is known, the error names what is shipped of its kind, which is not used unasked."""
+    name = this_system(get_runtime(), RuntimeSettings(2)).name
+    own = tmp_path / "shipped"
+    own.mkdir()
+    shutil.copy(shipped / f"{BASE.name}.parquet", own / f"{name}.parquet")
+    run = run_with(Tools(shipped_data=own))
+    sentence = run(tmp_path / "new", *command, "--threads", "2").sentence
+    assert f"use them with `--system {name}`, or run `costmodel bench --threads 2`" in sentence
+    other_threads = run(tmp_path / "new", *command, "--threads", "1").sentence
+    assert "ships" not in other_threads
+
+
 def test_a_regressor_is_trained_on_a_shipped_system(
     run_with: Callable[[Tools], Run], shipped: Path, tmp_path: Path
 ) -> None:
