@@ -45,7 +45,7 @@ def _measure(factor: float, seconds: float) -> None:
 
 def _command(arguments: Sequence[str], program: Sequence[str] | None = None) -> None:
     from costmodel.cli import main as run_command
-    from costmodel.cli.options import Tools
+    from costmodel.cli.context import Tools
     from tests.fakes import FakeRuntime
 
     run_command(arguments, tools=Tools(FakeRuntime(), measuring_program=program))

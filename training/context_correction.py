@@ -149,7 +149,8 @@ def fit_correction_of(
 
     Args:
         dataset: Measured sequences and models.
-        costs_us: Costs of a model's sequences in isolation in microseconds, by the model's position in the data set.
+        costs_us: Costs of a model's sequences in isolation in microseconds, by the model's position in
+            `Dataset.all_models`.
         without: Positions of models to leave out.
         near: Correction of measured costs, from which that of predicted ones starts; None for no correction.
     """
@@ -158,7 +159,7 @@ def fit_correction_of(
     models = [i for i in costs_us if i not in set(without)]
     return fit_context_correction(
         [layers_of_model(dataset, i, costs_us[i]) for i in models],
-        [dataset.models[i].latency_us for i in models],
+        [dataset.all_models[i].latency_us for i in models],
         near,
         _SHORT_OF_WARM if near is not None and _knows_warm_layers(dataset) else 1.0,
     )
@@ -179,13 +180,13 @@ def estimated_ratios(dataset: Dataset, models: Set[int]) -> dict[int, float]:
 
     Args:
         dataset: Measured sequences and models. Models of which a latency is nan are not fitted to.
-        models: Positions of the models, none of whose latencies is nan.
+        models: Positions of the models in `Dataset.models`; none of their latencies is nan.
     """
-    costs_us = {i: dataset.latencies_us[model.rows] for i, model in enumerate(dataset.models)}
+    costs_us = {i: dataset.latencies_us[model.rows] for i, model in enumerate(dataset.all_models)}
     known = {
         i: costs
         for i, costs in costs_us.items()
-        if np.isfinite(dataset.models[i].latency_us) and np.isfinite(costs).all()
+        if np.isfinite(dataset.all_models[i].latency_us) and np.isfinite(costs).all()
     }
     ratios = {}
     for fold in range(_FOLDS):
@@ -203,10 +204,10 @@ def layers_of_model(dataset: Dataset, model: int, costs_us: np.ndarray) -> Model
 
     Args:
         dataset: Measured sequences and models.
-        model: Position of the model among the models of the data set.
+        model: Position of the model in `Dataset.all_models`.
         costs_us: Cost of each sequence of the model in isolation in microseconds, shape [num_sequences].
     """
-    measured_model, encoded = dataset.models[model], dataset.encoded
+    measured_model, encoded = dataset.all_models[model], dataset.encoded
     single = encoded.lengths[measured_model.rows] == 1
     weights = np.expm1(encoded.features[encoded.starts[measured_model.rows], _WEIGHTS].astype(np.float64))
     return ModelLayers(

@@ -14,6 +14,7 @@ from costmodel.ir.footprint import COLD, Footprint
 from costmodel.ir.sequence import LayerSequence
 from costmodel.store.store import Store, StoredModel
 from costmodel.systems.system import System, measuring_command
+from costmodel.training.corpora.recipe import RANDOM_FAMILY
 
 try:
     from scipy.cluster.hierarchy import DisjointSet
@@ -62,13 +63,14 @@ class Dataset:
         signatures: Signature of each row's sequence.
         kinds: Operator types of each row's sequence, such as "Conv" or "Conv+MaxPool".
         families: For each row, the families of the models in which it occurs and, for a sample, those of the sequence
-            that it was made from; empty if there are none, or if the row occurs only in models without a family.
-        sampled: Whether each row is a sample, or occurs only in models without a family. Such rows are trained on but
-            never judged on.
+            that it was made from; empty if there are none. Random networks count as models without a family.
+        sampled: Whether each row is a sample, or occurs only in models without a family and in random networks. Such
+            rows are trained on but never judged on.
         whole: Whether each row is a whole model.
         encoded: Layers of the rows as features, with their analytical bounds.
         latencies_us: Measured cost of each row in microseconds, shape [num_rows].
         models: Models whose end-to-end latency is measured.
+        random_models: The same of random networks, which are trained on but never judged on.
         repeats: For sequences that were measured repeatedly, pairs of the first latency and a later one in
             microseconds.
         borrowed: Whether each row was measured on another system (`costmodel.training.fewer_threads`), which its
@@ -88,6 +90,7 @@ class Dataset:
     repeats: tuple[tuple[float, float], ...]
     borrowed: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     borrowed_models: tuple[MeasuredModel, ...] = ()
+    random_models: tuple[MeasuredModel, ...] = ()
 
     def __post_init__(self) -> None:
         """Fills in that no row is borrowed where nothing else is said."""
@@ -97,6 +100,11 @@ class Dataset:
     def __len__(self) -> int:
         """Returns the number of rows, that is, of measured sequences."""
         return len(self.signatures)
+
+    @property
+    def all_models(self) -> tuple[MeasuredModel, ...]:
+        """The models, and after them the random networks."""
+        return self.models + self.random_models
 
     @property
     def whole_only(self) -> bool:
@@ -194,11 +202,13 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
         TrainingError: There are too few costs to train on.
     """
     stored = store.models()
-    models = _one_family_each(model for model in stored if model.family)
+    models = _one_family_each(model for model in stored if model.family not in ("", RANDOM_FAMILY))
+    random_models = [model for model in stored if model.family == RANDOM_FAMILY]
     owners = _owners(models)
     # A model of one layer has the signature of that layer: its measurement counts as one of a layer.
-    wholes = {model.whole: model.family for model in models if model.whole not in owners}
-    owners |= {whole: {family} for whole, family in wholes.items()}
+    wholes = {model.whole: {model.family} for model in models if model.whole not in owners}
+    owners |= wholes
+    wholes = {model.whole: set[str]() for model in random_models if model.whole not in owners} | wholes
     signatures = tuple(sorted(latencies))
     measured_wholes = len(wholes.keys() & signatures)
     whole_only = len(signatures) - measured_wholes < LEAST_ROWS
@@ -210,8 +220,9 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
     stored_sequences = store.sequences(signatures)
     sequences = {signature: stored_sequences[signature] for signature in signatures}
     samples = store.samples()
+    measured_us = _measured_us(store, system.name, wholes)
     without_family = {
-        segment.signature for model in stored if not model.family for segment in model.segments
+        segment.signature for model in stored if model.family in ("", RANDOM_FAMILY) for segment in model.segments
     } | samples.keys()
     return Dataset(
         system=system,
@@ -225,9 +236,8 @@ def dataset_of(store: Store, system: System, latencies: Mapping[str, float]) -> 
         whole=np.array([signature in wholes for signature in signatures]),
         encoded=encode_all([sequences[s] for s in signatures], system, _footprints(stored, samples, sequences)),
         latencies_us=np.array([latencies[s] for s in signatures]),
-        models=tuple(
-            _measured_models(models, signatures, latencies, _measured_us(store, system.name, wholes), whole_only)
-        ),
+        models=tuple(_measured_models(models, signatures, latencies, measured_us, whole_only)),
+        random_models=tuple(_measured_models(random_models, signatures, latencies, measured_us, whole_only)),
         repeats=tuple(_repeats(store, system.name, set(signatures) - wholes.keys())),
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.cli.output import plain
 from costmodel.errors import CostModelError
 from costmodel.interruption import TERMINATED, signals_raised

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.context import Context
 from costmodel.cli.options import (
-    Context,
     InterThreadsOption,
     JsonOption,
     LevelOption,

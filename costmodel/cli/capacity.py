@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.context import Context
 from costmodel.cli.options import (
-    Context,
     JsonOption,
     ObjectiveOption,
     PriceOption,

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption, StoreOption, SystemOption, ThreadsOption, one_of
+from costmodel.cli.context import Context
+from costmodel.cli.options import JsonOption, StoreOption, SystemOption, ThreadsOption, one_of
 from costmodel.cli.output import print_json, print_table, progress_bars, say
 from costmodel.systems.host import usable_cpus
 

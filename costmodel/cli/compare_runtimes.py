@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption, StoreOption, ThreadsOption, parse_budget_s
+from costmodel.cli.context import Context
+from costmodel.cli.options import JsonOption, StoreOption, ThreadsOption, parse_budget_s
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:

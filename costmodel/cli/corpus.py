@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption
+from costmodel.cli.context import Context
+from costmodel.cli.options import JsonOption
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:

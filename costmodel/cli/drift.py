@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption, StoreOption
+from costmodel.cli.context import Context
+from costmodel.cli.options import JsonOption, StoreOption
 from costmodel.cli.output import print_json, print_table, say
 
 __all__ = ["drift"]

@@ -8,8 +8,8 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.bench import bench_document, bench_line
+from costmodel.cli.context import Context
 from costmodel.cli.options import (
-    Context,
     InterThreadsOption,
     JsonOption,
     LevelOption,

@@ -5,15 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import (
-    BatchOption,
-    Context,
-    JsonOption,
-    LevelOption,
-    RuntimeOption,
-    ShapeOption,
-    parse_shapes,
-)
+from costmodel.cli.context import Context
+from costmodel.cli.options import BatchOption, JsonOption, LevelOption, RuntimeOption, ShapeOption, parse_shapes
 from costmodel.cli.output import print_compact_json, print_table
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.context import Context
 from costmodel.cli.estimates import estimates_document, print_estimates
 from costmodel.cli.options import (
     BatchOption,
-    Context,
     GranularityOption,
     InterThreadsOption,
     JsonOption,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.context import Context
 from costmodel.cli.options import (
     BatchOption,
-    Context,
     InterThreadsOption,
     JsonOption,
     RuntimeOption,

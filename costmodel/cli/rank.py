@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.context import Context
 from costmodel.cli.options import (
     BatchOption,
-    Context,
     JsonOption,
     ShapeOption,
     StoreOption,

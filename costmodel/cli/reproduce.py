@@ -8,7 +8,8 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.child_process import call_in_child_process
-from costmodel.cli.options import Context, JsonOption, StoreOption, parsed
+from costmodel.cli.context import Context
+from costmodel.cli.options import JsonOption, StoreOption, parsed
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
 if TYPE_CHECKING:

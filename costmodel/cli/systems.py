@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.options import Context, JsonOption, StoreOption, ThreadsOption
+from costmodel.cli.context import Context
+from costmodel.cli.options import JsonOption, StoreOption, ThreadsOption
 from costmodel.cli.output import print_json, print_table, say
 
 __all__ = ["systems"]

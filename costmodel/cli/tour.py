@@ -6,16 +6,10 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.bench import bench_document, bench_line, note_failures
+from costmodel.cli.context import Context
 from costmodel.cli.estimates import measured_document, print_estimate
 from costmodel.cli.evaluation_tables import print_evaluation
-from costmodel.cli.options import (
-    Context,
-    JsonOption,
-    StoreOption,
-    SystemOption,
-    ThreadsOption,
-    parse_budget_s,
-)
+from costmodel.cli.options import JsonOption, StoreOption, SystemOption, ThreadsOption, parse_budget_s
 from costmodel.cli.output import note, print_json, progress_bars, say
 from costmodel.systems.host import usable_cpus
 

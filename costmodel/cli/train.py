@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.context import Context
 from costmodel.cli.evaluation_tables import print_across, print_evaluation
-from costmodel.cli.options import Context, JsonOption, RuntimeOption, StoreOption, SystemOption, ThreadsOption
+from costmodel.cli.options import JsonOption, RuntimeOption, StoreOption, SystemOption, ThreadsOption
 from costmodel.cli.output import note, print_json, progress_bars, say
 from costmodel.systems.host import usable_cpus
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from costmodel.cli.options import Context
+from costmodel.cli.context import Context
 from costmodel.cli.output import note, progress_bars
 from costmodel.errors import UnknownSystemError
 

@@ -14,7 +14,9 @@ from costmodel.ir.sequence import LayerSequence
 from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.paths import Home
 from costmodel.store.store import Store
+from costmodel.training.corpora.recipe import RANDOM_FAMILY
 from costmodel.training.dataset import Dataset, load_dataset
+from costmodel.training.evaluation.splits import leave_families_out
 from tests.fakes import elementwise
 from tests.synthetic import FAMILIES, MEASURED, REPEATED, SAMPLES, SYSTEM, copied, corpus, fill, made_up_measurement
 
@@ -116,6 +118,26 @@ def test_layers_of_models_without_a_family_train_and_are_not_judged(own_store: S
     assert dataset.sampled[rows].tolist() == [False, True]
     assert dataset.all_families == tuple(sorted({*FAMILIES, "new"}))
     assert {model.name for model in dataset.models} == {*MEASURED, "real"}
+
+
+def test_random_networks_are_measured_whole_and_are_not_judged(own_store: Store) -> None:
+    """Their layers are always training data, and they are kept apart from the models that a regressor is judged by."""
+    own, whole = elementwise(78), whole_model(_chain(3, 78))
+    _put(own_store, "random", _chain(3, 78), family=RANDOM_FAMILY)
+    _measure(own_store, own, whole)
+    dataset = load_dataset(own_store, SYSTEM.name)
+    rows = [dataset.signatures.index(sequence.signature) for sequence in (own, whole)]
+    assert [dataset.families[row] for row in rows] == [frozenset(), frozenset()]
+    assert dataset.sampled[rows[0]]
+    assert dataset.whole[rows].tolist() == [False, True]
+    assert dataset.all_families == tuple(sorted(FAMILIES))
+    assert {model.name for model in dataset.models} == set(MEASURED)
+    (random_model,) = dataset.random_models
+    assert (random_model.name, random_model.row, set(random_model.rows)) == ("random", rows[1], {rows[0]})
+    assert dataset.all_models == (*dataset.models, random_model)
+    splits = leave_families_out(dataset)
+    assert all(split.train_rows[rows[0]] and not split.test_rows[rows].any() for split in splits)
+    assert {dataset.models[i].name for split in splits for i in split.models} == set(MEASURED)
 
 
 def test_a_copy_without_a_family_takes_no_family_away(own_store: Store, dataset: Dataset) -> None:

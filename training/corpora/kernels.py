@@ -15,6 +15,7 @@ from costmodel.training.corpora.operator_instances import (
     control,
     convolutions,
     indexing,
+    large,
     matrices,
     recurrent,
     reshaping,
@@ -57,6 +58,8 @@ _LOOKUP_MODELS = 32
 _SMALL_BYTES = (200 << 10, 420 << 10, 700 << 10, 1200 << 10, 2000 << 10)
 _SMALL_MODELS = 100
 _MOST_SHARE = 1 / 3  # of these weights that one instance has
+# Number of models of layers of large images, and the most bytes of their weights.
+_LARGE_MODELS, _LARGE_BYTES = 24, 40 << 20
 # Number of instances of each operator in a network that is quantised, and the most bytes of its weights, as floats.
 _INT8_COUNTS = {
     "com.microsoft.nchwc.Conv": 10, "Conv": 2, "convolution": 3, "depthwise": 3, "MatMul": 6, "Gemm": 3, "Add": 3,
@@ -96,6 +99,11 @@ def _write_small(part: int, path: Path) -> None:
     nbytes = _SMALL_BYTES[part % len(_SMALL_BYTES)]
     sweeps = {name: replace(sweep, most_weight_bytes=int(_MOST_SHARE * nbytes)) for name, sweep in small.SWEEPS.items()}
     model = mixed_model_of(sweeps, f"kernels/small/{part}", nbytes)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _write_large(part: int, path: Path) -> None:
+    model = mixed_model_of(large.SWEEPS, f"kernels/large/{part}", _LARGE_BYTES)
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -154,6 +162,11 @@ _SMALL = tuple(
     for part in range(_SMALL_MODELS)
 )
 
+_LARGE = tuple(
+    Recipe(f"kernels_large_{part:02}", "", "Layers of a model of large images", partial(_write_large, part))
+    for part in range(_LARGE_MODELS)
+)
+
 _INT8 = tuple(
     Recipe(f"kernels_int8_{part:02}", "", "Layers of a quantised network", partial(_write_int8, part))
     for part in range(_INT8_MODELS + _INT8_SURROUNDED_MODELS)
@@ -164,5 +177,6 @@ RECIPES = (
     *_LOOKUPS,
     _RESET_AFTER,
     *_SMALL,
+    *_LARGE,
     *_INT8,
 )

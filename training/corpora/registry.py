@@ -18,6 +18,7 @@ RECIPE_MODULES = {
     "modern": "costmodel.training.corpora.modern",
     "nas": "costmodel.training.corpora.nas",
     "operators": "costmodel.training.corpora.operators",
+    "random_networks": "costmodel.training.corpora.random_networks",
     "wide": "costmodel.training.corpora.wide",
 }
 

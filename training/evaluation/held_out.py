@@ -136,7 +136,8 @@ def predict_held_out(
     """Predicts the layers and models of each split with a predictor that was trained without the split's families.
 
     The context correction for the models of a split is fitted to the models of the other splits, with the costs that
-    are predicted while those models are held out.
+    are predicted while those models are held out. That of measured costs, from which it starts, is also fitted to
+    random networks (`Dataset.random_models`).
 
     Args:
         dataset: Measured sequences and models.
@@ -165,9 +166,9 @@ def predict_held_out(
     for judged, costs, _ in parts[: len(splits)]:
         rows_us[judged] = costs[judged]
     alone = {i: costs for _, _, models in parts for i, costs in models.items()}
-    measured = {i: dataset.latencies_us[model.rows] for i, model in enumerate(dataset.models)}
+    measured = {i: dataset.latencies_us[model.rows] for i, model in enumerate(dataset.all_models)}
     models_us = [np.full(len(model.rows), np.nan) for model in dataset.models]
-    known_us = list(measured.values())
+    known_us = [measured[i] for i in range(len(dataset.models))]
     for split in splits:
         measured_correction = fit_correction_of(dataset, measured, split.models)
         predicted_correction = fit_correction_of(dataset, alone, split.models, near=measured_correction)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costmodel.cli import main
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.measure.lock import measuring_lock
 from costmodel.paths import Home

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.paths import Home
 from costmodel.store.parquet import export_results
 from costmodel.store.store import Store

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.runtime_comparison.release import LocalRelease
 from tests.fakes import FakeRuntime, fake_sessions

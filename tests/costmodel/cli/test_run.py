@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.paths import Home
 from tests.fakes import FakeRuntime, fake_sessions
 from tests.shell import Run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.onnx_io.model import read_model
 from costmodel.store.parquet import read_results
 from costmodel.systems.host import usable_cpus

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.measure.lock import measuring_lock
 from tests.fakes import QUICK

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.jobs.tuning.tune import Tuner
 from costmodel.paths import Home
 from costmodel.store.store import Store

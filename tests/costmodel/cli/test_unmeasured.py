@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.cli.options import Tools
+from costmodel.cli.context import Tools
 from costmodel.ir.graph import LayerGraph
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.onnx_io.model import Model

@@ -54,6 +54,25 @@ def test_small_networks_find_their_weights_in_a_cache(tmp_path: Path) -> None:
     assert 1 << 20 < sizes[-1] <= 2 << 20
 
 
+def test_layers_of_large_images_do_not_fit_into_a_cache(tmp_path: Path) -> None:
+    """Such a model is the same each time, and each of its layers reads or writes a tensor of 16 to 160 MB."""
+    recipe = next(recipe for recipe in RECIPES if recipe.name == "kernels_large_00")
+    recipe.write(tmp_path / "one.onnx")
+    recipe.write(tmp_path / "again.onnx")
+    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
+    graph = onnx.shape_inference.infer_shapes(onnx.load(tmp_path / "one.onnx")).graph
+    sizes: dict[str, int] = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        instance, elements = value.name.partition("_")[0], 1
+        for dim in value.type.tensor_type.shape.dim:
+            elements *= dim.dim_value
+        sizes[instance] = max(4 * elements, sizes.get(instance, 0))
+    assert len(sizes) >= 6
+    # The output of Resize is four times as large as its input, and is not inferred.
+    assert all(4 << 20 <= size <= 640 << 20 for size in sizes.values())
+    assert sum(size >= 16 << 20 for size in sizes.values()) >= len(sizes) - 1
+
+
 def test_half_of_the_quantised_networks_are_quantised_in_products_only(tmp_path: Path) -> None:
     """All convolutions and products with weights read bytes; sums do in networks that are quantised whole."""
     recipes = {recipe.name: recipe for recipe in RECIPES}
