@@ -32,6 +32,9 @@ _STEPS = 4
 # Beyond the largest distance with enough held-out errors, intervals are widened by this round factor. A
 # layer is called extrapolated at distances where errors exceed those at usual distances by the same factor.
 EXTRAPOLATION_FACTOR = 2.0
+# Mean of |log(measured / predicted)| of layers whose operator was never measured; the values are distributed
+# exponentially (docs/adr/0009, "Operators that were never measured").
+_MEAN_ERROR_OF_NEW_OPERATORS = 0.6
 
 
 def conformal_quantile(scores: Sequence[float] | np.ndarray, level: float, counts: np.ndarray | None = None) -> float:
@@ -191,7 +194,8 @@ def _by_distance(scores: np.ndarray, distances: np.ndarray, level: float) -> tup
 
     A range is pooled with the next nearer range if one of the two has too few scores, or if the quantile of the nearer
     range is at least as large. Beyond the last range with enough scores, the quantile is multiplied by
-    `EXTRAPOLATION_FACTOR`.
+    `EXTRAPOLATION_FACTOR`; layers whose operator was never measured then have at least the errors that such layers have
+    on other systems.
     """
     places = np.digitize(distances, DISTANCES)
     least = max(10, math.ceil(1 / (1 - level)))
@@ -209,9 +213,12 @@ def _by_distance(scores: np.ndarray, distances: np.ndarray, level: float) -> tup
             pool, ranges = np.concatenate([nearer, pool]), ranges + more
         pools.append((pool, ranges))
     widths = [width for pool, ranges in pools for width in [conformal_quantile(pool, level)] * ranges]
-    return tuple(
+    widths = [
         width if place <= sequence_distances else EXTRAPOLATION_FACTOR * width for place, width in enumerate(widths)
-    )
+    ]
+    if sequence_distances < len(DISTANCES):
+        widths[-1] = max(widths[-1], -_MEAN_ERROR_OF_NEW_OPERATORS * math.log(1 - level))
+    return tuple(widths)
 
 
 def _extrapolated_from(by_distance: Sequence[float], distances: np.ndarray) -> float:

@@ -103,6 +103,20 @@ def test_what_is_known_worse_is_wider() -> None:
     assert 2 * near < far < unknown
 
 
+def test_an_operator_that_was_never_measured_may_be_far_off() -> None:
+    """Small errors on known operators say nothing of new ones, unless new ones were held out as well."""
+    near = ["Conv"] * 200, np.full(200, 50.0), np.full(200, 0.1), np.full(200, 0.02)
+    calibration = Calibration.fit(*near, 0.9)
+    far, unknown = calibration.half_widths(["Conv", "GRU"], np.full(2, 50.0), np.array([4.0, MAX_DISTANCE]))
+    assert far < 0.1
+    assert np.exp(unknown) == pytest.approx(4.0, rel=0.1)
+    wider = Calibration.fit(*near, 0.95).half_widths(["GRU"], np.array([50.0]), np.array([MAX_DISTANCE]))
+    assert wider > unknown
+    held_out = ["GRU"] * 50, np.full(50, 50.0), np.full(50, MAX_DISTANCE), np.full(50, 0.3)
+    seen = Calibration.fit(near[0] + held_out[0], *map(np.concatenate, zip(near[1:], held_out[1:], strict=True)), 0.9)
+    assert seen.half_widths(["LSTM"], np.array([50.0]), np.array([MAX_DISTANCE])) < 1.0
+
+
 RESIDUALS = st.lists(
     st.tuples(st.sampled_from(["Conv", "Relu"]), st.floats(0.1, 1e6), st.floats(0, MAX_DISTANCE), st.floats(-3, 3)),
     min_size=1, max_size=60,

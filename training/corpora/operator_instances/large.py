@@ -60,7 +60,7 @@ def _attention(d: Draw) -> str:
 
 
 def _convolution(d: Draw) -> str:
-    """Returns, as ONNX text, a random convolution of a large image; some are added to another one."""
+    """Returns, as ONNX text, a random convolution of a large image."""
     inputs, outputs = d.pick(3, _width(d), _width(d)), _width(d)
     k, stride, after = d.pick(1, 1, 3, 3, 7), d.pick(1, 1, 2), d.pick("", "Relu", "Sigmoid")
     side = _side(d, inputs, outputs)
