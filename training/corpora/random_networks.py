@@ -155,7 +155,7 @@ _BLOCKS: tuple[Callable[[_Network, _Image, int, int, str], _Image], ...] = (_pla
 
 
 def _of_convolutions(net: _Network) -> tuple[tuple[int, ...], str]:
-    """Builds a network of blocks of convolutions; most have one or two kinds of blocks."""
+    """Builds a network of blocks of convolutions, which are of one kind or two."""
     d = net.draw
     side, activation = d.pick(16, 32, 32, 48, 64, 96, 128, 160), d.pick(*_ACTIVATIONS)
     width, x = 8 * d.pick(2, 2, 3, 4, 6, 8), _Image("x", d.pick(1, 3, 3), side)

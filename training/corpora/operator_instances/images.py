@@ -3,9 +3,25 @@
 from costmodel.training.corpora.operator_instances.draw import Draw
 from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
 
-__all__ = ["SWEEPS"]
+__all__ = ["SWEEPS", "channel_operations"]
 
 _SLOW = 4 << 20
+
+
+def channel_operations(d: Draw, channels: int, *activations: str) -> list[tuple[str, str]]:
+    """Returns operations on the elements and channels of an image x, each as its node and its weights in ONNX text.
+
+    Args:
+        d: Draw of the instance.
+        channels: Number of channels of the image.
+        activations: Activations, of which one is drawn.
+    """
+    return [
+        (f"y = {d.pick(*activations)}(x)", ""),
+        ("y = BatchNormalization(x, s, b, m, v)", ", ".join(f"float[{channels}] {name}" for name in "sbmv")),
+        ("y = Mul(x, w)", f"float[1,{channels},1,1] w"),
+        (f"y = Transpose<perm = {d.pick([0, 2, 3, 1], [0, 3, 1, 2])}>(x)", ""),
+    ]
 
 
 def _window(d: Draw) -> str:

@@ -16,7 +16,7 @@ from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.synthetic.values import synthetic_tensor
 from costmodel.training.corpora.operator_instances.draw import Draw, TooExpensiveError
 
-__all__ = ["Drawer", "Sweep", "mixed_model_of", "model_of"]
+__all__ = ["Drawer", "Sweep", "mixed_model_of", "model_of", "on_one_input"]
 
 Drawer = Callable[[Draw], str]
 
@@ -80,6 +80,20 @@ class Sweep:
         model = onnx.parser.parse_model(header + (fed + comma + rest if bar else text))
         count = len(_VALUE.findall(fed)) if bar else len(model.graph.input)
         return model, list(model.graph.input)[count:]
+
+
+def on_one_input(shape: str, steps: str, weights: str = "", made: str = "", outputs: str = "float y") -> str:
+    """Returns an instance with one input x as text.
+
+    Args:
+        shape: Type and shape of x, such as "float[2,3]".
+        steps: Nodes, such as "y = Mul(x, w)".
+        weights: Weights, such as "float[3] w".
+        made: Constants, such as "<int64[1] axes = {2}>".
+        outputs: Outputs, such as "float y, float z".
+    """
+    bar = f" | {weights}" if weights else ""
+    return f"({shape} x{bar}) => ({outputs}) {made} {{ {steps} }}"
 
 
 def model_of(sweep: Sweep, seed: str) -> ModelProto:

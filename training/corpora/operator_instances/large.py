@@ -4,7 +4,8 @@ What such a layer reads comes from memory, and what it writes goes there (docs/a
 """
 
 from costmodel.training.corpora.operator_instances.draw import Draw, TooExpensiveError
-from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep
+from costmodel.training.corpora.operator_instances.images import channel_operations
+from costmodel.training.corpora.operator_instances.instance import Drawer, Sweep, on_one_input
 
 __all__ = ["SWEEPS"]
 
@@ -100,17 +101,13 @@ def _image(d: Draw) -> str:
     """Returns, as ONNX text, a random operation on the elements, channels or windows of a large image."""
     channels = _width(d)
     side = _side(d, channels)
-    shape = f"float[1,{channels},{side},{side}]"
-    step, weights = d.pick(
-        (f"y = {d.pick('Relu', 'Sigmoid', 'HardSwish', 'Gelu')}(x)", ""),
-        ("y = BatchNormalization(x, s, b, m, v)", ", ".join(f"float[{channels}] {name}" for name in "sbmv")),
-        ("y = Mul(x, w)", f"float[1,{channels},1,1] w"),
-        (f"y = Transpose<perm = {d.pick([0, 2, 3, 1], [0, 3, 1, 2])}>(x)", ""),
+    steps, weights = d.pick(
+        *channel_operations(d, channels, "Relu", "Sigmoid", "HardSwish", "Gelu"),
         ("y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x)", ""),
         ("y = GlobalAveragePool(x)", ""),
         ("y = InstanceNormalization(x, s, b)", f"float[{channels}] s, float[{channels}] b"),
     )
-    return f"({shape} x | {weights}) => (float y) {{ {step} }}" if weights else f"({shape} x) => (float y) {{ {step} }}"
+    return on_one_input(f"float[1,{channels},{side},{side}]", steps, weights)
 
 
 def _two(d: Draw) -> str:
@@ -145,9 +142,8 @@ def _tokens(d: Draw) -> str:
             f"<int64[6] shape = {{1, {parts}, {width}}}>",
         ),
     )
-    results = "(float y, float u, float v)" if "Split" in step else "(float y)"
-    bar = f" | {weights}" if weights else ""
-    return f"({shape} x{bar}) => {results} {made} {{ {step} }}"
+    outputs = "float y, float u, float v" if "Split" in step else "float y"
+    return on_one_input(shape, step, weights, made, outputs)
 
 
 def _sweep(drawer: Drawer) -> Sweep:

@@ -4,7 +4,8 @@ Layers of such networks cost less than the same layers of a larger model (docs/a
 """
 
 from costmodel.training.corpora.operator_instances.draw import Draw, TooExpensiveError
-from costmodel.training.corpora.operator_instances.instance import Sweep
+from costmodel.training.corpora.operator_instances.images import channel_operations
+from costmodel.training.corpora.operator_instances.instance import Sweep, on_one_input
 
 __all__ = ["SWEEPS"]
 
@@ -69,18 +70,15 @@ def _image(d: Draw) -> str:
     """Returns, as ONNX text, a random operation on the elements, channels or windows of an image."""
     channels = _channels(d)
     side = _side(d, channels)
-    shape = f"float[1,{channels},{side},{side}]"
-    step, weights = d.pick(
-        (f"y = {d.pick('Relu', 'Sigmoid', 'Tanh', 'HardSwish')}(x)", ""),
-        ("y = BatchNormalization(x, s, b, m, v)", ", ".join(f"float[{channels}] {name}" for name in "sbmv")),
-        ("y = Mul(x, w)", f"float[1,{channels},1,1] w"),
-        (f"y = Transpose<perm = {d.pick([0, 2, 3, 1], [0, 3, 1, 2])}>(x)", ""),
-        ("y = Slice(x, starts, ends, axes)", ""),
+    steps, weights, made = d.pick(
+        *((*operation, "") for operation in channel_operations(d, channels, "Relu", "Sigmoid", "Tanh", "HardSwish")),
+        (
+            "y = Slice(x, starts, ends, axes)",
+            "",
+            "<int64[2] starts = {1, 1}, int64[2] ends = {99, 99}, int64[2] axes = {2, 3}>",
+        ),
     )
-    if "Slice" in step:
-        made = "<int64[2] starts = {1, 1}, int64[2] ends = {99, 99}, int64[2] axes = {2, 3}>"
-        return f"({shape} x) => (float y) {made} {{ {step} }}"
-    return f"({shape} x | {weights}) => (float y) {{ {step} }}" if weights else f"({shape} x) => (float y) {{ {step} }}"
+    return on_one_input(f"float[1,{channels},{side},{side}]", steps, weights, made)
 
 
 def _two_images(d: Draw) -> str:
@@ -102,9 +100,7 @@ def _tokens(d: Draw) -> str:
         ("y = ReduceMean<keepdims = 1>(x, axes)", ""),
         ("y = Gelu(x)", ""),
     )
-    made = "<int64[1] axes = {2}>" if "axes" in step else ""
-    bar = f" | {weights}" if weights else ""
-    return f"({shape} x{bar}) => (float y) {made} {{ {step} }}"
+    return on_one_input(shape, step, weights, "<int64[1] axes = {2}>" if "axes" in step else "")
 
 
 def _table(d: Draw) -> str:
