@@ -24,7 +24,6 @@ __all__ = ["ModelLayers", "estimated_ratios", "fit_context_correction", "fit_cor
 
 _CACHE_PRESSURE = SCHEMA.names.index("footprint_over_l2")
 _WEIGHTS = SCHEMA.names.index("log_weight_bytes")
-_LAP, _MULTIPLICATIONS = SCHEMA.names.index("lap_over_l2"), SCHEMA.names.index("log_multiply_flops")
 
 # Ridge penalties, which keep a dozen models from being overfitted: those of the longer scales and of models between
 # inside and outside of the cache, of which there are few, are larger, and that of the footprint, whose values are large
@@ -32,13 +31,10 @@ _LAP, _MULTIPLICATIONS = SCHEMA.names.index("lap_over_l2"), SCHEMA.names.index("
 _RIDGE_OF_SCALES = (3.0, 3.0, 30.0, 30.0)
 _RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT, _RIDGE_OF_OPERATORS, _RIDGE_OF_REREAD = 10.0, 100.0, 3.0, 3.0
 # The least penalty of what differs from another correction.
-_LEAST_RIDGE_OF_DIFFERENCES = 20.0
-# Share of the correction of short layers that predicted costs keep in a model that is timed warm, if the training data
-# have at least so many products and convolutions that were timed warm and belong to no family of models. With fewer, a
-# regressor takes warm layers for cold ones, which are too slow (docs/adr/0008, "Models that are timed warm").
-_SHORT_OF_WARM, _LEAST_WARM = 0.5, 500
-# The feature "lap_over_l2" of a layer that was timed warm is below this, that of any other layer above.
-_WARM_LAP = -3.0
+_LEAST_RIDGE_OF_DIFFERENCES = 200.0
+# Number of random networks, most of the corpus, to which the correction of measured costs has to be fitted to hold for
+# predicted ones as it is.
+_ENOUGH_RANDOM_MODELS = 100
 # Scale of the errors from which they count linearly instead of by their squares.
 _SMALL = 0.02
 # Iterations of reweighting.
@@ -75,7 +71,6 @@ def fit_context_correction(
     models: Sequence[ModelLayers],
     latencies_us: Sequence[float],
     near: ContextCorrection | None = None,
-    short_of_warm: float = 1.0,
 ) -> ContextCorrection:
     """Fits the context correction with which the costs of each model's layers add up to the model's latency.
 
@@ -90,13 +85,12 @@ def fit_context_correction(
         models: Models with the costs of their layers in isolation.
         latencies_us: Measured end-to-end latency of each model in microseconds.
         near: Correction that holds unless the models say otherwise; None for no correction.
-        short_of_warm: Share of the correction of short layers that holds for models whose layers are timed warm.
     """
     if not models:
         return near or ContextCorrection()
     near_operators = {} if near is None else near.operators
     names = sorted({operator for model in models for operator in model.operators if operator} | near_operators.keys())
-    design = np.array([_design_row(model, names, short_of_warm) for model in models])
+    design = np.array([_design_row(model, names) for model in models])
     target = np.log(np.asarray(latencies_us) / [model.costs_us.sum() for model in models])
     short, between = slice(len(SHORT_US)), slice(len(SHORT_US), len(SHORT_US) + SCALES_BETWEEN)
     footprint, reread = between.stop, between.stop + 1
@@ -119,7 +113,6 @@ def fit_context_correction(
     coefficients = coefficients + start
     return ContextCorrection(
         short=tuple(coefficients[short].tolist()),
-        short_of_warm=short_of_warm,
         short_between=tuple(coefficients[between].tolist()),
         footprint=float(coefficients[footprint]),
         reread=float(coefficients[reread]),
@@ -145,7 +138,9 @@ def fit_correction_of(
 ) -> ContextCorrection:
     """Fits the context correction to the models of a data set whose costs are given.
 
-    Where only whole models were measured, there is no correction.
+    Where only whole models were measured, there is no correction. Where enough random networks were measured, that of
+    measured costs holds for predicted costs, too: what these would differ by is the error of a regressor for other
+    models (docs/adr/0008, "Closer to the measured correction").
 
     Args:
         dataset: Measured sequences and models.
@@ -156,21 +151,14 @@ def fit_correction_of(
     """
     if dataset.whole_only:
         return ContextCorrection()
+    if near is not None and len(dataset.random_models) >= _ENOUGH_RANDOM_MODELS:
+        return near
     models = [i for i in costs_us if i not in set(without)]
     return fit_context_correction(
         [layers_of_model(dataset, i, costs_us[i]) for i in models],
         [dataset.all_models[i].latency_us for i in models],
         near,
-        _SHORT_OF_WARM if near is not None and _knows_warm_layers(dataset) else 1.0,
     )
-
-
-def _knows_warm_layers(dataset: Dataset) -> bool:
-    """Returns whether enough layers of small networks were timed warm that a regressor knows what they cost."""
-    encoded = dataset.encoded
-    single = (encoded.lengths == 1) & ~dataset.whole & np.array([not families for families in dataset.families])
-    features = encoded.features[encoded.starts[np.flatnonzero(single)]]
-    return bool(((features[:, _LAP] < _WARM_LAP) & (features[:, _MULTIPLICATIONS] > 0)).sum() >= _LEAST_WARM)
 
 
 def estimated_ratios(dataset: Dataset, models: Set[int]) -> dict[int, float]:
@@ -218,13 +206,13 @@ def layers_of_model(dataset: Dataset, model: int, costs_us: np.ndarray) -> Model
     )
 
 
-def _design_row(model: ModelLayers, names: Sequence[str], short_of_warm: float) -> np.ndarray:
+def _design_row(model: ModelLayers, names: Sequence[str]) -> np.ndarray:
     """Returns the row of a model in the design matrix of the linear fit, shape [num_coefficients].
 
     Its elements are means over the model's layers, weighted by their costs: of the functions of `short_layer_basis`, of
     these times how far the model is between inside and outside of the cache, of the model's cache pressure, of the
     weights that are read again, and of an indicator for each operator in `names`. A sequence of several layers counts
-    as 0 in each mean. The first of these are multiplied by `short_of_warm` for a model whose layers are timed warm.
+    as 0 in each mean.
     """
     column = {name: position for position, name in enumerate(names)}
     single = np.array([bool(operator) for operator in model.operators])
@@ -233,7 +221,6 @@ def _design_row(model: ModelLayers, names: Sequence[str], short_of_warm: float) 
     np.add.at(of_operators, [column[operator] for operator in model.operators if operator], shares[single])
     basis = shares @ short_layer_basis(model.costs_us)
     pressures = np.array([model.cache_pressure])
-    _, pressure, between, warm = pressure_basis(pressures)[0]
-    short = basis * (short_of_warm if warm else 1.0)
+    _, pressure, between = pressure_basis(pressures)[0]
     reread = shares @ reread_kb_per_us(model.costs_us, model.weights_kb, pressures)
-    return np.concatenate([short, between * basis[:SCALES_BETWEEN], [shares.sum() * pressure, reread], of_operators])
+    return np.concatenate([basis, between * basis[:SCALES_BETWEEN], [shares.sum() * pressure, reread], of_operators])

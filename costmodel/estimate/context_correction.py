@@ -58,7 +58,6 @@ class ContextCorrection:
         operators: Constant that is added for each operator type; 0 for a type that is not listed.
         model_us: Time in microseconds that each model takes besides its layers. It is spread over the layers of a model
             in proportion to their costs, so that these still add up to the latency.
-        short_of_warm: Share of the coefficients `short` that holds for a model whose layers are timed warm.
         reread: Coefficient of `reread_kb_per_us` of a layer, in microseconds for each kilobyte.
     """
 
@@ -67,7 +66,6 @@ class ContextCorrection:
     footprint: float = 0.0
     operators: Mapping[str, float] = field(default_factory=dict)
     model_us: float = 0.0
-    short_of_warm: float = 1.0
     reread: float = 0.0
 
     def factors(
@@ -86,7 +84,7 @@ class ContextCorrection:
         return np.asarray(np.exp(of_pressure + self.reread * reread_kb_per_us(costs_us, weights_kb, pressures)))
 
     def pressure_coefficients(self, costs_us: np.ndarray, operators: Sequence[str]) -> np.ndarray:
-        """Returns the logarithm of each layer's factor as coefficients of `pressure_basis`, shape [num_layers, 4].
+        """Returns the logarithm of each layer's factor as coefficients of `pressure_basis`, shape [num_layers, 3].
 
         Args:
             costs_us: Costs of the layers in isolation in microseconds, shape [num_layers].
@@ -94,13 +92,11 @@ class ContextCorrection:
         """
         of_operators = np.array([self.operators.get(operator, 0.0) for operator in operators])
         basis = short_layer_basis(costs_us)
-        short = basis[:, : len(self.short)] @ np.array(self.short)
         return np.column_stack(
             [
-                short + of_operators,
+                basis[:, : len(self.short)] @ np.array(self.short) + of_operators,
                 np.full(len(of_operators), self.footprint),
                 basis[:, : len(self.short_between)] @ np.array(self.short_between),
-                (self.short_of_warm - 1) * short,
             ]
         )
 
@@ -121,13 +117,12 @@ def short_layer_basis(costs_us: np.ndarray) -> np.ndarray:
 
 
 def pressure_basis(cache_pressures: np.ndarray) -> np.ndarray:
-    """Returns the functions of each model's cache pressure that a correction depends on, shape [num_models, 4].
+    """Returns the functions of each model's cache pressure that a correction depends on, shape [num_models, 3].
 
-    They are 1, the pressure, how far the model is between inside and outside of the level 2 cache, from 0 to 1, and
-    whether its layers are timed warm.
+    They are 1, the pressure, and how far the model is between inside and outside of the level 2 cache, from 0 to 1.
     """
     between = np.exp(-(((cache_pressures - _BETWEEN) / _BETWEEN_WIDTH) ** 2) / 2)
-    return np.column_stack([np.ones(len(cache_pressures)), cache_pressures, between, cache_pressures <= _WARM])
+    return np.column_stack([np.ones(len(cache_pressures)), cache_pressures, between])
 
 
 def small_weights_kb(weights_bytes: np.ndarray, host: Host | None) -> np.ndarray:

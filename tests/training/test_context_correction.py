@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.estimate.context_correction import ContextCorrection, cache_pressure, small_weights_kb
-from costmodel.features.schema import SCHEMA
 from costmodel.training.context_correction import ModelLayers, fit_context_correction, fit_correction_of
 from costmodel.training.dataset import Dataset
 from tests.synthetic import SYSTEM
@@ -25,13 +24,13 @@ TRUTH = ContextCorrection(
 NO_WEIGHTS = np.zeros(2)
 
 
-def models(count: int, seed: int = 0, longest_us: float = 3e3) -> list[ModelLayers]:
-    """Returns synthetic models with layers from a microsecond to `longest_us`."""
+def models(count: int, seed: int = 0) -> list[ModelLayers]:
+    """Returns synthetic models with layers from a microsecond to three milliseconds."""
     chance = np.random.default_rng(seed)
     found = []
     for _ in range(count):
         layers = int(chance.integers(5, 60))
-        costs = np.exp(chance.uniform(0, np.log(longest_us), layers))
+        costs = np.exp(chance.uniform(0, np.log(3e3), layers))
         operators = tuple(chance.choice(OPERATORS, layers, p=chance.dirichlet(np.ones(4))).tolist())
         weights_kb = costs * chance.uniform(0, 4, layers) * chance.integers(0, 2, layers)
         found.append(ModelLayers(costs, operators, float(chance.uniform(-3, 3)), weights_kb))
@@ -123,32 +122,6 @@ def test_short_layers_between_two_caches_have_a_correction_of_their_own() -> Non
     assert [*inside, between[1], *outside] == pytest.approx([1.0] * 5, abs=0.01)
 
 
-def test_layers_that_are_timed_warm_can_be_corrected_less() -> None:
-    """If the weights of a model fit into half of the level 2 cache, a share of the correction of short layers holds."""
-    costs, operators = np.array([2.0, 20.0]), ["Relu", "Relu"]
-    full, half = ContextCorrection(short=(-0.3, -0.2)), ContextCorrection(short=(-0.3, -0.2), short_of_warm=0.5)
-    warm, cold = np.log(0.49), np.log(0.51)
-    assert half.factors(costs, operators, cold, NO_WEIGHTS) == pytest.approx(
-        full.factors(costs, operators, cold, NO_WEIGHTS)
-    )
-    assert half.factors(costs, operators, warm, NO_WEIGHTS) ** 2 == pytest.approx(
-        full.factors(costs, operators, warm, NO_WEIGHTS)
-    )
-    fitted, new, truth = (
-        models(300, longest_us=30),
-        models(50, seed=1, longest_us=30),
-        replace(TRUTH, short_of_warm=0.5),
-    )
-    latencies = [model.corrected_us(truth).sum() for model in fitted]
-
-    def error(share: float) -> float:
-        learnt = fit_context_correction(fitted, latencies, short_of_warm=share)
-        ratios = [model.corrected_us(learnt).sum() / model.corrected_us(truth).sum() for model in new]
-        return float(np.abs(np.log(ratios)).mean())
-
-    assert error(0.5) < 0.5 * error(1.0)
-
-
 def test_small_weights_are_read_again_in_a_model_that_does_not_fit_into_the_cache() -> None:
     """Weights that stay in the level 2 cache when a layer runs alone take longer in a model whose weights do not."""
     costs, operators = np.array([10.0, 10.0]), ["Conv", "Conv"]
@@ -164,24 +137,14 @@ def test_small_weights_are_read_again_in_a_model_that_does_not_fit_into_the_cach
     assert (one.factors(np.array([1e-6, 0.0]), operators, 1.0, np.array([10.0, 10.0])) < 1e3).all()
 
 
-@pytest.mark.parametrize(("small_networks", "share"), [(100, 1.0), (600, 0.5)])
-def test_who_knows_warm_layers_corrects_them_less(dataset: Dataset, small_networks: int, share: float) -> None:
-    """Predicted costs of warm layers are right only if the training data have enough layers of small networks."""
-    lap, products = SCHEMA.names.index("lap_over_l2"), SCHEMA.names.index("log_multiply_flops")
-    encoded = dataset.encoded
-    (row, *_) = np.flatnonzero((encoded.lengths == 1) & (encoded.features[encoded.starts[:-1], products] > 0))
-    more = encoded.take(np.concatenate([np.arange(len(dataset)), np.full(small_networks, row)]))
-    features = more.features.copy()
-    features[more.starts[len(dataset) : -1], lap] = -4.6
-    larger = replace(
-        dataset,
-        encoded=replace(more, features=features),
-        whole=np.concatenate([dataset.whole, np.zeros(small_networks, dtype=bool)]),
-        families=(*dataset.families, *[frozenset[str]()] * small_networks),
-    )
-    costs = {number: dataset.latencies_us[model.rows] for number, model in enumerate(dataset.models)}
-    assert fit_correction_of(larger, costs, near=ContextCorrection()).short_of_warm == share
-    assert fit_correction_of(larger, costs).short_of_warm == 1.0
+@pytest.mark.parametrize(("random_models", "is_the_measured_one"), [(0, False), (99, False), (100, True)])
+def test_random_networks_settle_the_correction_of_predicted_costs(
+    dataset: Dataset, random_models: int, is_the_measured_one: bool
+) -> None:
+    """Where enough of them were measured, costs are corrected in the same way, measured or predicted."""
+    with_random = replace(dataset, random_models=dataset.models[:1] * random_models)
+    predicted = {number: 1.5 * dataset.latencies_us[model.rows] for number, model in enumerate(dataset.models)}
+    assert (fit_correction_of(with_random, predicted, near=TRUTH) == TRUTH) == is_the_measured_one
 
 
 @given(

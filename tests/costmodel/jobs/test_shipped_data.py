@@ -35,9 +35,9 @@ def test_the_checkout_ships_systems_for_one_and_two_threads() -> None:
     systems = shipped_systems()
     two_threads = "amd-epyc-zen5-2c-ort1.31-2t"
     assert {path.name for path in systems[two_threads]} == {
-        f"{two_threads}.parquet", f"{two_threads}-training.parquet",
+        f"{two_threads}.parquet", f"{two_threads}-training.parquet", f"{two_threads}-training-random.parquet",
     }  # fmt: skip
-    assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 9
+    assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 10
 
 
 def test_every_shipped_file_can_be_imported_and_added_to() -> None:
