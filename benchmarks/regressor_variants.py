@@ -1,6 +1,6 @@
 """Compares variants of the gradient-boosted trees, and the benefit of each group of features (docs/adr/0006).
 
-    costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet
+    costmodel import data/amd-epyc-zen5-2c-ort1.31-1t-training.parquet
     python benchmarks/regressor_variants.py amd-epyc-zen5-2c-ort1.31-1t
 
 Families are held out in eight groups, seed 0: a regressor is not trained on any layer of the models that it is judged

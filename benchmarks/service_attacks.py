@@ -1,6 +1,6 @@
 """Attacks a running service; measures the cost of each attack and its effect on another tenant, the neighbour.
 
-    costmodel import data/amd-epyc-zen5-2c-ort1.31-1t.parquet      # then costmodel train
+    costmodel import data/amd-epyc-zen5-2c-ort1.31-1t-training.parquet      # then costmodel train
     python benchmarks/service_attacks.py amd-epyc-zen5-2c-ort1.31-1t [--seconds 10] [--only "long list of strides" ...]
 
 Starts `costmodel serve --workers 2` with tokens on a copy of the home folder. For each attack (benchmarks/attacks.py,
