@@ -37,7 +37,7 @@ def test_the_checkout_ships_systems_for_one_and_two_threads() -> None:
     assert {path.name for path in systems[two_threads]} == {
         f"{two_threads}{ending}.parquet" for ending in ("", "-training", "-training-2", "-training-random")
     }
-    assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 10
+    assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 11
 
 
 def test_every_shipped_file_can_be_imported_and_added_to() -> None:
