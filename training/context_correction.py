@@ -30,8 +30,8 @@ _WEIGHTS = SCHEMA.names.index("log_weight_bytes")
 # numbers, the largest.
 _RIDGE_OF_SCALES = (3.0, 3.0, 30.0, 30.0)
 _RIDGE_BETWEEN, _RIDGE_OF_FOOTPRINT, _RIDGE_OF_OPERATORS, _RIDGE_OF_REREAD = 10.0, 100.0, 3.0, 3.0
-# The least penalty of what differs from another correction.
-_LEAST_RIDGE_OF_DIFFERENCES = 200.0
+# Penalty of everything that differs from another correction.
+_RIDGE_OF_DIFFERENCES = 200.0
 # Number of random networks, most of the corpus, to which the correction of measured costs has to be fitted to hold for
 # predicted ones as it is.
 _ENOUGH_RANDOM_MODELS = 100
@@ -99,7 +99,7 @@ def fit_context_correction(
     ridge[reread] = _RIDGE_OF_REREAD
     start = np.zeros(design.shape[1])
     if near is not None:
-        ridge = np.maximum(ridge, _LEAST_RIDGE_OF_DIFFERENCES)
+        ridge = np.full(design.shape[1], _RIDGE_OF_DIFFERENCES)
         of_operators = [near_operators.get(name, 0.0) for name in names]
         start = np.array([*near.short, *near.short_between, near.footprint, near.reread, *of_operators])
         target = target - design @ start

@@ -137,7 +137,7 @@ def predict_held_out(
 
     The context correction for the models of a split is fitted to the models of the other splits, with the costs that
     are predicted while those models are held out. That of measured costs, from which it starts, is also fitted to
-    random networks (`Dataset.random_models`).
+    random networks (`Dataset.random_models`), and holds as it is where there are enough of them.
 
     Args:
         dataset: Measured sequences and models.
