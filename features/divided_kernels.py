@@ -219,8 +219,8 @@ def _pool(_: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Div
 def _resize(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
     data, output = inputs[0], outputs[0]
     assert data is not None
-    mode = layer.attributes.get("mode", {}).get("s", "nearest")
-    if mode != "linear" or len(output.shape) < 3:
+    divided = ("linear", "cubic") if integer(layer.attributes, "antialias", 0) else ("linear",)
+    if layer.attributes.get("mode", {}).get("s", "nearest") not in divided or len(output.shape) < 3:
         return _ON_ONE_THREAD
     if not data.blocked:
         return _in_parts(output.shape[1], regions=output.shape[0])

@@ -13,6 +13,7 @@ from costmodel.features.contraction import Contraction
 from costmodel.features.copies import spreads_windows, transposition_of
 from costmodel.features.products import RECURRENT
 from costmodel.features.reductions import ReductionPath, arrangement_of, column_of, is_reduction, reduction_path
+from costmodel.features.resampling import cubic_table_bytes
 from costmodel.features.transposition import TransposePath, transpose_path
 from costmodel.features.work import Work
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -41,7 +42,7 @@ class KernelPath:
         workspace_bytes: Bytes into which a convolution copies its input window by window (im2col), or from which a
             transposed one adds up its output (col2im); 0 if it does neither.
         spatial_rank: Number of spatial axes of a convolution or pooling.
-        table_bytes: Bytes of the tensor in which a layer looks elements up, read or not.
+        table_bytes: Bytes of the tensor, or of the hash map, in which a layer looks elements up, read or not.
         row_bytes: Bytes of what one index looks up.
         recurrent_bytes: Bytes of the weights that a recurrent layer reads again in each step.
         transposed_operands: 1 if the first operand of a matrix product is transposed, plus 2 if the second one is.
@@ -108,7 +109,7 @@ def kernel_path_of(
         reduction=float(reduction),
         workspace_bytes=_workspace_bytes(layer, work.contraction, data) + work.integers.workspace_bytes,
         spatial_rank=len(layer.attributes.get("kernel_shape", {}).get("ints", [])),
-        table_bytes=data.nbytes if is_lookup else 0,
+        table_bytes=_table_bytes(layer, data, output, with_vectors=with_vectors),
         row_bytes=int(inner_run * ITEM_BYTES.get(data.dtype, 0)) if is_lookup else 0,
         recurrent_bytes=sequence.values[layer.inputs[2]].type.nbytes if layer.op_type in RECURRENT else 0,
         transposed_operands=sum(
@@ -116,6 +117,12 @@ def kernel_path_of(
         ),
         integer_path=float(work.integers.path),
     )
+
+
+def _table_bytes(layer: SequenceLayer, data: TensorType, output: TensorType, *, with_vectors: bool) -> int:
+    if layer.op_type in _LOOKUPS:
+        return data.nbytes
+    return 0 if with_vectors else cubic_table_bytes(layer, data, output)
 
 
 def _span(shapes: Sequence[Sequence[int]], output: Sequence[int]) -> int:

@@ -1,25 +1,35 @@
 """Operations of layers that compute the pixels of an image from those of another: Resize, Upsample and GridSample.
 
 ONNX Runtime computes pixel by pixel and channel by channel, and resizes with vectors of channels where these are last
-or in blocks. On a Zen 4, an element takes 0.6 ns from the nearest pixel, 1.5 ns from four, 3.3 ns from eight and 80 ns
-with a cubic kernel; with vectors of channels it takes a quarter of the first two. OpenVINO computes with vectors, and
-with channels last it goes from position to position; on a Zen 5, an element takes 0.06 ns from the nearest pixel, 0.2
-ns from four, and 1.2 ns with a cubic kernel. Its bound is not that near: with these times in it, regressors were no
-better (docs/adr/0019).
+or in blocks. On a Zen 4, an element takes 0.6 ns from the nearest pixel, 1.5 ns from four and 3.3 ns from eight; with
+vectors of channels it takes a quarter of the first two. With a cubic kernel, ONNX Runtime keeps what it has
+interpolated along the rows of a channel in a hash map: on a Zen 5, an element takes 42 ns to look up its four entries,
+and each entry 33 ns to make, of which there are as many as the output has columns times as the input has rows. With
+antialiasing, one axis is resized after the other, and each pixel of an element takes 0.3 ns.
+
+OpenVINO computes with vectors, and with channels last it goes from position to position; on a Zen 5, an element takes
+0.06 ns from the nearest pixel, 0.2 ns from four, and 1.2 ns with a cubic kernel. Its bound is not that near: with these
+times in it, regressors were no better (docs/adr/0019).
 """
 
 from costmodel.features.channel_order import channels_of
+from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.operators import attribute_of
 from costmodel.ir.sequence import SequenceLayer
 
-__all__ = ["POSITION_FLOPS", "RESAMPLING", "resampling_flops"]
+__all__ = ["POSITION_FLOPS", "RESAMPLING", "cubic_table_bytes", "resampling_flops"]
 
 RESAMPLING = ("Resize", "Upsample", "GridSample", "RoiAlign")
 _AT_PLACES = ("GridSample", "RoiAlign")
-# In simple operations, of which a core makes about 20 per nanosecond: an element from the nearest pixel, with a cubic
-# kernel, and at a place of its own, and each pixel that an element is interpolated from.
-_NEAREST, _CUBIC, _PLACE, _PIXEL = 12.0, 1500.0, 120.0, 7.5
+# In simple operations, of which a core makes about 20 per nanosecond: an element from the nearest pixel and at a place
+# of its own, and each pixel that an element is interpolated from, also with antialiasing.
+_NEAREST, _PLACE, _PIXEL, _ANTIALIASED_PIXEL = 12.0, 120.0, 7.5, 6.0
+# The same for an element with a cubic kernel, for each entry of its hash map, and what is assumed of other runtimes.
+_LOOKED_UP, _ENTERED, _CUBIC = 840.0, 660.0, 1500.0
+_ENTRY_BYTES, _ROWS_OUTSIDE = 40, 3
+# Pixels on either side of an element that count, by the mode.
+_SUPPORT = {"cubic": 2.0, "linear": 1.0}
 _BY_VECTORS = 0.25  # of the time of an element
 # What is assumed of another runtime for an element, and for a position of an image whose channels are last.
 _ELEMENT, POSITION_FLOPS = 8.0, 280.0
@@ -43,12 +53,56 @@ def resampling_flops(layer: SequenceLayer, data: TensorType, output: TensorType,
     if not by_elements:
         positions = elements / channels_of(output) if data.blocked and layer.op_type == "Resize" else 0.0
         return (_CUBIC if "cubic" in _mode(layer) else _ELEMENT) * elements + POSITION_FLOPS * positions
-    if "cubic" in _mode(layer):
-        return _CUBIC * elements
+    mode = next((one for one in _SUPPORT if one in _mode(layer)), "nearest")
+    if mode in _SUPPORT and _is_antialiased(layer):
+        return _ANTIALIASED_PIXEL * _antialiased_pixels(_SUPPORT[mode], data, output) * elements
+    if mode == "cubic":
+        return elements * (_LOOKED_UP + _ENTERED * _rows_of_table(data) / max(1, _height(output)))
     scaled = [axis for axis, (one, other) in enumerate(zip(data.shape, output.shape, strict=False)) if one != other]
-    each = _PIXEL * 2.0 ** min(_MOST_SCALED, len(scaled)) if "linear" in _mode(layer) else _NEAREST
+    each = _PIXEL * 2.0 ** min(_MOST_SCALED, len(scaled)) if mode == "linear" else _NEAREST
     channels_last = len(data.shape) == _IMAGE_RANK and 1 in scaled and _IMAGE_RANK - 1 not in scaled
     return (_BY_VECTORS if data.blocked or channels_last else 1.0) * each * elements
+
+
+def cubic_table_bytes(layer: SequenceLayer, data: TensorType, output: TensorType) -> int:
+    """Returns the bytes of the hash map from which ONNX Runtime interpolates with a cubic kernel; 0 for other layers.
+
+    Args:
+        layer: The layer.
+        data: Type of the image.
+        output: Type of the resampled image.
+    """
+    if layer.op_type != "Resize" or "cubic" not in _mode(layer) or _is_antialiased(layer) or data.shape == output.shape:
+        return 0
+    return _ENTRY_BYTES * _width(output) * _rows_of_table(data)
+
+
+def _antialiased_pixels(support: float, data: TensorType, output: TensorType) -> float:
+    """Returns how many pixels an element is computed from: those of its rows, which are resized first, and of a column.
+
+    Args:
+        support: Pixels of the smaller image on either side of an element that count.
+        data: Type of the image.
+        output: Type of the resampled image.
+    """
+    height, width = _height(data) / max(1, _height(output)), _width(data) / max(1, _width(output))
+    return 2 * support * (height * max(1.0, width) + max(1.0, height))
+
+
+def _rows_of_table(data: TensorType) -> int:
+    return _height(data) + _ROWS_OUTSIDE
+
+
+def _height(image: TensorType) -> int:
+    return image.shape[-2] if len(image.shape) > 1 else 1
+
+
+def _width(image: TensorType) -> int:
+    return image.shape[-1] if image.shape else 1
+
+
+def _is_antialiased(layer: SequenceLayer) -> bool:
+    return integer(layer.attributes, "antialias", 0) != 0
 
 
 def _mode(layer: SequenceLayer) -> str:

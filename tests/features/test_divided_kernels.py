@@ -147,10 +147,14 @@ def test_tensors_are_copied_one_after_the_other() -> None:
     assert found.undivided == pytest.approx(10 / 410)
 
 
-@pytest.mark.parametrize(("mode", "divided"), [("nearest", False), ("cubic", False), ("linear", True)])
-def test_resizes(mode: str, divided: bool) -> None:
-    """Only a linear interpolation is divided."""
-    found = _division("Resize", [(1, 64, 32, 32)], (1, 64, 64, 64), mode={"s": mode})
+@pytest.mark.parametrize(
+    ("mode", "antialias", "divided"),
+    [("nearest", 0, False), ("cubic", 0, False), ("linear", 0, True), ("cubic", 1, True), ("linear", 1, True)],
+)
+def test_resizes(mode: str, antialias: int, divided: bool) -> None:
+    """Only a linear interpolation and an antialiased one are divided."""
+    sampled = {"mode": {"s": mode}, "antialias": {"i": antialias}}
+    found = _division("Resize", [(1, 64, 32, 32)], (1, 64, 64, 64), **sampled)
     assert (found.parts > 1) == divided
 
 

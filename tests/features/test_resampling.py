@@ -2,7 +2,9 @@
 
 import pytest
 
+from costmodel.features.resampling import cubic_table_bytes
 from costmodel.features.work import layer_work
+from costmodel.ir.graph import TensorType
 from tests.features.test_copies import Shape, layer_of
 
 IMAGE, DOUBLED = (1, 64, 28, 28), (1, 64, 56, 56)
@@ -31,6 +33,34 @@ def test_channels_that_are_last_or_in_blocks_are_resized_by_vectors(mode: str) -
     assert flops("Resize", (1, 28, 28, 64), (1, 56, 56, 64), mode=mode) == plain / 4
     assert flops("Upsample", IMAGE, DOUBLED, blocked=True, mode=mode) == plain / 4
     assert flops("Resize", IMAGE, DOUBLED, blocked=True, mode=mode) < plain  # by positions
+
+
+def test_a_cubic_kernel_costs_more_the_less_of_its_rows_is_used_again() -> None:
+    """Each row of the image is interpolated once: where it becomes smaller, fewer elements share that."""
+    larger, smaller = flops("Resize", IMAGE, DOUBLED, mode="cubic"), flops("Resize", DOUBLED, IMAGE, mode="cubic")
+    assert 1.5 * larger < smaller < 4 * larger
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_antialiasing_reads_all_pixels_and_needs_no_table(mode: str) -> None:
+    """An antialiased element costs more the more pixels it has, and never as much as a cubic kernel without it."""
+    halved = flops("Resize", DOUBLED, IMAGE, mode=mode, antialias=1)
+    quartered = flops("Resize", DOUBLED, (1, 64, 14, 14), mode=mode, antialias=1)
+    assert flops("Resize", IMAGE, DOUBLED, mode=mode, antialias=1) < halved < quartered / 2
+    assert quartered < flops("Resize", DOUBLED, IMAGE, mode="cubic")
+
+
+def test_a_cubic_kernel_has_a_table_of_what_it_interpolated() -> None:
+    """The hash map grows with the columns of the output and the rows of the image; other modes have none."""
+    small, large = (
+        cubic_table_bytes(layer, TensorType("float32", IMAGE), TensorType("float32", output))
+        for output in (DOUBLED, (1, 64, 56, 112))
+        for layer in layer_of("Resize", [IMAGE], output, since=19, mode="cubic").layers
+    )
+    assert large == 2 * small > 0
+    for attributes in ({"mode": "linear"}, {"mode": "cubic", "antialias": 1}):
+        (layer,) = layer_of("Resize", [IMAGE], DOUBLED, since=19, **attributes).layers
+        assert cubic_table_bytes(layer, TensorType("float32", IMAGE), TensorType("float32", DOUBLED)) == 0
 
 
 def test_an_image_of_its_own_size_is_copied() -> None:
