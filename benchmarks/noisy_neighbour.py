@@ -142,9 +142,9 @@ def quiet_us(runner: Runner, silence: Path) -> list[float]:
     return times_us
 
 
-def chosen(names: Sequence[str]) -> Callable[[Callable[[LayerSequence], Runner], Host | None], list[StateProbe]]:
+def chosen(names: Sequence[str]) -> Callable[[Callable[[LayerSequence], Runner], Host | None, float], list[StateProbe]]:
     """Returns a function that makes the probes of these names."""
-    return lambda open_sequence, host: [probe for probe in state_probes(open_sequence, host) if probe.name in names]
+    return lambda *needed: [probe for probe in state_probes(*needed) if probe.name in names]
 
 
 def main(count: int, names: Sequence[str], ways: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from costmodel.serving.loaded_regressor import Regression
 from costmodel.serving.observed_latencies import ObservedLatencies
 from costmodel.serving.pricing import SequencePricer
 from costmodel.store.store import Store
-from costmodel.systems.system import measuring_command
+from costmodel.systems.names import measuring_command
 from costmodel.traffic.idle import TYPICAL, measured_idle_effects
 from costmodel.traffic.variation import Variation, observed_variation
 from costmodel.training.artefact import bundle_of, champion_of, load_bundle

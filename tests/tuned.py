@@ -11,7 +11,8 @@ from costmodel.onnx_io.model import Model, read_model
 from costmodel.partition.decomposition import decompose
 from costmodel.runtimes.base import Runner, RuntimeSettings
 from costmodel.store.store import Store
-from costmodel.systems.system import System, default_name
+from costmodel.systems.names import default_name
+from costmodel.systems.system import System
 from tests.fakes import HOST, FakeRunner, FakeRuntime, fake_system, measured, results
 
 __all__ = ["CPUS", "FOUR_CPUS", "TunedRuntime", "fill_systems", "tuner_of"]

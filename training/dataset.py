@@ -13,7 +13,8 @@ from costmodel.features.tabular import Encoded, encode_all
 from costmodel.ir.footprint import COLD, Footprint
 from costmodel.ir.sequence import LayerSequence
 from costmodel.store.store import Store, StoredModel
-from costmodel.systems.system import System, measuring_command
+from costmodel.systems.names import measuring_command
+from costmodel.systems.system import System
 from costmodel.training.corpora.recipe import RANDOM_FAMILY
 
 try:

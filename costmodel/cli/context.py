@@ -133,7 +133,7 @@ class Context:
 
     def system_name(self, name: str | None, threads: int, inter_threads: int = 1) -> str:
         """Returns `name` if it is valid as the name of a system; the default name of this host if `name` is None."""
-        from costmodel.systems.system import validate_name
+        from costmodel.systems.names import validate_name
 
         if name is not None:
             return validate_name(name)
@@ -150,7 +150,7 @@ class Context:
         """
         from costmodel.errors import UnknownSystemError
         from costmodel.jobs.shipped_data import is_shipped
-        from costmodel.systems.system import measuring_command
+        from costmodel.systems.names import measuring_command
 
         found = self.system_name(name, threads, inter_threads)
         if self.store_url is None:

@@ -24,7 +24,7 @@ def drift(
     """Show how far observed latencies are from predictions."""
     from costmodel.serving.observations.drift import LEAST_OBSERVATIONS
     from costmodel.serving.observations.observations import Observations
-    from costmodel.systems.system import validate_name
+    from costmodel.systems.names import validate_name
 
     context = Context(store, reads=True)
     observations = Observations(context.store_url or context.home.store_url, create=not context.store_url)

@@ -106,7 +106,7 @@ def bench_on(
     """
     from costmodel.cluster import Cluster
     from costmodel.jobs.fleet.bench import bench_on_cluster
-    from costmodel.systems.system import validate_name
+    from costmodel.systems.names import validate_name
 
     if scheduler is None or not systems:
         raise typer.BadParameter("one needs the other: --on tcp://scheduler:8786 --systems A,B", param_hint="--on")

@@ -91,7 +91,7 @@ def rank(
     from costmodel.onnx_io.model import read_model
     from costmodel.serving.ranking import Criteria, cheapest, in_order
     from costmodel.systems.catalogue import catalogue
-    from costmodel.systems.system import validate_name
+    from costmodel.systems.names import validate_name
     from costmodel.traffic.objective import parse_rate_per_s
     from costmodel.units import parse_bytes, parse_latency_us
 

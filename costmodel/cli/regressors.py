@@ -22,7 +22,7 @@ def regressors(
     json: JsonOption = False,
 ) -> None:
     """List the trained regressors, champions among them."""
-    from costmodel.systems.system import validate_name
+    from costmodel.systems.names import validate_name
     from costmodel.training.listing import list_regressors
 
     only = None if system is None else validate_name(system)

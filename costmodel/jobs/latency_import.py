@@ -17,7 +17,8 @@ from costmodel.runtimes.base import Runtime
 from costmodel.store.latency_csv import ObservedLatency, read_latencies
 from costmodel.store.results import ImportSummary, Results, StoredModel
 from costmodel.store.store import Store
-from costmodel.systems.system import System, measuring_command, validate_name
+from costmodel.systems.names import measuring_command, validate_name
+from costmodel.systems.system import System
 from costmodel.units import format_us
 
 if TYPE_CHECKING:

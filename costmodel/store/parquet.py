@@ -24,7 +24,8 @@ from costmodel.process_state import garbage_collection_paused
 from costmodel.store.records import results_of, rows_of
 from costmodel.store.results import ImportSummary, Results, StoredModel
 from costmodel.store.store import Store
-from costmodel.systems.system import System, check_same_system, validate_name
+from costmodel.systems.names import validate_name
+from costmodel.systems.system import System, check_same_system
 
 __all__ = [
     "FORMAT_VERSION",

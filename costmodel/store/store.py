@@ -14,7 +14,8 @@ from costmodel.partition.decomposition import Decomposition
 from costmodel.store import insertion, tables
 from costmodel.store.database import WAIT_S, Database, add_if_new, lock, select_in
 from costmodel.store.results import ImportSummary, Results, StoredModel, StoredSegment
-from costmodel.systems.system import System, measuring_command
+from costmodel.systems.names import measuring_command
+from costmodel.systems.system import System
 
 __all__ = ["Store", "StoredModel", "StoredSegment"]
 

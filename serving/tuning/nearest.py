@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from costmodel.serving.tuning.settings import Setting
 from costmodel.systems.host import Host
-from costmodel.systems.system import System, default_name, same_hardware
+from costmodel.systems.names import default_name
+from costmodel.systems.system import System, same_hardware
 
 __all__ = ["Nearest", "by_distance", "systems_of_host", "with_threads"]
 

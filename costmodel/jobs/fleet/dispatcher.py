@@ -14,7 +14,8 @@ from costmodel.jobs.fleet.worker import HOST, describe_machine, measure_batch, s
 from costmodel.progress import Progress, no_progress
 from costmodel.store.results import Results
 from costmodel.store.store import Store
-from costmodel.systems.system import System, check_same_system, major_minor
+from costmodel.systems.names import major_minor
+from costmodel.systems.system import System, check_same_system
 
 __all__ = ["Dispatcher", "Lowering", "SystemQueue", "systems_in"]
 

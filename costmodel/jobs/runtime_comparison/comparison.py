@@ -27,7 +27,8 @@ from costmodel.progress import Progress, Stages, no_progress
 from costmodel.runtimes.base import RuntimeSettings, lowering_key
 from costmodel.store.store import Store
 from costmodel.systems.host import probe_host
-from costmodel.systems.system import System, default_name, this_system
+from costmodel.systems.names import default_name
+from costmodel.systems.system import System, this_system
 
 __all__ = ["RuntimeComparison", "compare_runtimes", "installed_release"]
 

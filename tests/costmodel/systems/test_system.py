@@ -1,8 +1,7 @@
-"""System names, the catalogue, and when records may share a name."""
+"""Systems, the catalogue, and when records may share a name."""
 
 import dataclasses
 import json
-import string
 from typing import Any, cast
 
 import pytest
@@ -10,31 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.errors import SystemMismatchError, SystemNameError
-from costmodel.runtimes.base import LEVELS, Runtime, RuntimeSettings
+from costmodel.runtimes.base import Runtime, RuntimeSettings
 from costmodel.systems.catalogue import catalogue
 from costmodel.systems.host import Host
 from costmodel.systems.microarchitecture import microarchitecture_facts
-from costmodel.systems.system import (
-    System,
-    check_same_system,
-    default_name,
-    measuring_command,
-    this_system,
-    validate_name,
-)
-
-GIB = 2**30
-EPYC = Host(
-    vendor="AuthenticAMD", model_name="AMD EPYC", family=26, model=2, microarchitecture="zen5",
-    physical_cores=2, logical_cpus=2, logical_cpus_total=2, l3_bytes=32 << 20, isa=("avx", "avx2", "avx512f"),
-    memory_bytes=int(23.5 * GIB), base_clock_mhz=2596.09,
-)  # fmt: skip
-C5_XLARGE = Host(
-    vendor="GenuineIntel", model_name="Intel(R) Xeon(R) Platinum 8124M CPU @ 3.00GHz", family=6, model=85,
-    microarchitecture="skylake-x", physical_cores=2, logical_cpus=4, logical_cpus_total=4, threads_per_core=2,
-    memory_bytes=7834236 * 1024, base_clock_mhz=3000.0,
-)  # fmt: skip
-DEFAULTS = RuntimeSettings()
+from costmodel.systems.names import validate_name
+from costmodel.systems.system import System, check_same_system, this_system
+from tests.sample_hosts import C5_XLARGE, DEFAULTS, EPYC, GIB, hosts, runtime_settings, text
 
 
 @dataclasses.dataclass
@@ -47,25 +28,6 @@ class NamedRuntime:
 
 ORT = cast(Runtime, NamedRuntime())
 
-text = st.text(max_size=80)
-hosts = st.builds(
-    Host,
-    vendor=st.sampled_from(["AuthenticAMD", "GenuineIntel", "ARM", ""]) | text,
-    model_name=st.sampled_from([EPYC.model_name, C5_XLARGE.model_name]) | text,
-    microarchitecture=st.sampled_from(["", "zen5", "sapphire-rapids"]) | text,
-    architecture=text,
-    family=st.integers(0, 1000),
-    logical_cpus=st.integers(1, 4096),
-    isa=st.sampled_from([(), ("avx",), ("avx", "avx2")]),
-    cpu_quota=st.none() | st.floats(0.01, 5000),
-)
-runtime_settings = st.builds(
-    RuntimeSettings,
-    threads=st.integers(1, 4096),
-    level=st.sampled_from(LEVELS),
-    spinning=st.booleans(),
-    inter_threads=st.integers(1, 64),
-)
 systems = st.builds(
     System,
     text,
@@ -77,83 +39,6 @@ systems = st.builds(
     st.booleans(),
     st.booleans(),
 )
-
-
-@pytest.mark.parametrize("name", ["c5.xlarge", "a", "9", "My_box-2.local", "x" * 64, "console", "com10"])
-def test_good_names_pass_unchanged(name: str) -> None:
-    """Letters, digits, dots, underscores and dashes are valid in names."""
-    assert validate_name(name) == name
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", " ", "a b", "a/b", "..", "-rf", "_a", "a\n", "a\0", "x" * 65, "con", "nul.a", "é", "٣", "💥" * 99],
-)
-def test_odd_names_are_refused_with_what_is_allowed(name: str) -> None:
-    """The error is one printable line with the name and the allowed characters."""
-    with pytest.raises(SystemNameError, match="use at most 64 letters, digits") as caught:
-        validate_name(name)
-    message = str(caught.value)
-    assert message.isprintable()
-    assert message.isascii()
-    assert len(message) < 1000
-
-
-@given(text)
-def test_a_name_is_either_refused_or_safe_everywhere(name: str) -> None:
-    """Every accepted name is a safe file name."""
-    try:
-        validate_name(name)
-    except SystemNameError:
-        return
-    assert set(name) <= set(string.ascii_letters + string.digits + "._-")
-    assert name[0] not in "._-"
-
-
-@pytest.mark.parametrize(
-    ("host", "settings", "name"),
-    [
-        (EPYC, DEFAULTS, "amd-epyc-zen5-2c-ort1.31-1t"),
-        (EPYC, RuntimeSettings(2, "basic", spinning=False), "amd-epyc-zen5-2c-ort1.31-2t-basic-nospin"),
-        (EPYC, RuntimeSettings(inter_threads=2), "amd-epyc-zen5-2c-ort1.31-1t-2inter"),
-        (dataclasses.replace(EPYC, microarchitecture=""), DEFAULTS, "amd-epyc-f26m2-2c-ort1.31-1t"),
-        (C5_XLARGE, DEFAULTS, "intel-xeon-platinum-8124m-skylake-x-4c-ort1.31-1t"),
-        (dataclasses.replace(EPYC, cpu_quota=1.5), DEFAULTS, "amd-epyc-zen5-1c-ort1.31-1t"),
-        (Host(), DEFAULTS, "host-1c-ort1.31-1t"),
-    ],
-)
-def test_default_names_are_readable(host: Host, settings: RuntimeSettings, name: str) -> None:
-    """The default name has processor, cores, runtime and threads."""
-    assert default_name(host, "onnxruntime", "1.31.0", settings) == name
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("amd-epyc-zen4-2c-ort1.31-1t", "costmodel bench"),
-        ("amd-epyc-zen4-2c-ort1.31-2t", "costmodel bench --threads 2"),
-        ("amd-epyc-zen4-2c-ov2026.4-1t", "costmodel bench --runtime openvino"),
-        ("x-8c-ort1.31-2t-4inter-none-nospin", "costmodel bench --threads 2 --inter-threads 4 --level none"),
-        ("c5.xlarge", "costmodel bench --system c5.xlarge"),
-    ],
-)
-def test_the_command_that_measures_a_system(name: str, command: str) -> None:
-    """The settings in a default name are options; any other name is given as it is."""
-    assert measuring_command(name) == command
-
-
-@pytest.mark.parametrize("version", ["1.31.0", "1.31.7", "1.31.0.dev20261101+cpu"])
-def test_default_names_are_stable_across_patches(version: str) -> None:
-    """Patch releases, memory, clock and governor do not change the default name."""
-    host = dataclasses.replace(EPYC, memory_bytes=GIB, base_clock_mhz=None, governor="powersave")
-    assert default_name(host, "onnxruntime", version, DEFAULTS) == "amd-epyc-zen5-2c-ort1.31-1t"
-
-
-@given(hosts, text, text, runtime_settings)
-def test_default_names_are_valid(host: Host, runtime: str, version: str, settings: RuntimeSettings) -> None:
-    """Default names are valid for any processor and runtime."""
-    name = default_name(host, runtime, version, settings)
-    assert validate_name(name) == name
 
 
 @given(systems)
