@@ -299,7 +299,7 @@ def fake_sessions(runtime: FakeRuntime) -> Callable[..., BenchmarkSession]:
         lock=nullcontext,
         clock_ns=runtime.clock,
         sleep=lambda seconds: runtime.clock.pass_us(seconds * 1e6),
-        probes=lambda open_sequence, _: [StateProbe("products", open_sequence(product_chain()), 1.3)],
+        probes=lambda open_sequence, *_: [StateProbe("products", open_sequence(product_chain()), 1.3)],
         cpu_ns=runtime.clock,
         neighbour=lambda opening, cpus: FakeNeighbour(runtime.clock),
     )

@@ -2,11 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 from costmodel.errors import LoweringError, MeasurementError
@@ -15,32 +14,29 @@ from costmodel.ir.footprint import read_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.idle import measured_idle
+from costmodel.jobs.network_timer import NetworkTimer
 from costmodel.jobs.session_store import SessionStore
 from costmodel.measure.affinity import check_cpus, cpus_beside, pinned
 from costmodel.measure.capability import measure_capabilities, reference_sequence
 from costmodel.measure.contenders import Contender, open_contenders
 from costmodel.measure.denormals import denormals_flushed
-from costmodel.measure.groups import Group, evicted_bytes, fits_in_core, grouped
+from costmodel.measure.groups import Group, evicted_bytes, grouped
 from costmodel.measure.interference import Ring, Slowdowns, measure_slowdowns
 from costmodel.measure.lock import measuring_lock
-from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, state_probes
-from costmodel.measure.measurement import Measurement, is_data_dependent, kind_of, now
+from costmodel.measure.machine_state import MachineStateMonitor, StateProbe, product_chain, state_probes
+from costmodel.measure.measurement import Measurement
 from costmodel.measure.neighbour import Neighbour, NeighbourProcess
-from costmodel.measure.overhead_probes import OverheadProbes
-from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
-from costmodel.measure.round_robin import CacheEvictor, TimedNetwork, take_turns, try_out
+from costmodel.measure.round_robin import CacheEvictor, TimedNetwork
+from costmodel.measure.stopwatch import repeated_us
 from costmodel.onnx_io.model import Model
 from costmodel.progress import Progress
-from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime, SurroundedRunner
-from costmodel.systems.host import Host, probe_environment
+from costmodel.runtimes.base import LayerProfiler, ProfiledRun, Runner, Runtime
+from costmodel.systems.host import Host
 from costmodel.systems.system import QUIET_PROBE, System, check_same_system
 
 __all__ = ["BenchmarkSession"]
 
-# Number of pairs of tiny networks, spread over a group, from which the call overhead is measured.
-_PROBES = 8
-_PROBES_FOR_SUMS = 4
 # Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
 _WAITED_SHARE = 0.2
 
@@ -62,7 +58,7 @@ class BenchmarkSession:
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         sleep: Callable[[float], None] = time.sleep,
         evictor: Callable[[int], Runner] = CacheEvictor,
-        probes: Callable[[Callable[[LayerSequence], Runner], Host | None], Sequence[StateProbe]] = state_probes,
+        probes: Callable[[Callable[[LayerSequence], Runner], Host | None, float], Sequence[StateProbe]] = state_probes,
         cpu_ns: Callable[[], int] = time.thread_time_ns,
         neighbour: Callable[
             [Callable[[], Sequence[Runner]], Sequence[int]], AbstractContextManager[Neighbour]
@@ -80,8 +76,9 @@ class BenchmarkSession:
             sleep: Function that waits for a given number of seconds.
             evictor: Function that takes a number of bytes and returns a runner that evicts that many bytes from the
                 processor's caches.
-            probes: Function that takes a function which opens layer sequences, and the host, and returns the probes of
-                the machine's state.
+            probes: Function that takes a function which opens layer sequences, the host, and the time in microseconds
+                within which a quiet machine should run the chain of products, and returns the probes of the machine's
+                state.
             cpu_ns: Function that returns the time that this thread has spent on a CPU, in nanoseconds.
             neighbour: Function that takes a function which opens networks, and numbers of CPUs, and returns a context
                 manager of something that runs the networks on these CPUs.
@@ -116,15 +113,15 @@ class BenchmarkSession:
             new = not self.system.capabilities
             idle = measured_idle(self._runtime, self.system, self._clock_ns, self._sleep) if new else {}
             self._cpus_beside = cpus_beside(self.system.settings.cpus)
-            self._cpus = stack.enter_context(pinned(self.system.settings.cpus))
+            cpus = stack.enter_context(pinned(self.system.settings.cpus))
             if new:
                 capabilities = measure_capabilities(self._runtime, self.system.settings, self._clock_ns)
                 self.system = replace(self.system, capabilities=capabilities | idle)
             if known is None or known.extrapolated or not known.capabilities:
                 self.store.put_system(self.system)
-            self._reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
+            reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
             self._monitor = MachineStateMonitor(
-                self._probes(self._opened, self.system.host),
+                self._probes(self._opened, self.system.host, self._one_thread_us()),
                 self._protocol,
                 _quiet_times(self.system),
                 clock_ns=self._clock_ns,
@@ -132,13 +129,35 @@ class BenchmarkSession:
             )
             stack.callback(self._store_quiet_times)
             # Entered last, because the first session that ONNX Runtime opens in a process resets this state.
-            self._denormals = _denormals(self.system, flushed=stack.enter_context(denormals_flushed()))
+            denormals = _denormals(self.system, flushed=stack.enter_context(denormals_flushed()))
+            self._timer = NetworkTimer(
+                runtime=self._runtime,
+                system=self.system,
+                protocol=self._protocol,
+                reference=reference,
+                monitor=self._monitor,
+                evictor=self._evictor,
+                clock_ns=self._clock_ns,
+                cpu_ns=self._cpu_ns,
+                cpus=cpus,
+                denormals=denormals,
+            )
             self._held = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Ends the pinning to CPUs and releases the measuring lock."""
         self._held.close()
+
+    def _one_thread_us(self) -> float:
+        """Returns the time of the chain of products with one thread in microseconds, if the system has several.
+
+        Infinite if it has one, or if it is known how long the chain takes when the machine is quiet.
+        """
+        if self.system.settings.threads == 1 or _quiet_times(self.system):
+            return math.inf
+        alone = self._runtime.open_sequence(product_chain(), replace(self.system.settings, threads=1))
+        return repeated_us(alone, self._clock_ns)
 
     def _store_quiet_times(self) -> None:
         """Stores the quiet times of the probes with the system: the machine may be busy during the next session."""
@@ -232,8 +251,16 @@ class BenchmarkSession:
                 except (MeasurementError, LoweringError) as error:
                     report.failed[name] = str(error)
             loaded = list(entries.values())
-            evictor = self._cache_evictor(group, portion.sequences)
-            timed = self._timed(loaded, evictor, missing, deadline_ns, group.footprint_bytes)
+            timed = self._timer.timed(
+                loaded,
+                missing,
+                # As much as the layers of the model outside this portion would evict.
+                evicted_bytes=evicted_bytes(
+                    group.footprint_bytes, sum(map(read_bytes, portion.sequences)), self.system.host
+                ),
+                deadline_ns=deadline_ns,
+                footprint_bytes=group.footprint_bytes,
+            )
             measurements = [m for m in timed if m.signature not in group.context_only]
             self.store.put_measurements(self.system.name, measurements)
             for measurement in measurements:
@@ -252,7 +279,7 @@ class BenchmarkSession:
             LoweringError: The runtime cannot load the model.
         """
         entry = TimedNetwork(self._opened(whole, model), whole=True)
-        for measurement in self._timed([(whole, entry)], self._evictor(0), {whole.signature}):
+        for measurement in self._timer.timed([(whole, entry)], {whole.signature}, evicted_bytes=0):
             return measurement
         assert entry.error is not None
         raise entry.error
@@ -299,110 +326,12 @@ class BenchmarkSession:
             return self._runtime.open_sequence(sequence, self.system.settings)
         return self._runtime.open_model(model, self.system.settings)
 
-    def _cache_evictor(self, group: Group, sequences: Iterable[LayerSequence]) -> Runner:
-        """Returns a runner that evicts as much from the caches as the layers of the model outside `sequences` would."""
-        return self._evictor(evicted_bytes(group.footprint_bytes, sum(map(read_bytes, sequences)), self.system.host))
-
-    def _timed(
-        self,
-        entries: Sequence[tuple[LayerSequence, TimedNetwork]],
-        evictor: Runner,
-        missing: Set[str],
-        deadline_ns: float = math.inf,
-        footprint_bytes: int | None = None,
-    ) -> Iterator[Measurement]:
-        """Times networks in laps and yields a measurement of each that runs; nothing if none in `missing` runs.
-
-        Args:
-            entries: For each network, the sequence that it runs, and the network itself.
-            evictor: Runner that evicts data from the caches.
-            missing: Signatures of the sequences that have to be measured; the others run as their context.
-            deadline_ns: Time of the monotonic clock after which no further lap starts, in nanoseconds.
-            footprint_bytes: Footprint of the model that the sequences are from, which is recorded with the
-                measurements; None if there is no model.
-        """
-        before = probe_environment()
-        self._monitor.restart()
-        layers = [entry for _, entry in entries if not entry.whole]
-        for entry in layers:
-            try_out(entry)
-        if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
-            return
-        # Opened after the networks whose call overhead they measure: it depends on where in memory a network lies.
-        overhead = OverheadProbes.of(
-            self._runtime,
-            self.system.settings,
-            [sequence for sequence, entry in entries if not entry.whole],
-            _PROBES_FOR_SUMS if self._protocol.for_sums else _PROBES,
-        )
-        surroundings = {
-            entry: entry.runner.surroundings
-            for entry in layers
-            if isinstance(entry.runner, SurroundedRunner) and entry.error is None
-        }
-        # Several networks may have the same surroundings.
-        timed_once = {id(runner): TimedNetwork(runner) for runner in surroundings.values()}
-        around = {entry: timed_once[id(runner)] for entry, runner in surroundings.items()}
-        take_turns(
-            [entry for _, entry in entries],
-            [*overhead.networks, *timed_once.values()],
-            self._reference,
-            evictor,
-            self._protocol,
-            self._clock_ns,
-            deadline_ns,
-            self._monitor,
-            # With several threads, those of the runtime's pool may have lost their CPUs instead.
-            self._cpu_ns if self.system.settings.cpus == 1 else None,
-            warm=fits_in_core(footprint_bytes, self.system.host),
-        )
-        environment = {**self._environment(before), "footprint_bytes": footprint_bytes}
-        quiet = not self._monitor.kept_disturbed
-        for sequence, entry in entries:
-            if entry.error is None:
-                yield Measurement(
-                    signature=sequence.signature,
-                    kind=kind_of(sequence, whole=entry.whole),
-                    pass_times_us=tuple(entry.pass_times_us),
-                    reference_us=tuple(entry.reference_us),
-                    # So that latencies that are precise by themselves take precedence over those for sums.
-                    stable=quiet and not self._protocol.for_sums and is_precise(entry.pass_times_us, self._protocol),
-                    overhead_us=0.0 if entry.whole else overhead.overhead_us(sequence, around.get(entry)),
-                    data_dependent=is_data_dependent(sequence),
-                    environment={**environment, **_disturbed(entry)},
-                    measured_at=now(),
-                )
-
-    def _environment(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "protocol": self._protocol.version,
-            **({"for_sums": True} if self._protocol.for_sums else {}),
-            "runtime": f"{self.system.runtime} {self._runtime.version}",
-            "level": self.system.settings.level,
-            "threads": self.system.settings.threads,
-            "inter_threads": self.system.settings.inter_threads,
-            "spinning": self.system.settings.spinning,
-            "cpus": list(self._cpus),
-            "asserted": self.system.asserted,
-            "denormals": self._denormals,
-            **self._monitor.metadata(),
-            "before": before,
-            "after": probe_environment(),
-        }
-
 
 def _denormals(system: System, *, flushed: bool) -> str:
     """Returns how denormal numbers are treated: "flushed", "kept", or "kept by the pool" of threads of the runtime."""
     if not flushed:
         return "kept"
     return "flushed" if system.settings.cpus == 1 else "kept by the pool"
-
-
-def _disturbed(entry: TimedNetwork) -> dict[str, Any]:
-    """Returns the entry on a network's runs on the disturbed machine: for each state, their number and median time."""
-    if not entry.disturbed_us:
-        return {}
-    return {"disturbed_us": {s: [len(us), round(median(us), 3)] for s, us in entry.disturbed_us.items()}}
 
 
 def _quiet_times(system: System) -> dict[str, float]:

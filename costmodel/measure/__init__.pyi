@@ -27,6 +27,7 @@ from .lock import measuring_lock as measuring_lock
 from .machine_state import QUIET as QUIET
 from .machine_state import MachineStateMonitor as MachineStateMonitor
 from .machine_state import StateProbe as StateProbe
+from .machine_state import product_chain as product_chain
 from .machine_state import state_probes as state_probes
 from .measurement import MIN_LATENCY_US as MIN_LATENCY_US
 from .measurement import OBSERVED as OBSERVED
@@ -48,6 +49,7 @@ from .round_robin import take_turns as take_turns
 from .round_robin import try_out as try_out
 from .statistics import MODEL_QUANTILE as MODEL_QUANTILE
 from .statistics import median_interval_us as median_interval_us
+from .stopwatch import repeated_us as repeated_us
 from .stopwatch import timed_us as timed_us
 from .tenancy import jitter as jitter
 from .tenancy import quiet_factors as quiet_factors

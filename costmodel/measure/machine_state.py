@@ -29,7 +29,7 @@ __all__ = ["QUIET", "MachineStateMonitor", "StateProbe", "product_chain", "state
 # Name of the state in which no probe is slow.
 QUIET = "quiet"
 _REST_US = 50_000.0
-_CALIBRATION_CHECKS = 100
+_CALIBRATION_CHECKS, _MOST_CALIBRATION_CHECKS = 100, 1200
 _WAITING_SHARE = 2.0
 _SIDE, _LAYERS = 64, 24
 _WINDOW_BYTES = 2 << 20
@@ -60,6 +60,7 @@ class StateProbe:
         slow: Least ratio to the probe's quiet time from which the resource counts as disturbed.
         runs: Number of runs of which the median is taken.
         warm: Whether a run that is not timed comes first.
+        plausible_us: Longest time in microseconds that a quiet machine is expected to take.
     """
 
     name: str
@@ -67,6 +68,7 @@ class StateProbe:
     slow: float
     runs: int = 3
     warm: bool = False
+    plausible_us: float = math.inf
 
     def time_us(self, clock_ns: Callable[[], int]) -> float:
         """Returns the median time of the runs in microseconds."""
@@ -128,12 +130,16 @@ class _Reading:
         """Does nothing, because there are no inputs."""
 
 
-def state_probes(open_sequence: Callable[[LayerSequence], Runner], host: Host | None) -> tuple[StateProbe, ...]:
+def state_probes(
+    open_sequence: Callable[[LayerSequence], Runner], host: Host | None, one_thread_us: float = math.inf
+) -> tuple[StateProbe, ...]:
     """Returns the probes for a host: "products", "cache" (data beyond the second-level cache) and "memory".
 
     Args:
         open_sequence: Opens a layer sequence with the runtime and settings of the system.
         host: Host with the sizes of its caches.
+        one_thread_us: Time of `product_chain` with one thread in microseconds, if the system has several: the machine
+            is not expected to be slower with several.
     """
     l2_bytes = (host.l2_bytes if host else 0) or _DEFAULT_L2_BYTES
     l3_bytes = (host.l3_bytes if host else 0) or DEFAULT_L3_BYTES
@@ -142,7 +148,7 @@ def state_probes(open_sequence: Callable[[LayerSequence], Runner], host: Host | 
         # In this order, because the last one leaves least behind in the caches.
         StateProbe("memory", _Reading(memory_bytes, _WINDOW_BYTES), slow=_SLOW_READ),
         StateProbe("cache", _Reading(2 * l2_bytes, 2 * l2_bytes), slow=_SLOW_READ, warm=True),
-        StateProbe("products", open_sequence(product_chain()), slow=_SLOW_PRODUCTS),
+        StateProbe("products", open_sequence(product_chain()), slow=_SLOW_PRODUCTS, plausible_us=one_thread_us),
     )
 
 
@@ -174,6 +180,9 @@ class MachineStateMonitor:
     ) -> None:
         """Starts monitoring; first determines the quiet times of probes that have none, which takes five seconds.
 
+        It takes up to a minute if a probe is slower than a quiet machine is expected to be, because such a machine may
+        be busy now: nothing says so later, until it has been quiet once.
+
         Args:
             probes: Probes of the machine; with none, it always counts as quiet.
             protocol: Time between checks, and how long to wait for a quiet machine.
@@ -190,7 +199,9 @@ class MachineStateMonitor:
         self._histories = {probe.name: _ProbeHistory(known.get(probe.name, math.inf)) for probe in self._probes}
         self.restart()
         if any(math.isinf(us) for us in self.quiet_us.values()):
-            for _ in range(_CALIBRATION_CHECKS):
+            for checks in range(_MOST_CALIBRATION_CHECKS):
+                if checks >= _CALIBRATION_CHECKS and all(self.quiet_us[p.name] <= p.plausible_us for p in self._probes):
+                    break
                 self._check()
                 self._rest()
             self.restart()  # the first checks did not know yet what is quiet

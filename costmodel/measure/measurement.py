@@ -32,6 +32,11 @@ Kind = Literal["layer", "sequence", "model"]
 # Smallest latency of a layer: no layer that a runtime executes takes less, and the clock could not resolve it.
 MIN_LATENCY_US = 0.5
 
+# With several threads, the probes tell how long it takes to pass work between CPUs that the hypervisor has moved apart.
+# Their chain of tiny products does that all the time, most layers do not, and take this much longer at most in the
+# median, whatever the chain shows (docs/adr/0016).
+_MOST_SLOWDOWN_OF_THREADS = 1.2
+
 # Value of "source" in the environment of a latency that was observed elsewhere and not timed under this protocol.
 OBSERVED = "observed"
 
@@ -85,7 +90,8 @@ class Measurement:
         kind: What was timed: "layer", "sequence" or "model". The latency of a whole model is the median time of its
             runs, including the call overhead, which its users experience as well; the latency of a layer or sequence is
             the mean time of its runs without interrupted ones, minus the call overhead. If the machine was not quiet
-            while runs were kept, either is divided by the slowdown of the probes of the machine's state.
+            while runs were kept, either is divided by the slowdown of the probes of the machine's state, with several
+            threads by 1.2 at most.
         pass_times_us: Raw time of each run in microseconds, a tuple for each pass, in the order taken.
         reference_us: For each pass, the time, in microseconds, that the reference kernel took when it was last timed
             before the last run in that pass.
@@ -130,7 +136,7 @@ class Measurement:
             low_us, high_us = self._without_overhead(low), self._without_overhead(high)
         # Layers and models take longer by as much as the probes do, on average (docs/adr/0016). For a single one that
         # is uncertain, so the interval spans from times that are all divided to times that are not.
-        slowdown = self.environment.get("slowdown", 1.0)
+        slowdown = self._slowdown
         return Timing(
             max(least_us, latency_us / slowdown),
             (max(least_us, low_us / slowdown), high_us),
@@ -144,7 +150,8 @@ class Measurement:
         """Latency on the quiet machine in microseconds: for a model the median time of a run, call overhead included.
 
         For a layer or sequence it is the mean without interrupted runs, minus the call overhead. If the machine was not
-        quiet while runs were kept, it is divided by the slowdown of the probes of the machine's state.
+        quiet while runs were kept, it is divided by the slowdown of the probes of the machine's state, with several
+        threads by 1.2 at most.
         """
         return self.timing.latency_us
 
@@ -157,6 +164,12 @@ class Measurement:
         divided by the slowdown of the probes of the machine's state.
         """
         return self.timing.interval_us
+
+    @property
+    def _slowdown(self) -> float:
+        """How much longer the runs took than on the quiet machine, as the probes of its state tell."""
+        slowdown = float(self.environment.get("slowdown", 1.0))
+        return min(slowdown, _MOST_SLOWDOWN_OF_THREADS) if self.environment.get("threads", 1) > 1 else slowdown
 
     def _without_overhead(self, time_us: float) -> float:
         return max(MIN_LATENCY_US, time_us - self.overhead_us)

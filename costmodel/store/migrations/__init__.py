@@ -13,7 +13,7 @@ from costmodel.store.tables import meta, metadata, observations, schema_version
 __all__ = ["REVISIONS", "is_newest", "migrate", "upgrade"]
 
 # Schema revisions from the oldest that can still be read to that of `costmodel.store.tables`.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 # Format version that releases from before the migrations read, and refuse.
 FORMAT_VERSION = 3
 

@@ -1,5 +1,6 @@
 """The monitor of the machine's state, in simulated time."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -41,14 +42,16 @@ class Machine:
         self.slept.append(seconds)
         self.clock.pass_us(seconds * 1e6)
 
-    def probe(self, name: str) -> StateProbe:
+    def probe(self, name: str, plausible_us: float = math.inf) -> StateProbe:
         """Returns the probe of a resource."""
         runner = FakeRunner(self.clock, 1.0, lambda _: QUIET_US[name] * (2 if self.state == name else 1))
-        return StateProbe(name, runner, SLOW, warm=name == "cache")
+        return StateProbe(name, runner, SLOW, warm=name == "cache", plausible_us=plausible_us)
 
-    def monitor(self, *, known: bool = True, protocol: Protocol = PROTOCOL) -> MachineStateMonitor:
+    def monitor(
+        self, *, known: bool = True, protocol: Protocol = PROTOCOL, plausible_us: float = math.inf
+    ) -> MachineStateMonitor:
         """Returns a monitor of this machine, which knows its quiet times or not."""
-        probes = [self.probe(name) for name in QUIET_US]
+        probes = [self.probe(name, plausible_us if name == "products" else math.inf) for name in QUIET_US]
         quiet_us = QUIET_US if known else None
         return MachineStateMonitor(probes, protocol, quiet_us, clock_ns=self.clock, sleep=self.sleep)
 
@@ -81,6 +84,18 @@ class TestQuietTimes:
     def test_they_are_found_within_seconds(self) -> None:
         """A machine that becomes quiet after two seconds is still known at its quietest."""
         assert Machine(lambda now_us: QUIET if now_us > 2e6 else "cache").monitor(known=False).quiet_us == QUIET_US
+
+    def test_a_machine_that_is_slower_than_expected_is_given_time(self) -> None:
+        """A machine whose CPUs are apart for its first ten seconds is known as it is afterwards."""
+        machine = Machine(lambda now_us: QUIET if now_us > 10e6 else "products")
+        assert machine.monitor(known=False, plausible_us=60.0).quiet_us == QUIET_US
+
+    def test_it_is_not_waited_for_longer_than_a_minute(self) -> None:
+        """A machine that stays slower than expected is taken as it is."""
+        machine = Machine(lambda _: "products")
+        found = machine.monitor(known=False, plausible_us=60.0).quiet_us
+        assert found["products"] == 2 * QUIET_US["products"]
+        assert 30 < sum(machine.slept) <= 60
 
     def test_known_times_are_not_measured_again(self) -> None:
         """With known quiet times nothing is waited for, even on a disturbed machine."""

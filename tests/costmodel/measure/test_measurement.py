@@ -154,6 +154,15 @@ class TestLatency:
         assert disturbed.latency_us <= high * (1 + 2e-12)
         assert quiet.timing.call_us == disturbed.timing.call_us
 
+    @given(st.floats(1.0, 10.0), st.integers(2, 64))
+    def test_several_threads_are_slowed_by_less(self, slowdown: float, threads: int) -> None:
+        """With several threads the probes exaggerate, so that the latency is divided by 1.2 at most."""
+        disturbed = measured(elementwise(2), [100.0, 101.0], [99.0])
+        quiet = replace(disturbed, environment={"slowdown": slowdown, "threads": threads})
+        assert quiet.latency_us == disturbed.latency_us / min(slowdown, 1.2)
+        assert quiet.interval_us[0] <= quiet.latency_us
+        assert disturbed.latency_us <= quiet.interval_us[1]
+
     def test_more_runs_narrow_the_interval(self) -> None:
         """More runs of the same spread narrow the interval."""
         few = measured(elementwise(2), [float(n) for n in range(100, 200, 10)])

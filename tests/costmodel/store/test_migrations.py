@@ -173,6 +173,23 @@ def test_latencies_of_a_disturbed_machine_are_divided(old_store: Callable[[str],
     assert {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]} == pytest.approx(before)
 
 
+def test_latencies_of_several_threads_are_divided_by_less(old_store: Callable[[str], str]) -> None:
+    """With several threads, latencies of a disturbed machine are divided by 1.2 at most since revision 6."""
+    url = old_store("3-5-observed")
+    before = {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]}
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        disturbed = {"json": '{"slowdown": 1.8, "threads": 2}'}
+        connection.execute(text("UPDATE measurements SET circumstances = :json"), disturbed)
+    engine.dispose()
+    assert main([url]) == 0
+    after = {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]}
+    assert after == pytest.approx({row: latency_us / 1.2 for row, latency_us in before.items()})
+    assert main([url, "0005"]) == 0
+    earlier = {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]}
+    assert earlier == pytest.approx({row: latency_us / 1.8 for row, latency_us in before.items()})
+
+
 def test_a_number_of_runs_that_older_code_has_no_room_for_becomes_the_largest(store_url: str) -> None:
     """A downgrade caps numbers of runs at the old column's maximum."""
     with closing(Observations(store_url)) as observations:
