@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-__all__ = ["TERMINATED", "raise_if_interrupted", "signals_raised"]
+__all__ = ["TERMINATED", "ended_by_signals", "raise_if_interrupted", "signals_raised"]
 
 # Exit code of a command that SIGTERM ended.
 TERMINATED = 143
@@ -42,6 +42,18 @@ def signals_raised() -> Iterator[None]:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None: a handler that is not Python's
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end the `with` block without an error: they are how a service is meant to end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    except SystemExit as stop:
+        if stop.code != TERMINATED:
+            raise
 
 
 def raise_if_interrupted() -> None:

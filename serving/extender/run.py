@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from costmodel.errors import CostModelError, MissingExtraError
+from costmodel.interruption import ended_by_signals
 from costmodel.serving.extender.settings import ExtenderSettings
 from costmodel.serving.listening import listen
 from costmodel.serving.logs import set_up_logging
@@ -58,4 +59,5 @@ def run_extender(host: str, port: int, settings: ExtenderSettings, on_ready: Cal
     set_up_logging()
     socket, url = listen(host, port, config.backlog)
     on_ready(url)
-    uvicorn.Server(config).run(sockets=[socket])
+    with ended_by_signals():
+        uvicorn.Server(config).run(sockets=[socket])

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from costmodel.errors import MissingExtraError
+from costmodel.interruption import ended_by_signals
 from costmodel.process_state import environment_variables
 from costmodel.serving.listening import listen
 
@@ -74,9 +75,11 @@ def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) ->
     if workers > 1:
         from costmodel.serving.http.supervisor import Supervisor
 
-        Supervisor(config, [socket]).run()
+        with ended_by_signals():
+            Supervisor(config, [socket]).run()
     else:
-        uvicorn.Server(config).run(sockets=[socket])
+        with ended_by_signals():
+            uvicorn.Server(config).run(sockets=[socket])
 
 
 def application() -> object:
