@@ -18,9 +18,10 @@ from typing import Any
 import psutil
 
 from costmodel.errors import CostModelError
+from costmodel.systems.microarchitecture import microarchitecture
 from costmodel.unknown_fields import known_fields
 
-__all__ = ["Host", "microarchitecture", "probe_environment", "probe_host", "usable_cpus"]
+__all__ = ["Host", "probe_environment", "probe_host", "usable_cpus"]
 
 _LIVE = Path("/")
 _CPU = "sys/devices/system/cpu"
@@ -32,20 +33,6 @@ _ISA = frozenset((
     "avx512_bf16", "avx512_fp16", "avx_vnni", "avx_vnni_int8", "amx_tile", "amx_int8", "amx_bf16",
     "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2", "sme",
 ))  # fmt: skip
-# From Linux's amd.c and intel-family.h. Never rename a slug, because slugs are part of default system names.
-_AMD = {
-    0x17: ((0x00, 0x2F, "zen1"), (0x30, 0xFF, "zen2")),
-    0x19: ((0x10, 0x1F, "zen4"), (0x60, 0xAF, "zen4"), (0x00, 0x5F, "zen3")),
-    0x1A: ((0x50, 0x5F, "zen6"), (0x80, 0xAF, "zen6"), (0xC0, 0xCF, "zen6"), (0x00, 0x7F, "zen5")),
-}
-_INTEL_FAMILY_6 = {
-    0x2D: "sandy-bridge-ep", 0x3E: "ivy-bridge-ep", 0x3F: "haswell-ep", 0x4F: "broadwell-ep",
-    0x56: "broadwell-de", 0x6A: "icelake-sp", 0x6C: "icelake-sp", 0x8F: "sapphire-rapids",
-    0xCF: "emerald-rapids", 0xAD: "granite-rapids", 0xAE: "granite-rapids", 0xAF: "sierra-forest",
-    0x3C: "haswell", 0x5E: "skylake", 0x8E: "kaby-lake", 0x9E: "kaby-lake", 0x97: "alder-lake",
-    0x9A: "alder-lake", 0xB7: "raptor-lake", 0xBA: "raptor-lake", 0xAA: "meteor-lake",
-}  # fmt: skip
-_ARM_PARTS = {0xD0C: "neoverse-n1", 0xD40: "neoverse-v1", 0xD49: "neoverse-n2", 0xD4F: "neoverse-v2"}
 _ARM_IMPLEMENTERS = {0x41: "ARM", 0x48: "HiSilicon", 0x51: "Qualcomm", 0x61: "Apple", 0xC0: "Ampere"}
 # The first match counts, because Nitro also offers kvm-clock.
 _HYPERVISORS = {"amazon ec2": "nitro", "xen": "xen", "vmware": "vmware", "hyperv": "hyper-v", "kvm": "kvm"}
@@ -234,17 +221,6 @@ def probe_environment(root: Path | None = None) -> dict[str, Any]:
         "cpu_ticks": sum(ticks) if ticks else None,
         "clock_mhz": max((mhz for mhz in clocks if mhz), default=None),
     }
-
-
-def microarchitecture(vendor: str, family: int, model: int, stepping: int) -> str:
-    """Returns the slug of a processor's microarchitecture, such as "zen5"; "" if this module does not list it."""
-    if vendor == "AuthenticAMD":
-        return next((slug for first, last, slug in _AMD.get(family, ()) if first <= model <= last), "")
-    if vendor == "GenuineIntel" and family == 6:
-        if model == 0x55:
-            return "cooper-lake" if stepping >= 10 else "cascade-lake" if stepping >= 5 else "skylake-x"
-        return _INTEL_FAMILY_6.get(model, "")
-    return _ARM_PARTS.get(model, "") if vendor == "ARM" else ""
 
 
 def _default_root() -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from costmodel.errors import CostModelError
-from costmodel.systems.host import Host, microarchitecture, probe_environment, probe_host
+from costmodel.systems.host import Host, probe_environment, probe_host
 from tests.hosts import HOSTS, lay_out, write_files
 
 CPU = "sys/devices/system/cpu"
@@ -243,28 +243,6 @@ def test_the_environment_is_read_from_the_same_tree(xeon: Path) -> None:
 def test_vector_width_follows_from_the_flags(isa: tuple[str, ...], bits: int) -> None:
     """The vector width is that of the widest instruction set."""
     assert Host(isa=isa).vector_bits == bits
-
-
-@pytest.mark.parametrize(
-    ("identity", "slug"),
-    [
-        (("AuthenticAMD", 0x17, 0x31, 0), "zen2"),
-        (("AuthenticAMD", 0x19, 0x01, 1), "zen3"),
-        (("AuthenticAMD", 0x19, 0x11, 1), "zen4"),
-        (("AuthenticAMD", 0x1A, 0x02, 1), "zen5"),
-        (("GenuineIntel", 6, 0x55, 4), "skylake-x"),
-        (("GenuineIntel", 6, 0x55, 7), "cascade-lake"),
-        (("GenuineIntel", 6, 0x3F, 2), "haswell-ep"),
-        (("GenuineIntel", 6, 0x6A, 6), "icelake-sp"),
-        (("GenuineIntel", 6, 0x8F, 8), "sapphire-rapids"),
-        (("GenuineIntel", 6, 0xCF, 2), "emerald-rapids"),
-        (("GenuineIntel", 15, 0x55, 4), ""),
-        (("", 0, 0, 0), ""),
-    ],
-)
-def test_microarchitecture_is_known_by_family_and_model(identity: tuple[str, int, int, int], slug: str) -> None:
-    """Known processors have a microarchitecture slug, unknown ones none."""
-    assert microarchitecture(*identity) == slug
 
 
 def test_this_machine_can_be_probed_and_written_down() -> None:
