@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
+from costmodel.cli.bench_report import bench_document, bench_line, note_failures
 from costmodel.cli.context import Context
 from costmodel.cli.options import (
     BatchOption,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from costmodel.serving.predictor import Predictor
     from costmodel.systems.system import System
 
-__all__ = ["bench", "bench_document", "bench_line", "note_failures"]
+__all__ = ["bench"]
 
 
 @app.command()
@@ -338,36 +339,3 @@ def _predictor_of(context: Context, system: "System") -> "Predictor":
             "--error"
         )
     return predictor
-
-
-def note_failures(report: "BenchReport") -> None:
-    """Prints on standard error which sequences and models were not measured, and why."""
-    for what, reason in report.failed.items():
-        note(f"{what} was not measured: {reason}")
-
-
-def bench_line(report: "BenchReport") -> str:
-    """Returns the report of a run of the benchmark as one line of text, such as "12 measured in 30 s, ..."."""
-    return (
-        f"{report.measured} measured in {report.seconds:.0f} s, {report.reused} known before, "
-        f"{report.unstable} unstable, {len(report.failed)} failed, {report.left} left"
-        + (f", {report.dropped} samples dropped" if report.dropped else "")
-        + (f", {report.repeated} measured twice" if report.repeated else "")
-        + (f", {report.waiting_seconds:.0f} s lost while the machine was busy" if report.waiting_seconds >= 1 else "")
-    )
-
-
-def bench_document(report: "BenchReport") -> dict[str, Any]:
-    """Returns the report of a run of the benchmark as a mapping, for the JSON document that `--json` prints."""
-    return {
-        "measured": report.measured,
-        "reused": report.reused,
-        "unstable": report.unstable,
-        "failed": report.failed,
-        "left": report.left,
-        "dropped": report.dropped,
-        "repeated": report.repeated,
-        "seconds": round(report.seconds, 3),
-        "waiting_seconds": round(report.waiting_seconds, 3),
-        **({} if report.choice is None else {"expected_error": report.choice.error}),
-    }

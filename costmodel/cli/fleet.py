@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.bench import bench_document, bench_line
+from costmodel.cli.bench_report import bench_document, bench_line
 from costmodel.cli.context import Context
 from costmodel.cli.options import (
     InterThreadsOption,

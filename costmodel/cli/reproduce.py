@@ -162,7 +162,7 @@ def _stored(
 
 def _measure(store: str | None, corpus: str, threads: int, level: str, granularities: Sequence[int]) -> None:
     """Measures a corpus on this host, and prints on standard error what was measured and what was not."""
-    from costmodel.cli.bench import bench_line, note_failures
+    from costmodel.cli.bench_report import bench_line, note_failures
     from costmodel.jobs.bench import bench_target
 
     context = Context(store)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.bench import bench_document, bench_line, note_failures
+from costmodel.cli.bench_report import bench_document, bench_line, note_failures
 from costmodel.cli.child_process import call_in_child_process
 from costmodel.cli.context import Context, Tools
 from costmodel.cli.options import JsonOption, RuntimeOption, parse_budget_s

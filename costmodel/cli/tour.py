@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import app
-from costmodel.cli.bench import bench_document, bench_line, note_failures
+from costmodel.cli.bench_report import bench_document, bench_line, note_failures
 from costmodel.cli.context import Context
 from costmodel.cli.estimates import measured_document, print_estimate
 from costmodel.cli.evaluation_tables import print_evaluation
