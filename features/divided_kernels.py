@@ -219,11 +219,12 @@ def _pool(_: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Div
 def _resize(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType]) -> Division:
     data, output = inputs[0], outputs[0]
     assert data is not None
-    divided = ("linear", "cubic") if integer(layer.attributes, "antialias", 0) else ("linear",)
+    axes = 2 if integer(layer.attributes, "antialias", 0) else 1  # resized one after the other
+    divided = ("linear", "cubic") if axes > 1 else ("linear",)
     if layer.attributes.get("mode", {}).get("s", "nearest") not in divided or len(output.shape) < 3:
         return _ON_ONE_THREAD
     if not data.blocked:
-        return _in_parts(output.shape[1], regions=output.shape[0])
+        return _in_parts(output.shape[1], regions=axes * output.shape[0])
     rows = _blocks(output) * output.shape[2]
     return _in_parts(rows // max(1, _OF_RESIZE // max(1, output.shape[-1] * _CHANNELS_OF_BLOCK)))
 

@@ -42,7 +42,7 @@ class KernelPath:
         workspace_bytes: Bytes into which a convolution copies its input window by window (im2col), or from which a
             transposed one adds up its output (col2im); 0 if it does neither.
         spatial_rank: Number of spatial axes of a convolution or pooling.
-        table_bytes: Bytes of the tensor, or of the hash map, in which a layer looks elements up, read or not.
+        table_bytes: Bytes of the tensor, or of the hash maps, in which a layer looks elements up, read or not.
         row_bytes: Bytes of what one index looks up.
         recurrent_bytes: Bytes of the weights that a recurrent layer reads again in each step.
         transposed_operands: 1 if the first operand of a matrix product is transposed, plus 2 if the second one is.

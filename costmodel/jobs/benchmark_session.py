@@ -110,6 +110,7 @@ class BenchmarkSession:
             self.system = replace(self.system, capabilities={} if known.extrapolated else known.capabilities)
         with ExitStack() as stack:
             stack.enter_context(self._lock())
+            one_thread_us = self._one_thread_us()  # first, because ONNX Runtime refuses one thread after several
             new = not self.system.capabilities
             idle = measured_idle(self._runtime, self.system, self._clock_ns, self._sleep) if new else {}
             self._cpus_beside = cpus_beside(self.system.settings.cpus)
@@ -121,7 +122,7 @@ class BenchmarkSession:
                 self.store.put_system(self.system)
             reference = self._runtime.open_sequence(reference_sequence(), self.system.settings)
             self._monitor = MachineStateMonitor(
-                self._probes(self._opened, self.system.host, self._one_thread_us()),
+                self._probes(self._opened, self.system.host, one_thread_us),
                 self._protocol,
                 _quiet_times(self.system),
                 clock_ns=self._clock_ns,
@@ -152,11 +153,15 @@ class BenchmarkSession:
     def _one_thread_us(self) -> float:
         """Returns the time of the chain of products with one thread in microseconds, if the system has several.
 
-        Infinite if it has one, or if it is known how long the chain takes when the machine is quiet.
+        Infinite if it has one, if it is known how long the chain takes when the machine is quiet, and if this process
+        cannot run one thread any more.
         """
         if self.system.settings.threads == 1 or _quiet_times(self.system):
             return math.inf
-        alone = self._runtime.open_sequence(product_chain(), replace(self.system.settings, threads=1))
+        try:
+            alone = self._runtime.open_sequence(product_chain(), replace(self.system.settings, threads=1))
+        except MeasurementError:
+            return math.inf
         return repeated_us(alone, self._clock_ns)
 
     def _store_quiet_times(self) -> None:

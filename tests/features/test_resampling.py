@@ -50,17 +50,27 @@ def test_antialiasing_reads_all_pixels_and_needs_no_table(mode: str) -> None:
     assert quartered < flops("Resize", DOUBLED, IMAGE, mode="cubic")
 
 
-def test_a_cubic_kernel_has_a_table_of_what_it_interpolated() -> None:
-    """The hash map grows with the columns of the output and the rows of the image; other modes have none."""
-    small, large = (
-        cubic_table_bytes(layer, TensorType("float32", IMAGE), TensorType("float32", output))
-        for output in (DOUBLED, (1, 64, 56, 112))
-        for layer in layer_of("Resize", [IMAGE], output, since=19, mode="cubic").layers
-    )
-    assert large == 2 * small > 0
+def table_bytes(data: Shape, output: Shape, **attributes: object) -> int:
+    """Returns the bytes of the hash maps of a Resize."""
+    (layer,) = layer_of("Resize", [data], output, since=19, **attributes).layers
+    return cubic_table_bytes(layer, TensorType("float32", data), TensorType("float32", output))
+
+
+def test_a_cubic_kernel_has_tables_of_what_it_interpolated() -> None:
+    """Hash maps grow with the columns of the output and the rows of the image; other modes have none."""
+    small, large = (table_bytes((1, 3, 28, 28), (1, 3, height, 33), mode="cubic") for height in (33, 66))
+    assert small == large > 0  # rows of the output are interpolated from entries that are there
+    assert table_bytes((1, 3, 28, 28), (1, 3, 33, 45), mode="cubic") == small * 45 / 33
+    assert table_bytes((1, 3, 59, 28), (1, 3, 33, 33), mode="cubic") == 2 * small
+    assert table_bytes(IMAGE, DOUBLED, mode="cubic") == 0  # two maps, which are read in order
     for attributes in ({"mode": "linear"}, {"mode": "cubic", "antialias": 1}):
-        (layer,) = layer_of("Resize", [IMAGE], DOUBLED, since=19, **attributes).layers
-        assert cubic_table_bytes(layer, TensorType("float32", IMAGE), TensorType("float32", DOUBLED)) == 0
+        assert table_bytes((1, 3, 28, 28), (1, 3, 33, 33), **attributes) == 0
+
+
+def test_scattered_tables_cost_more() -> None:
+    """Where the columns lie at many distances from pixels and the image is large, entries come from farther away."""
+    scattered = flops("Resize", (1, 3, 240, 240), (1, 3, 224, 224), mode="cubic")
+    assert scattered > 1.2 * flops("Resize", (1, 3, 24, 24), (1, 3, 22, 22), mode="cubic")
 
 
 def test_an_image_of_its_own_size_is_copied() -> None:

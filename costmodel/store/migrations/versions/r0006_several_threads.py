@@ -21,20 +21,20 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Divides them again."""
+    """Divides them again; what was cut at the smallest latency stays longer than it was."""
     _scale(-1)
 
 
 def _scale(exponent: int) -> None:
     """Multiplies by what was divided by beyond the limit, to the power of `exponent`, which is 1 or -1."""
     connection = op.get_bind()
-    rows = connection.execute(sa.text("SELECT id, latency_us, low_us, circumstances FROM measurements")).all()
+    rows = connection.execute(sa.text("SELECT id, latency_us, low_us, high_us, circumstances FROM measurements")).all()
     scaled = []
-    for row, latency_us, low_us, circumstances in rows:
+    for row, latency_us, low_us, high_us, circumstances in rows:
         known = (json.loads(circumstances) if isinstance(circumstances, str) else circumstances) or {}
         excess = known.get("slowdown", 1.0) / _MOST_SLOWDOWN
         if known.get("threads", 1) > 1 and excess > 1:
-            latency, low = (max(_LEAST_US, us * excess**exponent) for us in (latency_us, low_us))
+            latency, low = (min(high_us, max(_LEAST_US, us * excess**exponent)) for us in (latency_us, low_us))
             scaled.append({"id": row, "latency": latency, "low": low})
     fill = sa.text("UPDATE measurements SET latency_us = :latency, low_us = :low WHERE id = :id")
     for start in range(0, len(scaled), _BATCH):
