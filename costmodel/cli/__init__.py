@@ -44,6 +44,8 @@ def _options(
 def main(arguments: Sequence[str] | None = None, *, tools: Tools | None = None) -> None:
     """Runs the command line; exits with 0 when done, 1 on a CostModelError, 2 on wrong usage, 130 on Ctrl-C.
 
+    `serve` and `extender`, which Ctrl-C and SIGTERM are meant to end, then exit with 0.
+
     Args:
         arguments: Name of the command and its arguments; by default those that the process was started with.
         tools: Runtime, benchmark sessions and shipped data that the commands use; by default those of this host.

@@ -32,9 +32,9 @@ Kind = Literal["layer", "sequence", "model"]
 # Smallest latency of a layer: no layer that a runtime executes takes less, and the clock could not resolve it.
 MIN_LATENCY_US = 0.5
 
-# With several threads, the probes tell how long it takes to pass work between CPUs that the hypervisor has moved apart.
-# Their chain of tiny products does that all the time, most layers do not, and take this much longer at most in the
-# median, whatever the chain shows (docs/adr/0016).
+# With several threads, the probes' chain of tiny products passes work between the CPUs all the time, and takes twice as
+# long where the hypervisor has moved them apart. Layers of 2 to 20 us then take 1.4 times as long in the median, those
+# of 20 us and more 1.1 times and less: one number for all of them, whichever probe is slow (docs/adr/0016).
 _MOST_SLOWDOWN_OF_THREADS = 1.2
 
 # Value of "source" in the environment of a latency that was observed elsewhere and not timed under this protocol.
@@ -134,7 +134,7 @@ class Measurement:
             low, high = mean_interval_us(times_us)
             latency_us = self._without_overhead(mean_us(times_us))
             low_us, high_us = self._without_overhead(low), self._without_overhead(high)
-        # Layers and models take longer by as much as the probes do, on average (docs/adr/0016). For a single one that
+        # With one thread, layers and models take longer by as much as the probes do, on average. For a single one that
         # is uncertain, so the interval spans from times that are all divided to times that are not.
         slowdown = self._slowdown
         return Timing(
@@ -161,7 +161,7 @@ class Measurement:
 
         For a model they are order statistics of its run times, around the median. For a layer or sequence they follow
         from the standard error of the mean. If the machine was not quiet while runs were kept, the lower bound is
-        divided by the slowdown of the probes of the machine's state.
+        divided by the slowdown of the probes of the machine's state, with several threads by 1.2 at most.
         """
         return self.timing.interval_us
 

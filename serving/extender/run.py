@@ -58,6 +58,6 @@ def run_extender(host: str, port: int, settings: ExtenderSettings, on_ready: Cal
     )
     set_up_logging()
     socket, url = listen(host, port, config.backlog)
-    on_ready(url)
     with ended_by_signals():
+        on_ready(url)
         uvicorn.Server(config).run(sockets=[socket])

@@ -71,14 +71,13 @@ def _run(host: str, port: int, workers: int, on_ready: Callable[[str], None]) ->
     set_up_logging()
     # Clients that connect before a worker is ready wait and are not refused.
     socket, url = listen(host, port, config.backlog)
-    on_ready(url)
-    if workers > 1:
-        from costmodel.serving.http.supervisor import Supervisor
+    with ended_by_signals():
+        on_ready(url)
+        if workers > 1:
+            from costmodel.serving.http.supervisor import Supervisor
 
-        with ended_by_signals():
             Supervisor(config, [socket]).run()
-    else:
-        with ended_by_signals():
+        else:
             uvicorn.Server(config).run(sockets=[socket])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from costmodel.interruption import TERMINATED, raise_if_interrupted, signals_raised
+from costmodel.interruption import TERMINATED, ended_by_signals, raise_if_interrupted, signals_raised
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +39,22 @@ def test_the_handlers_are_restored_and_the_signals_forgotten() -> None:
         signal.raise_signal(signal.SIGINT)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     raise_if_interrupted()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_service_ends_in_peace(number: int) -> None:
+    """Ctrl-C and SIGTERM end what is meant to be ended by them, and nothing is raised."""
+    ended = True
+    with signals_raised(), ended_by_signals():
+        signal.raise_signal(number)
+        ended = False
+    assert ended
+
+
+def test_other_ends_of_a_service_are_raised() -> None:
+    """An exit with another code is none that a signal asked for."""
+    with pytest.raises(SystemExit, match="3"), ended_by_signals():
+        raise SystemExit(3)
 
 
 def test_ctrl_c_stays_ignored() -> None:

@@ -37,6 +37,8 @@ def test_the_scheduler_is_answered_without_a_service(tmp_path: Path) -> None:
     }  # fmt: skip
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "run the same command again" not in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     (warning,) = (line for line in lines if line["message"] == "no predictions")
     assert warning["pod"] == "/p"

@@ -1,10 +1,12 @@
 """Benchmark sessions in simulated time."""
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -19,7 +21,7 @@ from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.measure.capability import reference_sequence
 from costmodel.measure.groups import Group, grouped
-from costmodel.measure.machine_state import product_chain
+from costmodel.measure.machine_state import StateProbe, product_chain
 from costmodel.measure.protocol import QUICK as FOR_SUMS
 from costmodel.measure.protocol import Protocol
 from costmodel.onnx_io.model import Model, read_model
@@ -53,6 +55,19 @@ def group_of(model: Model, *others: LayerSequence) -> Group:
 def one_by_one(sequences: Sequence[LayerSequence]) -> list[Group]:
     """Returns a separate group for each sequence."""
     return [Group(sequence.kind, (sequence,)) for sequence in sequences]
+
+
+class OnePool(FakeRuntime):
+    """A runtime that, as ONNX Runtime, refuses other numbers of threads once a process runs several."""
+
+    _threads = 1
+
+    def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> FakeRunner:
+        """Opens a sequence unless it is to run on another number of threads than those before, of which one is free."""
+        if self._threads not in (1, settings.threads):
+            raise MeasurementError("this process cannot change its threads")
+        self._threads = settings.threads
+        return super().open_sequence(sequence, settings)
 
 
 def test_the_fake_is_a_runtime() -> None:
@@ -482,6 +497,33 @@ class TestTheSystem:
         with fake_bench(store, slower) as bench:
             assert bench.system.capabilities == stored
         assert kernel not in slower.opened
+
+    @pytest.mark.parametrize(("threads", "expected"), [(1, False), (2, True)])
+    def test_several_threads_are_expected_to_be_as_fast_as_one(
+        self, store: Store, threads: int, expected: bool
+    ) -> None:
+        """A new system with several threads runs the chain of products with one first; a known one does not again."""
+        told: list[float] = []
+
+        def probes(*needed: Any) -> list[StateProbe]:
+            told.append(needed[-1])
+            return [StateProbe("products", needed[0](product_chain()), 1.3)]
+
+        for _ in range(2):
+            runtime = OnePool()
+            system = fake_system(runtime=runtime, settings=RuntimeSettings(threads=threads))
+            with fake_sessions(runtime)(store, system, runtime, probes=probes) as bench:
+                bench.run(grouped(SEQUENCES))
+        alone_us = FakeRuntime().cost_us(product_chain())
+        assert told == [pytest.approx(alone_us) if expected else math.inf, math.inf]
+
+    def test_a_process_that_ran_several_threads_expects_nothing(self, store: Store) -> None:
+        """Where the runtime no longer runs one thread, the system is measured all the same."""
+        runtime = OnePool()
+        system = fake_system(runtime=runtime, settings=RuntimeSettings(threads=2))
+        runtime.open_sequence(SEQUENCES[0], system.settings)
+        with fake_bench(store, runtime, system) as bench:
+            assert bench.run(grouped(SEQUENCES)).measured == len(SEQUENCES)
 
     def test_the_quietest_times_are_stored_with_the_system(self, store: Store) -> None:
         """Quiet times are found in the first run, stored, and lowered if a later run sees better ones."""
