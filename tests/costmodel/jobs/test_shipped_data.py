@@ -35,7 +35,8 @@ def test_the_checkout_ships_systems_for_one_and_two_threads() -> None:
     systems = shipped_systems()
     two_threads = "amd-epyc-zen5-2c-ort1.31-2t"
     assert {path.name for path in systems[two_threads]} == {
-        f"{two_threads}{ending}.parquet" for ending in ("", "-training", "-training-2", "-training-random")
+        f"{two_threads}{ending}.parquet"
+        for ending in ("", *(f"-training{part}" for part in ("", "-2", "-3", "-4", "-dlbricks", "-random", "-timm")))
     }
     assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 11
 
