@@ -99,6 +99,7 @@ def kernel_path_of(
         rows, row_bytes = column_of(layer.op_type, data, axes)
         reduction = reduction_path(layer.op_type, data.shape, axes)
     is_lookup = layer.op_type in _LOOKUPS
+    table_bytes = 0 if with_vectors else cubic_table_bytes(layer, data, output)
     return KernelPath(
         transpose=float(path),
         read_stride=read_stride,
@@ -109,7 +110,7 @@ def kernel_path_of(
         reduction=float(reduction),
         workspace_bytes=_workspace_bytes(layer, work.contraction, data) + work.integers.workspace_bytes,
         spatial_rank=len(layer.attributes.get("kernel_shape", {}).get("ints", [])),
-        table_bytes=_table_bytes(layer, data, output, with_vectors=with_vectors),
+        table_bytes=data.nbytes if is_lookup else table_bytes,
         row_bytes=int(inner_run * ITEM_BYTES.get(data.dtype, 0)) if is_lookup else 0,
         recurrent_bytes=sequence.values[layer.inputs[2]].type.nbytes if layer.op_type in RECURRENT else 0,
         transposed_operands=sum(
@@ -117,12 +118,6 @@ def kernel_path_of(
         ),
         integer_path=float(work.integers.path),
     )
-
-
-def _table_bytes(layer: SequenceLayer, data: TensorType, output: TensorType, *, with_vectors: bool) -> int:
-    if layer.op_type in _LOOKUPS:
-        return data.nbytes
-    return 0 if with_vectors else cubic_table_bytes(layer, data, output)
 
 
 def _span(shapes: Sequence[Sequence[int]], output: Sequence[int]) -> int:

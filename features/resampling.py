@@ -4,10 +4,10 @@ ONNX Runtime computes pixel by pixel and channel by channel, and resizes with ve
 or in blocks. On a Zen 4, an element takes 0.6 ns from the nearest pixel, 1.5 ns from four and 3.3 ns from eight; with
 vectors of channels it takes a quarter of the first two. With a cubic kernel, ONNX Runtime keeps what it has
 interpolated along the rows of a channel in hash maps, one for all columns that lie equally far from a pixel: on a Zen
-5, an element takes 42 ns to look up its four entries, and each entry 33 ns to make, of which there are as many as the
-output has columns times as the input has rows. Many small maps lie scattered in memory, which costs an element 30 ns
-more where they leave the level 2 cache. With antialiasing, one axis is resized after the other; an element of either
-takes 0.5 ns, and each of its pixels 0.25.
+5, an element takes 42 ns to look up its four entries, and each entry 33 ns to make. Each column of the output has one
+for each row of the input, but at most four for each row of the output. Many small maps lie scattered in memory, which
+costs an element 30 ns more where they leave the level 2 cache. With antialiasing, one axis is resized after the other;
+an element of either takes 0.5 ns, and each of its pixels 0.25.
 
 OpenVINO computes with vectors, and with channels last it goes from position to position; on a Zen 5, an element takes
 0.06 ns from the nearest pixel, 0.2 ns from four, and 1.2 ns with a cubic kernel. Its bound is not that near: with these

@@ -185,6 +185,7 @@ def test_latencies_of_several_threads_are_divided_by_less(old_store: Callable[[s
     assert main([url]) == 0
     after = {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]}
     assert after == pytest.approx({row: latency_us / 1.2 for row, latency_us in before.items()})
+    assert all(row["low_us"] <= row["latency_us"] <= row["high_us"] for row in content_of(url)["measurements"])
     assert main([url, "0005"]) == 0
     earlier = {row["id"]: row["latency_us"] for row in content_of(url)["measurements"]}
     assert earlier == pytest.approx({row: latency_us / 1.8 for row, latency_us in before.items()})

@@ -35,7 +35,8 @@ def _scale(exponent: int) -> None:
         excess = known.get("slowdown", 1.0) / _MOST_SLOWDOWN
         if known.get("threads", 1) > 1 and excess > 1:
             latency, low = (min(high_us, max(_LEAST_US, us * excess**exponent)) for us in (latency_us, low_us))
-            scaled.append({"id": row, "latency": latency, "low": low})
+            # In a store from before revision 4, lower bounds were never divided.
+            scaled.append({"id": row, "latency": latency, "low": min(low, latency)})
     fill = sa.text("UPDATE measurements SET latency_us = :latency, low_us = :low WHERE id = :id")
     for start in range(0, len(scaled), _BATCH):
         connection.execute(fill, scaled[start : start + _BATCH])
