@@ -18,6 +18,7 @@ __all__ = ["CONTROL_FLOW", "BodyWork", "body_work"]
 
 CONTROL_FLOW = frozenset({"Scan", "Loop", "If"})
 _PRODUCTS = {"MatMul", "FusedMatMul", "Gemm", "FusedGemm"}
+_CONVOLUTIONS = {"Conv", "FusedConv"}
 # Simple operations for each element that a layer of a body reads or writes, and for each row of a tensor that it
 # broadcasts or reduces (Zen 4: 0.3 and 10 ns).
 _ELEMENT_FLOPS = 6.0
@@ -93,6 +94,9 @@ def _work_of(body: GraphProto, captured: Mapping[str, _Shape]) -> tuple[int, flo
         if node.op_type in _PRODUCTS and read and read[0]:
             multiply += 2.0 * prod(result) * read[0][-1]
             continue
+        if node.op_type in _CONVOLUTIONS and len(read) > 1:
+            multiply += 2.0 * prod(result) * prod(read[1][1:])
+            continue
         touched = [*read, *(shapes[name] for name in node.output if name)]
         largest = max(touched, key=prod, default=())
         other += _ELEMENT_FLOPS * prod(largest)
@@ -102,9 +106,23 @@ def _work_of(body: GraphProto, captured: Mapping[str, _Shape]) -> tuple[int, flo
 
 
 def _result(node: NodeProto, read: list[_Shape]) -> _Shape:
-    """Returns the shape that the result of a node is taken to have."""
+    """Returns the shape that the result of a node is taken to have.
+
+    A convolution is taken to keep the size of its image, as those of recurrent networks do. A Split is taken to halve,
+    or divide otherwise, its axis, and a Gather to take one element along the first axis, such as one step.
+    """
     if node.op_type in _PRODUCTS and len(read) > 1 and read[0] and read[1]:
         return (*read[0][:-1], read[1][-1])
+    if node.op_type in _CONVOLUTIONS and len(read) > 1 and read[0] and read[1]:
+        return (read[0][0], read[1][0], *read[0][2:])
+    if node.op_type == "Transpose" and read:
+        order = next((list(a.ints) for a in node.attribute if a.name == "perm"), [])
+        return tuple(read[0][axis] for axis in order) if sorted(order) == [*range(len(read[0]))] else read[0][::-1]
+    if node.op_type == "Split" and read and read[0]:
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0) % len(read[0])
+        return (*read[0][:axis], read[0][axis] // len(node.output), *read[0][axis + 1 :])
+    if node.op_type == "Gather" and read:
+        return read[0][1:]
     try:
         return np.broadcast_shapes(*read)
     except (ValueError, OverflowError):  # a client may send any shapes

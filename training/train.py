@@ -81,7 +81,7 @@ def train_system(
         jobs: Number of groups of families that are evaluated in parallel.
         trials: Number of trials of a search for LightGBM's hyperparameters; 0 to use the defaults.
         searching: Called during the search with (trainings done, trainings in total, a label with the smallest error).
-        progress: Called with (predictors evaluated, predictors in total, name of the next predictor).
+        progress: Called with (trainings done, trainings in total, name of the next predictor), as by `evaluate`.
 
     Raises:
         UnknownSystemError: The store has no system of that name.
@@ -158,7 +158,7 @@ def train_on(
         widened: Half-width, in log latency, of the interval of an error that all costs of the data set have in common;
             see `Calibration.widened`.
         facts: Additional information for the cards of the bundles and their records in MLflow.
-        progress: Called with (predictors evaluated, predictors in total, name of the next predictor).
+        progress: Called with (trainings done, trainings in total, name of the next predictor), as by `evaluate`.
 
     Raises:
         TrainingError: Too little is measured to train on.

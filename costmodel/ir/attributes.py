@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from costmodel.ir.constants import dtype_name, is_in_signature, mark_omitted, signature_data
+from costmodel.ir.constants import dtype_name, is_counter, is_in_signature, mark_omitted, signature_data
 from costmodel.ir.protobuf import messages
 
 __all__ = ["bind_captured", "captured_names", "decode_attribute", "encode_attribute", "integer", "subgraphs"]
@@ -207,7 +207,7 @@ def _renamed_port(port: ValueInfoProto, name: str) -> ValueInfoProto:
 
 
 def _renamed_tensor(tensor: TensorProto, name: str) -> TensorProto:
-    if is_in_signature(tensor) and tensor.data_location != TensorProto.EXTERNAL:
+    if (is_in_signature(tensor) or is_counter(tensor)) and tensor.data_location != TensorProto.EXTERNAL:
         # A tensor proto can hold the same values in several fields: convert them to one form.
         return numpy_helper.from_array(numpy_helper.to_array(tensor), name)
     return _without_values(tensor, name)

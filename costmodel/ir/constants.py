@@ -15,6 +15,7 @@ __all__ = [
     "OMITTED",
     "data_type_of",
     "dtype_name",
+    "is_counter",
     "is_in_signature",
     "kernel_selectors",
     "mark_omitted",
@@ -46,6 +47,14 @@ def mark_omitted(tensor: TensorProto) -> None:
 def is_in_signature(tensor: TensorProto) -> bool:
     """Returns whether the values of a constant belong in a signature, by its element type and number of elements."""
     return tensor.data_type in _KEPT_TYPES and math.prod(tensor.dims) <= MAX_SIGNATURE_ELEMENTS
+
+
+def is_counter(tensor: TensorProto) -> bool:
+    """Returns whether a constant is a single int32, as what TensorFlow's loops start at, count by and end at.
+
+    It belongs in the signature of a loop, since it says how often the loop runs.
+    """
+    return tensor.data_type == TensorProto.INT32 and math.prod(tensor.dims) == 1
 
 
 def signature_data(tensor: TensorProto) -> tuple[Any, ...] | None:

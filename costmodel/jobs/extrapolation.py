@@ -29,7 +29,7 @@ def extrapolate(
         bases: Names of the measured systems from whose costs those of the system are guessed; see
             `costmodel.training.extrapolation.extrapolation_bases`.
         bundles: Folder of trained regressors.
-        progress: Called with (predictors evaluated, predictors in total, name of the next predictor).
+        progress: Called with (trainings done, trainings in total, name of the next predictor), as by `evaluate`.
 
     Raises:
         TrainingError: There are too few sequences to learn from.

@@ -55,9 +55,20 @@ def test_products_in_a_body_grow_with_captured_weights(work_of: Callable[[str], 
     assert work_of(_scan(10, 64)).multiply_flops == pytest.approx(4 * work_of(_scan(10, 32)).multiply_flops)
 
 
+def test_convolutions_in_a_body_are_work(work_of: Callable[[str], Work]) -> None:
+    """A recurrent convolution of channels last, as TensorFlow has them, costs its products in each step."""
+    text = """g (float[1,8,8,4] h, float[5,1,8,8,4] x, float[3,3,4,16] w) => (float[1,8,8,4] y)
+        { c = Constant<value = bool {1}>() n = Constant<value = int64 {5}>()
+          y = Loop (n, c, h) <body = b (int64 i, bool d, float[1,8,8,4] s) => (bool e, float[1,8,8,4] t)
+            { e = Identity(d) step = Gather <axis = 0> (x, i) in = Transpose <perm = [0, 3, 1, 2]> (step)
+              f = Transpose <perm = [3, 2, 0, 1]> (w) f0, f1, f2, f3 = Split <axis = 0, num_outputs = 4> (f)
+              k = Conv <pads = [1, 1, 1, 1]> (in, f0) o = Transpose <perm = [0, 2, 3, 1]> (k) t = Add(s, o) }> }"""
+    assert work_of(text).multiply_flops == pytest.approx(5 * 2 * (8 * 8 * 4) * (4 * 3 * 3))
+
+
 @given(
     st.lists(st.lists(st.integers(-2, 2**62), max_size=4), min_size=3, max_size=3),
-    st.sampled_from(("MatMul", "Add", "ReduceMax", "Odd")),
+    st.sampled_from(("MatMul", "Add", "ReduceMax", "Odd", "Conv", "Transpose", "Split", "Gather")),
 )
 def test_a_body_of_any_shapes_is_described(shapes: list[list[int]], op_type: str) -> None:
     """Sizes that are negative, do not fit together or are absurd are no error: a client may send them."""

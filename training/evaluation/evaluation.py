@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from costmodel.progress import Progress
+from costmodel.progress import Progress, reported
 from costmodel.training.calibration import DISTANCES, Calibration
 from costmodel.training.dataset import Dataset
 from costmodel.training.evaluation.distances import Distances, distances
@@ -40,7 +40,7 @@ from costmodel.training.evaluation.splits import LEAST_FAMILIES, leave_families_
 from costmodel.training.evaluation.truth import standard_errors, truth_of
 from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.learner import Regressor
-from costmodel.training.regressors.registry import BASELINES, REGRESSORS
+from costmodel.training.regressors.registry import BASELINES, DETERMINISTIC, REGRESSORS
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -89,13 +89,15 @@ def evaluate(
 
     Args:
         dataset: Measured sequences and models.
-        seeds: Seeds of the regressors that use random numbers; results are averaged over them.
+        seeds: Seeds of the regressors that use random numbers; results are averaged over them. The others are
+            evaluated once.
         folds: Number of groups in which lineages are held out; None for one at a time.
         level: Nominal coverage of intervals.
         predictors: Functions that make a predictor from a seed, by name; the champion is the predictor with the
             smallest error over models that is not a baseline.
         jobs: Number of splits that are evaluated in parallel.
-        progress: Called with (predictors done, predictors in total, name of the next predictor).
+        progress: Called with (trainings done, trainings in total, name of the next predictor), a training being that
+            of a predictor with one seed on all groups.
 
     Raises:
         TrainingError: Fewer than three families are measured, and not only whole models.
@@ -111,17 +113,15 @@ def evaluate(
     names = list(predictors)
     results: dict[str, PredictorResult] = {}
     calibrations = {}
-    first_runs = {}
-    for done, name in enumerate(names):
-        if progress is not None:
-            progress(done, len(names), name)
-        runs = [predict_held_out(judged, splits, predictors[name], seed, jobs=jobs) for seed in seeds]
+    runs: dict[str, list[HeldOut]] = {name: [] for name in names}
+    trainings = [(name, seed) for name in names for seed in (seeds[:1] if name in DETERMINISTIC else seeds)]
+    for name, seed in reported(trainings, lambda training: training[0], progress):
+        runs[name].append(predict_held_out(judged, splits, predictors[name], seed, jobs=jobs))
+    for name in names:
         results[name], calibrations[name] = _score(
-            dataset, [HeldOutWithDistances(run, held_out_distances) for run in runs], level
+            dataset, [HeldOutWithDistances(run, held_out_distances) for run in runs[name]], level
         )
-        first_runs[name] = runs[0]
-    if progress is not None:
-        progress(len(names), len(names), "")
+    first_runs = {name: of_seeds[0] for name, of_seeds in runs.items()}
     ranked = sorted(names, key=lambda name: _mape(results[name]))
     champion = next((name for name in ranked if name not in BASELINES), ranked[0])
     judged_models = first_runs[champion].judged_models.tolist()

@@ -16,7 +16,7 @@ from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.log_linear import LogLinearRegressor
 from costmodel.training.regressors.thread_scaling import ThreadScalingRegressor
 
-__all__ = ["BASELINES", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "model_us"]
+__all__ = ["BASELINES", "DETERMINISTIC", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "model_us"]
 
 
 def model_us(regressor: Regressor) -> float:
@@ -59,3 +59,6 @@ LEARNERS: Mapping[str, Callable[[int], Learner]] = {
 
 # Makers of all regressors by name, each from a seed.
 REGRESSORS: Mapping[str, Callable[[int], Regressor]] = {**LEARNERS, **BASELINES}
+
+# Regressors that use no random numbers, by name: one seed says all of them.
+DETERMINISTIC = frozenset({"log_linear", "linear_correction", "nearest", "roofline", "flops", "operator_count"})

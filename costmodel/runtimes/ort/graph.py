@@ -8,14 +8,14 @@ from onnx import AttributeProto, ModelProto, NodeProto
 
 from costmodel.errors import LoweringError
 from costmodel.ir.attributes import captured_names, encode_attribute, integer
-from costmodel.ir.constants import kernel_selectors, scalar_value, signature_data
+from costmodel.ir.constants import is_counter, kernel_selectors, scalar_value, signature_data
 from costmodel.ir.graph import Attributes, Layer, LayerGraph, TensorType
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.ir.operators import canonical_attributes, since_version
 from costmodel.onnx_io.shape_inference import infer_model
 from costmodel.onnx_io.source_weights import source_weights
 from costmodel.onnx_io.weight_shapes import check_weight_shapes
-from costmodel.runtimes.ort.provenance import Trace, origins_of, reads, sorted_nodes, source_order
+from costmodel.runtimes.ort.provenance import Trace, origins_of, permuted_origins_of, reads, sorted_nodes, source_order
 from costmodel.runtimes.ort.shapes import Shapes, Types
 
 __all__ = ["canonical_graph", "layer_names"]
@@ -54,14 +54,13 @@ def canonical_graph(
     opset = next(o.version for o in lowered.opset_import if o.domain in ("", "ai.onnx"))
     origins = origins_of(nodes, source)
     nodes = source_order(nodes, source, origins)
-    shapes = Shapes(nodes, lowered, origins, block, opset)
+    shapes = Shapes(nodes, lowered, origins, permuted_origins_of(nodes, source), block, opset)
     inferred = infer_model(source)
     check_weight_shapes(name, source, inferred)
-    shapes.learn(inferred)
+    shapes.learn(inferred, by_filters=False)
     made = {n for node in source.graph.node for n in node.output}
     in_source = shapes.source_names(made)
-    if in_source:
-        shapes.learn(declared(in_source))
+    shapes.learn(declared(in_source) if in_source else {})
     data_dependent = frozenset(shapes.missing())
     if data_dependent:
         in_source = shapes.source_names(made)
@@ -79,9 +78,10 @@ def canonical_graph(
     shapes.check(name, {port.name for port in (*lowered.graph.input, *lowered.graph.output)})
     _check_reshapes(name, nodes, shapes.types)
 
-    choosing = kernel_selectors(nodes)
+    choosing, looping = kernel_selectors(nodes), {n for node in nodes if node.op_type == "Loop" for n in reads(node)}
     constants = {
-        t.name: scalar_value(t) if t.name in choosing else signature_data(t) for t in lowered.graph.initializer
+        t.name: scalar_value(t) if t.name in choosing or (t.name in looping and is_counter(t)) else signature_data(t)
+        for t in lowered.graph.initializer
     }
     namer = _Namer(source, origins)
     trace = Trace(source)

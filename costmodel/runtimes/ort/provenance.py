@@ -15,7 +15,7 @@ from costmodel.ir.attributes import captured_names
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.ir.topological_order import topological_order
 
-__all__ = ["Trace", "is_channels_last", "name_nodes", "origins_of", "reads", "sorted_nodes", "source_order"]
+__all__ = ["Trace", "is_channels_last", "name_nodes", "origins_of", "permuted_origins_of", "reads", "sorted_nodes", "source_order"]
 
 _BLOCKED_NAME = re.compile(r"^(?P<tensor>.+)_nchwc(?:_token_\d+)?$")
 
@@ -105,6 +105,22 @@ def origins_of(nodes: Iterable[NodeProto], source: ModelProto) -> dict[str, str]
         elif node.output[0].startswith("reorder") and node.name in by_node:
             origins[node.output[0]] = by_node[node.name].output[0]
     return origins
+
+
+def permuted_origins_of(nodes: Iterable[NodeProto], source: ModelProto) -> dict[str, str]:
+    """Returns names of the source model for values of blocked layers that the runtime made by moving a transposition.
+
+    It names such a value after the node that makes it. The source model's value has the same dimensions in another
+    order, such as the channels last, as TensorFlow has them.
+    """
+    by_node = {node.name: node.output[0] for node in source.graph.node if node.name}
+    made = {n for node in source.graph.node for n in node.output}
+    found: dict[str, str] = {}
+    for node in nodes:
+        match = _BLOCKED_NAME.match(node.name) if node.domain == BLOCKED_DOMAIN else None
+        if match and match["tensor"] not in made and match["tensor"] in by_node:
+            found[node.output[0]] = by_node[match["tensor"]]
+    return found
 
 
 def is_channels_last(node: NodeProto) -> bool:

@@ -1,5 +1,6 @@
 """Collects the types, with logical shapes, of the values of a lowered graph from several sources."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from onnx import ModelProto, NodeProto
@@ -35,11 +36,25 @@ class Shapes:
         nodes: Sequence[NodeProto],
         lowered: ModelProto,
         origins: Mapping[str, str],
+        permuted: Mapping[str, str],
         block: int,
         opset: int,
     ) -> None:
+        """Starts with the types of the constants.
+
+        Args:
+            nodes: Nodes of the lowered graph, in order.
+            lowered: The lowered graph.
+            origins: Names in the source model of the values that the runtime renamed, as `origins_of` returns them.
+            permuted: Names of values of the source model that may have the same dimensions in another order, as
+                `permuted_origins_of` returns them.
+            block: Number of channels in a block of this host's NCHWc layout.
+            opset: Version of ONNX's own operators.
+        """
         self._nodes = nodes
         self._origins = origins
+        self._permuted = permuted
+        self._permuted_shapes: dict[str, tuple[int, ...]] = {}
         self._block = block
         self._opset = opset
         self._tensors = {t.name: t for t in lowered.graph.initializer}
@@ -74,14 +89,18 @@ class Shapes:
         names = (self._origins.get(n, n) for n in self.order if n not in self.types)
         return [n for n in dict.fromkeys(names) if n in made]
 
-    def learn(self, types: Types, *, observed: bool = False) -> None:
+    def learn(self, types: Types, *, observed: bool = False, by_filters: bool = True) -> None:
         """Adds types of values, then infers further types from them, layer by layer.
 
         Args:
             types: Types by name in the source model, or by name in the lowered graph if `observed`.
             observed: Whether the types come from running the lowered graph; then blocked values, which are padded in
                 a run, are ignored.
+            by_filters: Whether a blocked convolution may be taken to make as many channels as its filter has. The
+                runtime pads filters to whole blocks, so that may be too many: this is for what nothing else tells.
         """
+        if not observed:
+            self._permuted_shapes |= {n: types[of].shape for n, of in self._permuted.items() if of in types}
         for n in self.order:
             if observed and n in self._blocked:
                 continue  # a blocked value has its padded shape in a run
@@ -89,7 +108,7 @@ class Shapes:
             if n not in self.types and kind is not None:
                 self.types[n] = TensorType(kind.dtype, kind.shape, n in self._blocked)
         for node in self._nodes:
-            if any(n and n not in self.types for n in node.output):
+            if any(n and n not in self.types for n in node.output) and (by_filters or not _has_padded_filter(node)):
                 self._infer(node)
             if node.domain == BLOCKED_DOMAIN and node.op_type == "Conv":
                 self._unpad_filter(node)
@@ -101,7 +120,9 @@ class Shapes:
         if node.domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder"):
             source = self.types[node.input[0]]
             axes = reorder_axes(node.op_type, len(source.shape), channels_last=is_channels_last(node))
-            shape = tuple(source.shape[axis] for axis in axes)
+            # What is reordered into the plain layout has as many channels as it says, whatever its blocks are padded to.
+            channels = _integer(node, "channels") or source.shape[1]
+            shape = tuple((source.shape[0], channels, *source.shape[2:])[axis] for axis in axes)
             self.types[node.output[0]] = TensorType(source.dtype, shape, node.op_type == "ReorderInput")
             return
         if node.domain == _RUNTIME_DOMAIN and node.op_type in _KEEPING_TYPE:
@@ -110,7 +131,23 @@ class Shapes:
             return
         for n, kind in infer_node(node, self.types, self._tensors, self._opset).items():
             if n not in self.types:
-                self.types[n] = TensorType(kind.dtype, kind.shape, n in self._blocked)
+                shape = self._unpadded(n, kind.shape) if _has_padded_filter(node) else kind.shape
+                self.types[n] = TensorType(kind.dtype, shape, n in self._blocked)
+
+    def _unpadded(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of what a blocked convolution makes, with the channels that the source model gives it.
+
+        The value has another name in the source model if the runtime moved a transposition over it, and its dimensions
+        are in another order there: the number of channels is the one that is neither the batch nor of the image.
+
+        Args:
+            name: Name of the value.
+            shape: Its shape with the channels of the padded filter.
+        """
+        batch, channels, *image = shape
+        rest = Counter(self._permuted_shapes.get(name, ())) - Counter((batch, *image))
+        logical = rest.total() == 1 and next(iter(rest))
+        return (batch, logical, *image) if logical and padded(logical, self._block) == channels else shape
 
     def _unpad_filter(self, node: NodeProto) -> None:
         """Sets the types of a blocked convolution's filter and bias to those that they had before they were padded."""
@@ -118,7 +155,7 @@ class Shapes:
         if data is None or output is None:
             return
         filter_type = self.types[node.input[1]]
-        group = next((a.i for a in node.attribute if a.name == "group"), 1)
+        group = _integer(node, "group") or 1
         channels = output.shape[1]
         inner = 1 if group > 1 and filter_type.shape[1] == 1 else data.shape[1] // group
         if padded(channels, self._block) != padded(filter_type.shape[0], self._block):
@@ -153,3 +190,13 @@ class Shapes:
                 raise LoweringError(
                     f"{name}: {value} would have the absurd shape {list(kind.shape)}: check the input shapes"
                 )
+
+
+def _has_padded_filter(node: NodeProto) -> bool:
+    """Returns whether a node is a blocked convolution, whose filter the runtime may have padded."""
+    return node.domain == BLOCKED_DOMAIN and node.op_type == "Conv"
+
+
+def _integer(node: NodeProto, name: str) -> int:
+    """Returns an integer attribute of a node, 0 if the node does not have it."""
+    return next((attribute.i for attribute in node.attribute if attribute.name == name), 0)

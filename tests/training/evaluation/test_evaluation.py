@@ -16,7 +16,7 @@ from costmodel.training.evaluation.results import FamilyFacts
 from costmodel.training.lineages import by_lineage
 from costmodel.training.regressors.baselines import RooflineRegressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
-from costmodel.training.regressors.registry import BASELINES, REGRESSORS
+from costmodel.training.regressors.registry import BASELINES, DETERMINISTIC, REGRESSORS
 from tests.synthetic import LINEAGES, MEASURED
 
 TOP = {"system", "split", "seeds", "noise_floor_mape", "predictors", "champion"}
@@ -217,10 +217,20 @@ def test_a_family_that_has_samples_only_is_tolerated(dataset: Dataset) -> None:
 
 
 def test_progress_is_reported(exact: Dataset) -> None:
-    """Progress is reported before each predictor and at the end."""
+    """Progress is reported before each training and at the end; what uses no random numbers is trained once."""
     reported: list[tuple[int, int, str]] = []
-    evaluate(exact, seeds=(0,), predictors=CHEAP, progress=lambda *what: reported.append(what))
-    assert reported == [(0, 1, "roofline"), (1, 1, "")]
+    predictors = {**CHEAP, "lightgbm": LightGBMRegressor}
+    evaluate(exact, seeds=(0, 1), predictors=predictors, progress=lambda *what: reported.append(what))
+    assert reported == [(0, 3, "roofline"), (1, 3, "lightgbm"), (2, 3, "lightgbm"), (3, 3, "")]
+
+
+@pytest.mark.parametrize("name", sorted(DETERMINISTIC & REGRESSORS.keys()))
+def test_a_deterministic_regressor_ignores_the_seed(exact: Dataset, name: str) -> None:
+    """Any seed leads to the same predictions of layers."""
+    one, other = (
+        evaluate(exact, seeds=(seed,), predictors={name: REGRESSORS[name]}).held_out[name].rows_us for seed in (0, 1)
+    )
+    np.testing.assert_array_equal(one, other)
 
 
 def test_more_certainty_is_wider(dataset: Dataset) -> None:

@@ -58,3 +58,55 @@ def test_activations_of_the_runtimes_own(operator: str, parse: Parse, lower: Low
     (activation,) = (layer for layer in graph.layers if layer.op_type == operator)
     made = graph.types[activation.outputs[0]]
     assert (made.shape, made.dtype) == ((3, 5), "float32")
+
+
+# What the runtime pads these channels to, with blocks of 8 and of 16.
+PADDED = {24, 32}
+
+
+def _sizes(graph: LayerGraph) -> set[int]:
+    return {size for kind in graph.types.values() for size in kind.shape}
+
+
+def test_a_filter_that_is_padded_does_not_say_how_many_channels_there_are(
+    parse: Parse, lower: Lower, run_isolated: Callable[..., None]
+) -> None:
+    """Where ONNX does not know what a convolution reads, its channels are those of the model, not of whole blocks."""
+    text = """(float[1,16,12,12] x) => (float y)
+        { g = com.microsoft.Gelu(x) a = Conv<kernel_shape = [3, 3]>(g, v) b = Conv<kernel_shape = [3, 3]>(a, w)
+          m = ReduceMean<axes = [2, 3]>(b) y = Mul(b, m) }"""
+    weights = {"v": (CHANNELS, 16, 3, 3), "w": (CHANNELS, CHANNELS, 3, 3)}
+    graph = lower(parse(text, weights=weights, domains=("com.microsoft",)))
+    assert _sizes(graph) & {CHANNELS, *PADDED} == {CHANNELS}
+    run_isolated(graph)
+
+
+def test_channels_last_as_tensorflow_exports_them(
+    parse: Parse, lower: Lower, run_isolated: Callable[..., None]
+) -> None:
+    """The runtime moves transpositions over layers and renames what they make; channels are still the model's."""
+    text = """(float[1,12,12,16] x) => (float y)
+        { t = Transpose<perm = [0, 3, 1, 2]>(x) a = Conv<kernel_shape = [3, 3]>(t, v)
+          b = Transpose<perm = [0, 2, 3, 1]>(a) r = Relu(b) u = Transpose<perm = [0, 3, 1, 2]>(r)
+          c = Conv<kernel_shape = [3, 3]>(u, w) d = Transpose<perm = [0, 2, 3, 1]>(c) s = Relu(d)
+          m = ReduceMean<axes = [1, 2]>(s) y = Mul(s, m) }"""
+    model = parse(text, weights={"v": (CHANNELS, 16, 3, 3), "w": (CHANNELS, CHANNELS, 3, 3)})
+    for number, node in enumerate(model.graph.node):
+        node.name = f"layer{number}"
+    graph = lower(model)
+    assert _sizes(graph) & {CHANNELS, *PADDED} == {CHANNELS}
+    run_isolated(graph)
+
+
+def test_a_loop_that_counts_by_int32_runs_alone(parse: Parse, lower: Lower, run_isolated: Callable[..., None]) -> None:
+    """TensorFlow's loops end by a condition on a counter: where it starts, its step and its end belong to the layer."""
+    text = """(float[6,4] x) => (float[6,4] all)
+        { zero = Constant<value = int32 {0}>() end = Constant<value = int32 {6}>() c = Constant<value = bool {1}>()
+          n, all = Loop(, c, zero) <body = b (int64 i, bool d, int32 k) => (bool e, int32 m, float[4] o)
+            { one = Constant<value = int32 {1}>() m = Add(k, one) e = Less(m, end)
+              o = Gather<axis = 0>(x, k) }> }"""
+    graph = lower(parse(text))
+    (loop,) = (layer for layer in graph.layers if layer.op_type == "Loop")
+    counters = [name for name in loop.inputs if name and graph.types[name].dtype == "int32"]
+    assert [graph.constants[name] for name in counters] == [(0,), (6,)]
+    run_isolated(graph)
