@@ -23,6 +23,8 @@ _TRANSCENDENTAL = {
 _TRANSCENDENTAL_FLOPS = 10.0
 _FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
 _PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
+# ONNX Runtime averages by another kernel from this opset on, which is about ten times as slow (ADR 5, item 9).
+_SLOW_AVERAGES_SINCE = 19
 _AVERAGE_FLOPS = 30.0  # for each element of a window, where channels are not blocked: one element at a time
 # One element at a time: it is looked up, or chosen and rescaled, or moved by the distances of six axes.
 _INTEGER_SOFTMAX_FLOPS, _CHOSEN_FLOPS, _MOVED_FLOPS = 50.0, 20.0, 20.0
@@ -101,12 +103,13 @@ def other_flops(
         return _selection_flops(layer, inputs[0], outputs[0])
     if layer.op_type in _POOLINGS:
         assert inputs[0] is not None
-        each = 1.0 if "Max" in layer.op_type or inputs[0].blocked else _AVERAGE_FLOPS
+        vectors = inputs[0].blocked or (layer.op_type == "AveragePool" and layer.since < _SLOW_AVERAGES_SINCE)
+        each = 1.0 if "Max" in layer.op_type or vectors else _AVERAGE_FLOPS
         window = window_area(layer, channels_first(layer, inputs[0]))
         if inputs[0].blocked and inputs[0].dtype in _BYTES:
             channels = channels_of(outputs[0])
-            positions, vectors = elements / channels, -(-channels // _BYTES_OF_VECTOR)
-            return positions * (POSITION_FLOPS + _VECTOR_FLOPS * vectors * window)
+            positions, of_position = elements / channels, -(-channels // _BYTES_OF_VECTOR)
+            return positions * (POSITION_FLOPS + _VECTOR_FLOPS * of_position * window)
         if layer.op_type == "NhwcMaxPool":  # reads its windows through pointers
             return window * (elements + _POINTER_FLOPS * elements / max(1, outputs[0].shape[-1]))
         if layer.op_type == "MaxPool" and len(outputs) > 1:

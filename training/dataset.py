@@ -261,8 +261,11 @@ def _footprints(
     footprints: dict[str, list[Footprint]] = {}
     for model in models:
         parts = [segment.signature for segment in model.segments if segment.signature in of_sequences]
+        weights = sum(of_sequences[signature].weights for signature in parts)
+        if model.whole in sequences:  # its layers may share weights
+            weights = min(weights, of_sequences[model.whole].weights)
         footprint = Footprint(
-            sum(of_sequences[signature].weights for signature in parts),
+            weights,
             sum(of_sequences[signature].activations for signature in set(parts)),
         )
         for signature in model.signatures:

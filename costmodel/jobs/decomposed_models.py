@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costmodel.errors import ModelError
-from costmodel.ir.footprint import read_bytes
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.groups import Group
@@ -48,7 +47,7 @@ class DecomposedModel:
     @property
     def footprint_bytes(self) -> int:
         """Returns the footprint of the model: bytes of weights that all of its layers read."""
-        return sum(read_bytes(segment.sequence) for segment in self.decomposition.segments)
+        return int(self.decomposition.footprint.weights)
 
 
 def decompose_models(

@@ -129,5 +129,5 @@ def _groups(store: Store, standard: StandardSet, models: dict[str, StoredModel])
             label=entry.name,
             sequences=tuple({layer.signature: layer for layer in layers}.values()) if entry.complete else (),
             whole=sequences[entry.whole],
-            footprint_bytes=sum(map(read_bytes, layers)),
+            footprint_bytes=min(sum(map(read_bytes, layers)), read_bytes(sequences[entry.whole])),
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from costmodel.ir.footprint import Footprint
+from costmodel.ir.footprint import Footprint, read_bytes, shared_bytes
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence, build_sequence
 from costmodel.memory.session import MemoryDemand, memory_demand
@@ -56,6 +56,7 @@ class Decomposition:
         segments: Segments, which together contain every layer of the model exactly once.
         cover: How the model was cut: "fixed" (as by `decompose`) or "cheapest" (as by `costmodel.partition.cover`).
         memory: Memory that a session allocates for the model; None if it is not known.
+        shared_bytes: Bytes of weights that segments read again because several of them share weights.
     """
 
     model: str
@@ -63,6 +64,7 @@ class Decomposition:
     segments: tuple[Segment, ...]
     cover: str = FIXED
     memory: MemoryDemand | None = None
+    shared_bytes: int = 0
 
     @cached_property
     def unique(self) -> dict[str, LayerSequence]:
@@ -77,7 +79,7 @@ class Decomposition:
     @cached_property
     def footprint(self) -> Footprint:
         """How much memory the model touches."""
-        return Footprint.of(segment.sequence for segment in self.segments)
+        return Footprint.of((segment.sequence for segment in self.segments), self.shared_bytes)
 
     @property
     def unique_share(self) -> float:
@@ -150,7 +152,9 @@ def decomposition_of(
         )
         for segment, window in enumerate(windows)
     )
-    return Decomposition(model, granularity, segments, cover, memory_demand(cutter.graph))
+    separately = sum(read_bytes(segment.sequence) for segment in segments)
+    again = shared_bytes(separately, whole_model(cutter.graph)) if separately else 0
+    return Decomposition(model, granularity, segments, cover, memory_demand(cutter.graph), again)
 
 
 def whole_model(graph: LayerGraph) -> LayerSequence:

@@ -26,6 +26,7 @@ def decomposition_to_dict(decomposition: Decomposition) -> dict[str, Any]:
             for segment in decomposition.segments
         ],
         "memory": None if decomposition.memory is None else asdict(decomposition.memory),
+        "shared_bytes": decomposition.shared_bytes,
     }
 
 
@@ -42,6 +43,7 @@ def decomposition_from_dict(data: Mapping[str, Any]) -> Decomposition:
             for number, layers, predecessors in data["segments"]
         )
         memory = None if data["memory"] is None else MemoryDemand(**data["memory"])
-        return Decomposition(str(data["model"]), int(data["granularity"]), segments, memory=memory)
+        shared = int(data["shared_bytes"])
+        return Decomposition(str(data["model"]), int(data["granularity"]), segments, memory=memory, shared_bytes=shared)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a decomposition: {error}") from error

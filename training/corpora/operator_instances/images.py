@@ -105,7 +105,12 @@ _UP = f"y = Resize<{_NEAREST}>(c, , s)"
 SWEEPS: dict[str, Sweep] = {
     "MaxPool": Sweep((*[_pool("MaxPool")] * 3, _pool_1d("MaxPool"), _pool_3d("MaxPool")), 20),
     "AveragePool": Sweep((*[_pool("AveragePool")] * 3, _pool_1d("AveragePool"), _pool_3d("AveragePool")), 20),
+    # Another kernel, which most exported models have.
+    "AveragePool/opset18": Sweep(
+        (*[_pool("AveragePool")] * 3, _pool_1d("AveragePool"), _pool_3d("AveragePool")), 30, opset=18
+    ),
     "LpPool": Sweep((_pool("LpPool"),), 4, most_bytes=1 << 20),
+    "LpPool/opset17": Sweep((_pool("LpPool"),), 4, opset=17, most_bytes=1 << 20),
     "GlobalAveragePool": Sweep((lambda d: f"({_image(d)}) => (float y) {{ y = GlobalAveragePool(x) }}",), 16),
     "GlobalMaxPool": Sweep((lambda d: f"({_image(d)}) => (float y) {{ y = GlobalMaxPool(x) }}",), 8),
     "GlobalLpPool": Sweep((lambda d: f"({_image(d)}) => (float y) {{ y = GlobalLpPool(x) }}",), 4, most_bytes=_SLOW),
