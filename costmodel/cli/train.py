@@ -36,7 +36,7 @@ def train(
     system: SystemOption = None,
     threads: ThreadsOption = 1,
     runtime: RuntimeOption = "onnxruntime",
-    seeds: _Seeds = 3,
+    seeds: _Seeds = 1,
     search: Annotated[
         int,
         typer.Option(

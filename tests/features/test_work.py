@@ -24,6 +24,7 @@ def work_of(
     weights: tuple[int, ...] = (),
     domain: str = "",
     dtype: str = "float32",
+    since: int = 1,
     **attributes: Any,
 ) -> Work:
     """Returns the work of one layer; `weights` are the slots of constant inputs, None is an absent input."""
@@ -37,7 +38,7 @@ def work_of(
     values += [Value(TensorType(dtype, shape), "internal") for shape in outputs]
     kinds = {int: "i", float: "f", str: "s", list: "ints"}
     encoded = {name: {kinds[type(value)]: value} for name, value in attributes.items()}
-    layer = SequenceLayer(op_type, domain, 1, encoded, tuple(slots), made)
+    layer = SequenceLayer(op_type, domain, since, encoded, tuple(slots), made)
     return layer_work(LayerSequence((layer,), tuple(values), made), layer)
 
 
@@ -224,10 +225,11 @@ def test_grouped_query_attention_of_packed_queries() -> None:
 def test_pools() -> None:
     """A pool reads a window for each output element; a global pool reads each input element once.
 
-    Averages are computed one element at a time where channels are not blocked.
+    From opset 19 on, averages are computed one element at a time where channels are not blocked.
     """
-    for op_type, each in (("MaxPool", 1), ("AveragePool", 30)):
-        work = work_of(op_type, [(1, 64, 55, 55)], [(1, 64, 27, 27)], kernel_shape=[3, 3], strides=[2, 2])
+    for op_type, since, each in (("MaxPool", 12, 1), ("AveragePool", 11, 1), ("AveragePool", 19, 30)):
+        window = {"kernel_shape": [3, 3], "strides": [2, 2]}
+        work = work_of(op_type, [(1, 64, 55, 55)], [(1, 64, 27, 27)], since=since, **window)
         assert (work.multiply_flops, work.other_flops) == (0, each * 64 * 27 * 27 * 9)
     assert work_of("GlobalAveragePool", [(1, 64, 7, 7)], [(1, 64, 1, 1)]).other_flops == 64 * 7 * 7
 

@@ -15,7 +15,16 @@ from costmodel.ir.attributes import captured_names
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.ir.topological_order import topological_order
 
-__all__ = ["Trace", "is_channels_last", "name_nodes", "origins_of", "permuted_origins_of", "reads", "sorted_nodes", "source_order"]
+__all__ = [
+    "Trace",
+    "is_channels_last",
+    "name_nodes",
+    "origins_of",
+    "permuted_origins_of",
+    "reads",
+    "sorted_nodes",
+    "source_order",
+]
 
 _BLOCKED_NAME = re.compile(r"^(?P<tensor>.+)_nchwc(?:_token_\d+)?$")
 

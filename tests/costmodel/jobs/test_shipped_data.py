@@ -41,13 +41,12 @@ def test_the_checkout_ships_systems_for_one_and_two_threads() -> None:
     assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 11
 
 
-def test_every_shipped_file_can_be_imported_and_added_to() -> None:
+@pytest.mark.parametrize("path", [path for paths in shipped_systems().values() for path in paths], ids=lambda p: p.stem)
+def test_every_shipped_file_can_be_imported_and_added_to(path: Path) -> None:
     """All records of the checkout's data are valid, and no system has settings that this version does not know."""
-    for paths in shipped_systems().values():
-        for path in paths:
-            results = read_results(path)
-            assert results.measurements
-            assert not results.system.unknown
+    results = read_results(path)
+    assert results.measurements
+    assert not results.system.unknown
 
 
 def test_a_system_is_imported_when_it_is_first_needed(folder: Path, store: Store) -> None:

@@ -9,8 +9,9 @@ from itertools import chain, zip_longest
 import numpy as np
 import onnx.parser
 import onnx.shape_inference
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
 
+from costmodel.ir.attributes import bind_captured
 from costmodel.ir.constants import data_type_of, dtype_name
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.synthetic.values import synthetic_tensor
@@ -136,6 +137,10 @@ def _joined(instances: Iterable[tuple[ModelProto, list[ValueInfoProto]]]) -> Mod
         for position, node in enumerate(parsed.graph.node):
             node.name = f"{node.op_type}_{position}"
         one = compose.add_prefix(parsed, f"i{index}_")
+        prefixed = {value.name: f"i{index}_{value.name}" for value in weights}
+        for attribute in (attribute for node in one.graph.node for attribute in node.attribute):
+            if attribute.type == AttributeProto.GRAPH:
+                bind_captured(attribute.g, prefixed)  # add_prefix forgets the weights that bodies read
         if whole is None:
             whole = one
         else:
