@@ -120,7 +120,7 @@ class Shapes:
         if node.domain == BLOCKED_DOMAIN and node.op_type.startswith("Reorder"):
             source = self.types[node.input[0]]
             axes = reorder_axes(node.op_type, len(source.shape), channels_last=is_channels_last(node))
-            # What is reordered into the plain layout has as many channels as it says, whatever its blocks are padded to.
+            # A reorder into the plain layout says how many channels there are, whatever its blocks are padded to.
             channels = _integer(node, "channels") or source.shape[1]
             shape = tuple((source.shape[0], channels, *source.shape[2:])[axis] for axis in axes)
             self.types[node.output[0]] = TensorType(source.dtype, shape, node.op_type == "ReorderInput")
