@@ -5,7 +5,7 @@
     costmodel bench FOLDER --threads 1
     python benchmarks/others.py judge SYSTEM FOLDER
 
-Every other model of the project comes from PyTorch. TensorFlow keeps channels last, so that tf2onnx puts a Transpose
+The networks of the corpora come from PyTorch. TensorFlow keeps channels last, so that tf2onnx puts a Transpose
 around each convolution, which ONNX Runtime moves or removes; its recurrent layers become Loops or ONNX's own; weights
 are random.
 """

@@ -25,6 +25,8 @@ _ELEMENT_FLOPS = 6.0
 _ROW_FLOPS = 200.0
 # A larger limit of a Loop stands for none: exporters write the largest integer there.
 _MOST_TRIPS = 1_000_000
+# More elements than any tensor has.
+_MOST_ELEMENTS = 1 << 45
 
 _Shape = tuple[int, ...]
 
@@ -50,7 +52,7 @@ def body_work(sequence: LayerSequence, layer: SequenceLayer) -> BodyWork:
     Of the two branches of an If, the one with more work counts. Bodies inside bodies count as one layer.
     """
     bodies = subgraphs(layer.attributes)
-    shapes = {
+    shapes: dict[str, _Shape] = {
         f"c{slot}": sequence.values[index].type.shape
         for slot, index in enumerate(layer.inputs[len(layer.inputs) - layer.num_captured :])
     }
@@ -87,42 +89,64 @@ def _work_of(body: GraphProto, captured: Mapping[str, _Shape]) -> tuple[int, flo
     shapes |= {name: shape for name, shape in declared.items() if shape is not None}
     multiply = other = 0.0
     for node in body.node:
-        read = [shapes[name] for name in node.input if name in shapes]
-        result = _result(node, read)
+        known = [shapes.get(name) for name in node.input]
+        read = [shape for shape in known if shape is not None]
+        result = _bounded(_result(node, known, read), read)
         for name in node.output:
             shapes.setdefault(name, result)
         if node.op_type in _PRODUCTS and read and read[0]:
-            multiply += 2.0 * prod(result) * read[0][-1]
+            multiply += 2.0 * _elements(result) * read[0][-1]
             continue
-        if node.op_type in _CONVOLUTIONS and len(read) > 1:
-            multiply += 2.0 * prod(result) * prod(read[1][1:])
+        if node.op_type in _CONVOLUTIONS and (filters := _filters(known)):
+            multiply += 2.0 * _elements(result) * _elements(filters[1:])
             continue
         touched = [*read, *(shapes[name] for name in node.output if name)]
         largest = max(touched, key=prod, default=())
-        other += _ELEMENT_FLOPS * prod(largest)
+        other += _ELEMENT_FLOPS * _elements(largest)
         if any(shape != largest for shape in touched):
-            other += _ROW_FLOPS * prod(largest[:-1])
+            other += _ROW_FLOPS * _elements(largest[:-1])
     return len(body.node), multiply, other
 
 
-def _result(node: NodeProto, read: list[_Shape]) -> _Shape:
+def _elements(shape: _Shape) -> int:
+    """Returns the number of elements of a shape, `_MOST_ELEMENTS` at most: a client may send any sizes."""
+    return min(prod(shape), _MOST_ELEMENTS)
+
+
+def _bounded(shape: _Shape, read: list[_Shape]) -> _Shape:
+    """Returns the shape of a result, or that of the largest operand if no tensor can have so many elements."""
+    return shape if prod(shape) <= _MOST_ELEMENTS else max(read, key=prod, default=())
+
+
+def _filters(known: list[_Shape | None]) -> _Shape:
+    """Returns the shape of the filters of a convolution; an empty one if it or that of the data is not known."""
+    return known[1] or () if len(known) > 1 and known[0] else ()
+
+
+def _result(node: NodeProto, known: list[_Shape | None], read: list[_Shape]) -> _Shape:
     """Returns the shape that the result of a node is taken to have.
 
-    A convolution is taken to keep the size of its image, as those of recurrent networks do. A Split is taken to halve,
-    or divide otherwise, its axis, and a Gather to take one element along the first axis, such as one step.
+    A convolution is taken to keep the size of its image, as those of recurrent networks do. A Split is taken to divide
+    its axis into equal parts, and a Gather to take one element along the first axis, such as one step.
+
+    Args:
+        node: Node of a body.
+        known: Shape of each input, by position; None if it is not known.
+        read: The shapes that are known.
     """
+    first = known[0] if known else None
     if node.op_type in _PRODUCTS and len(read) > 1 and read[0] and read[1]:
         return (*read[0][:-1], read[1][-1])
-    if node.op_type in _CONVOLUTIONS and len(read) > 1 and read[0] and read[1]:
-        return (read[0][0], read[1][0], *read[0][2:])
-    if node.op_type == "Transpose" and read:
+    if node.op_type in _CONVOLUTIONS and first and (filters := _filters(known)):
+        return (first[0], filters[0], *first[2:])
+    if node.op_type == "Transpose" and first is not None:
         order = next((list(a.ints) for a in node.attribute if a.name == "perm"), [])
-        return tuple(read[0][axis] for axis in order) if sorted(order) == [*range(len(read[0]))] else read[0][::-1]
-    if node.op_type == "Split" and read and read[0]:
-        axis = next((a.i for a in node.attribute if a.name == "axis"), 0) % len(read[0])
-        return (*read[0][:axis], read[0][axis] // len(node.output), *read[0][axis + 1 :])
-    if node.op_type == "Gather" and read:
-        return read[0][1:]
+        return tuple(first[axis] for axis in order) if sorted(order) == [*range(len(first))] else first[::-1]
+    if node.op_type == "Split" and first:
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0) % len(first)
+        return (*first[:axis], first[axis] // max(1, len(node.output)), *first[axis + 1 :])
+    if node.op_type == "Gather" and first is not None:
+        return first[1:]
     try:
         return np.broadcast_shapes(*read)
     except (ValueError, OverflowError):  # a client may send any shapes

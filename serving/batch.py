@@ -21,15 +21,23 @@ class Batch:
         rows: Index in `sequences` of each sequence of each model, model after model, in execution order; shape
             [num_rows].
         lengths: Number of sequences of each model, repetitions included; shape [num_models].
+        shared_bytes: Bytes of weights that the sequences of each model read again because several share them, shape
+            [num_models]; None if no model has shared weights, or if it is not known, as of networks of a search space.
     """
 
     sequences: tuple[LayerSequence, ...]
     rows: np.ndarray
     lengths: np.ndarray
+    shared_bytes: np.ndarray | None = None
 
     @classmethod
-    def of(cls, models: Iterable[Sequence[LayerSequence]]) -> "Batch":
-        """Returns the batch of models that are each given as their layer sequences in execution order."""
+    def of(cls, models: Iterable[Sequence[LayerSequence]], shared_bytes: np.ndarray | None = None) -> "Batch":
+        """Returns the batch of models that are each given as their layer sequences in execution order.
+
+        Args:
+            models: The models.
+            shared_bytes: Bytes of weights that each model's sequences read again, shape [num_models]; None if unknown.
+        """
         positions: dict[str, int] = {}
         sequences: list[LayerSequence] = []
         rows, lengths = [], []
@@ -40,7 +48,7 @@ class Batch:
                     sequences.append(sequence)
                 rows.append(position)
             lengths.append(len(model))
-        return cls(tuple(sequences), np.array(rows, dtype=np.int64), np.array(lengths, dtype=np.int64))
+        return cls(tuple(sequences), np.array(rows, dtype=np.int64), np.array(lengths, dtype=np.int64), shared_bytes)
 
     @cached_property
     def model(self) -> np.ndarray:
@@ -58,9 +66,10 @@ class Batch:
         count, different = len(self.lengths), max(1, len(self.sequences))
         active = np.array([activation_bytes(sequence) for sequence in self.sequences], dtype=np.float64)
         once = np.unique(self.model * different + self.rows)
+        shared = 0.0 if self.shared_bytes is None else self.shared_bytes
         return np.stack(
             [
-                np.bincount(self.model, weights=self.weights[self.rows], minlength=count),
+                np.bincount(self.model, weights=self.weights[self.rows], minlength=count) - shared,
                 np.bincount(once // different, weights=active[once % different], minlength=count),
             ],
             axis=-1,

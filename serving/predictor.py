@@ -148,7 +148,10 @@ class Predictor(SequencePricer):
             dtype=np.float64,
         )
         is_observed = ~np.isnan(observed_us)
-        batch = Batch.of([[segment.sequence for segment in cut.segments] for cut in decompositions])
+        batch = Batch.of(
+            [[segment.sequence for segment in cut.segments] for cut in decompositions],
+            np.array([cut.shared_bytes for cut in decompositions], dtype=np.float64),
+        )
         predecessors = [[segment.predecessors for segment in cut.segments] for cut in decompositions]
         priced = self.price(batch, measured=measured, predecessors=predecessors)
         if is_observed.any():

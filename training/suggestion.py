@@ -22,7 +22,7 @@ class Usage:
     Attributes:
         name: Name of the model.
         rows: Row of each sequence in execution order; the row of a sequence that occurs twice is listed twice.
-        footprint_bytes: Bytes of weights that all sequences of the model read.
+        footprint_bytes: Bytes of weights that the sequences of the model read, those that several share once.
     """
 
     name: str

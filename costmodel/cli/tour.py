@@ -67,8 +67,8 @@ def tour(
     step("2. Train, and evaluate on held-out lineages")
     with progress_bars() as stage:
         trained = train_system(
-            context.store, here.name, context.bundles, tracking=context.home.tracking, jobs=usable_cpus(),
-            progress=stage("evaluating"),
+            context.store, here.name, context.bundles, tracking=context.home.tracking, seeds=(0, 1, 2),
+            jobs=usable_cpus(), progress=stage("evaluating"),
         )  # fmt: skip
     if not json:
         print_evaluation(trained.evaluation)

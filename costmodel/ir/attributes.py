@@ -49,7 +49,7 @@ def encode_attribute(attribute: AttributeProto, rename: Mapping[str, str] | None
     if kind == AttributeProto.TENSOR:
         return {"t": _encode_tensor(attribute.t)}
     if kind == AttributeProto.GRAPH:
-        body = _with_numbered_names(attribute.g, dict(rename or {}))
+        body = _with_numbered_names(attribute.g, dict(rename or {}), counts=attribute.name == _LOOPED)
         return {"g": base64.b64encode(body.SerializeToString(deterministic=True)).decode()}
     raise ValueError(f"the attribute {attribute.name} is of the kind {AttributeProto.AttributeType.Name(kind)}")
 
@@ -87,6 +87,10 @@ def integer(attributes: Mapping[str, Mapping[str, Any]], name: str, default: int
 def subgraphs(attributes: Mapping[str, Mapping[str, Any]]) -> list[GraphProto]:
     """Returns the subgraphs among the encoded attributes of a layer: branches of If, bodies of Loop and Scan."""
     return [GraphProto.FromString(base64.b64decode(v["g"])) for v in attributes.values() if "g" in v]
+
+
+# The attribute with what a Loop or a Scan repeats; those of an If have other names.
+_LOOPED = "body"
 
 
 def captured_names(node: NodeProto) -> list[str]:
@@ -170,12 +174,13 @@ def _decode_tensor(value: Mapping[str, Any]) -> TensorProto:
     return numpy_helper.from_array(np.array(numbers, dtype=value["dtype"]).reshape(shape))
 
 
-def _with_numbered_names(graph: GraphProto, names: dict[str, str]) -> GraphProto:
+def _with_numbered_names(graph: GraphProto, names: dict[str, str], *, counts: bool) -> GraphProto:
     """Returns a copy of a subgraph with numbered names and without documentation and weights.
 
     Args:
         graph: Subgraph of an attribute.
         names: New name of each captured value. Local values are renamed b0, b1, ... in order of first mention.
+        counts: Whether it is the body of a loop, which keeps the numbers that it may count with (`is_counter`).
     """
     # The counter is shared with nested subgraphs, so that no inner name shadows an outer one.
     count = [0]
@@ -186,16 +191,18 @@ def _with_numbered_names(graph: GraphProto, names: dict[str, str]) -> GraphProto
             count[0] += 1
         return scope.get(name, "")
 
-    def copy(source: GraphProto, scope: dict[str, str]) -> GraphProto:
+    def copy(source: GraphProto, scope: dict[str, str], counts: bool) -> GraphProto:
         target = GraphProto(name="body")
         target.input.extend(_renamed_port(port, rename(port.name, scope)) for port in source.input)
-        target.initializer.extend(_renamed_tensor(tensor, rename(tensor.name, scope)) for tensor in source.initializer)
+        target.initializer.extend(
+            _renamed_tensor(tensor, rename(tensor.name, scope), counts=counts) for tensor in source.initializer
+        )
         for node in source.node:
             target.node.append(_numbered_node(node, scope, rename, copy))
         target.output.extend(_renamed_port(port, rename(port.name, scope)) for port in source.output)
         return target
 
-    return copy(graph, names)
+    return copy(graph, names, counts)
 
 
 def _renamed_port(port: ValueInfoProto, name: str) -> ValueInfoProto:
@@ -206,8 +213,8 @@ def _renamed_port(port: ValueInfoProto, name: str) -> ValueInfoProto:
     return renamed
 
 
-def _renamed_tensor(tensor: TensorProto, name: str) -> TensorProto:
-    if (is_in_signature(tensor) or is_counter(tensor)) and tensor.data_location != TensorProto.EXTERNAL:
+def _renamed_tensor(tensor: TensorProto, name: str, *, counts: bool) -> TensorProto:
+    if (is_in_signature(tensor) or (counts and is_counter(tensor))) and tensor.data_location != TensorProto.EXTERNAL:
         # A tensor proto can hold the same values in several fields: convert them to one form.
         return numpy_helper.from_array(numpy_helper.to_array(tensor), name)
     return _without_values(tensor, name)
@@ -228,7 +235,7 @@ def _numbered_node(node: NodeProto, scope: dict[str, str], rename: Any, copy: An
         kept = target.attribute.add()
         if attribute.type == AttributeProto.GRAPH:
             kept.name, kept.type = attribute.name, AttributeProto.GRAPH
-            kept.g.CopyFrom(copy(attribute.g, dict(scope)))
+            kept.g.CopyFrom(copy(attribute.g, dict(scope), attribute.name == _LOOPED))
         else:
             kept.CopyFrom(attribute)
             kept.doc_string = ""

@@ -30,7 +30,8 @@ MAX_SIGNATURE_ELEMENTS = 64
 # Location of external data that marks a tensor whose values were omitted.
 OMITTED = "costmodel:omitted"
 
-# ONNX stores shape parameters as int64. int32 is excluded: quantised biases, which are weights, have that type too.
+# ONNX stores shape parameters as int64. int32 is excluded, but for the counters of loops (`is_counter`): quantised
+# biases, which are weights, have that type too.
 _KEPT_TYPES = (TensorProto.INT64, TensorProto.BOOL)
 
 # Position, by operator, of the argument that selects the kernel if it is a single number: x**2 is a product, x**2.5
@@ -50,11 +51,11 @@ def is_in_signature(tensor: TensorProto) -> bool:
 
 
 def is_counter(tensor: TensorProto) -> bool:
-    """Returns whether a constant is a single int32, as what TensorFlow's loops start at, count by and end at.
+    """Returns whether a constant is an int32 without dimensions, as where TensorFlow's loops start, count by and end.
 
     It belongs in the signature of a loop, since it says how often the loop runs.
     """
-    return tensor.data_type == TensorProto.INT32 and math.prod(tensor.dims) == 1
+    return tensor.data_type == TensorProto.INT32 and not tensor.dims
 
 
 def signature_data(tensor: TensorProto) -> tuple[Any, ...] | None:

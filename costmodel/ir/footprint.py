@@ -1,10 +1,11 @@
 """How much memory layer sequences and models touch: the weights that a run reads, and the other tensors."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from costmodel.ir.fused import expand
+from costmodel.ir.graph import Layer, LayerGraph
 from costmodel.ir.sequence import LayerSequence, weight_indices
 
 __all__ = ["COLD", "Footprint", "activation_bytes", "read_bytes", "shared_bytes", "weight_bytes"]
@@ -59,16 +60,28 @@ def weight_bytes(sequence: LayerSequence) -> int:
     return sum(sequence.values[index].type.nbytes for index in weight_indices(sequence))
 
 
-def shared_bytes(separately: int, whole: LayerSequence) -> int:
-    """Returns how many bytes of a model's weights its sequences read again because several of them share weights.
+def shared_bytes(graph: LayerGraph, segments: Iterable[Sequence[Layer]]) -> int:
+    """Returns how many bytes of a model's weights its segments read again because several of them share weights.
 
-    An example is ALBERT, whose blocks all have the same weights, or a decoder whose steps are unrolled.
+    Examples are ALBERT, whose blocks all have the same weights, and a decoder whose steps are unrolled.
 
     Args:
-        separately: Bytes of weights that the sequences read, each counted as often as it occurs.
-        whole: The model as one sequence.
+        graph: Layers of the model.
+        segments: Layers of each segment.
     """
-    return max(0, separately - read_bytes(whole))
+    reads: dict[str, list[float]] = {}
+    for layers in segments:
+        of_segment: dict[str, float] = {}
+        for layer in layers:
+            made = sum(graph.types[name].nbytes for name in layer.outputs if name)
+            for slot, name in enumerate(layer.inputs):
+                if name in graph.constants and graph.constants[name] is None:
+                    looked_up = slot in _TABLES.get(layer.op_type, ())
+                    of_segment[name] = of_segment.get(name, 0) + (made if looked_up else math.inf)
+        for name, nbytes in of_segment.items():
+            reads.setdefault(name, []).append(min(nbytes, graph.types[name].nbytes))
+    shared = {name: of_segments for name, of_segments in reads.items() if len(of_segments) > 1}
+    return int(sum(max(0.0, sum(each) - graph.types[name].nbytes) for name, each in shared.items()))
 
 
 def read_bytes(sequence: LayerSequence) -> int:
@@ -80,19 +93,9 @@ def read_bytes(sequence: LayerSequence) -> int:
     weights = weight_indices(sequence)
     if not weights:
         return 0
-    looked_up: dict[int, int] = {}
+    read: dict[int, float] = {}
     for layer in sequence.layers:
-        for slot in _TABLES.get(layer.op_type, ()):
-            found = sum(sequence.values[index].type.nbytes for index in layer.outputs if index >= 0)
-            looked_up[layer.inputs[slot]] = looked_up.get(layer.inputs[slot], 0) + found
-    read_in_full = {
-        index
-        for layer in sequence.layers
-        for slot, index in enumerate(layer.inputs)
-        if slot not in _TABLES.get(layer.op_type, ())
-    }
-    sizes = {index: sequence.values[index].type.nbytes for index in weights}
-    return sum(
-        nbytes if index in read_in_full else min(nbytes, looked_up.get(index, nbytes))
-        for index, nbytes in sizes.items()
-    )
+        made = sum(sequence.values[index].type.nbytes for index in layer.outputs if index >= 0)
+        for slot, index in enumerate(layer.inputs):
+            read[index] = read.get(index, 0) + (made if slot in _TABLES.get(layer.op_type, ()) else math.inf)
+    return int(sum(min(sequence.values[index].type.nbytes, read.get(index, math.inf)) for index in weights))

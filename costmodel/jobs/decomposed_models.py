@@ -46,7 +46,7 @@ class DecomposedModel:
 
     @property
     def footprint_bytes(self) -> int:
-        """Returns the footprint of the model: bytes of weights that all of its layers read."""
+        """Returns the footprint of the model: bytes of weights that its layers read, those that several share once."""
         return int(self.decomposition.footprint.weights)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from costmodel.ir.footprint import Footprint, read_bytes, shared_bytes
+from costmodel.ir.footprint import Footprint, shared_bytes
 from costmodel.ir.graph import LayerGraph
 from costmodel.ir.sequence import LayerSequence, build_sequence
 from costmodel.memory.session import MemoryDemand, memory_demand
@@ -152,8 +152,7 @@ def decomposition_of(
         )
         for segment, window in enumerate(windows)
     )
-    separately = sum(read_bytes(segment.sequence) for segment in segments)
-    again = shared_bytes(separately, whole_model(cutter.graph)) if separately else 0
+    again = shared_bytes(cutter.graph, map(cutter.layers, windows))
     return Decomposition(model, granularity, segments, cover, memory_demand(cutter.graph), again)
 
 

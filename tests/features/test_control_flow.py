@@ -1,13 +1,15 @@
 """Work in the bodies of control flow."""
 
+import base64
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import onnx.parser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import NodeProto, helper
 
 from costmodel.errors import ModelError
 from costmodel.features.analytical_bound import layer_bound_us
@@ -83,6 +85,48 @@ def test_a_body_of_any_shapes_is_described(shapes: list[list[int]], op_type: str
     work = layer_work(LayerSequence((layer,), values, (1,)), layer)
     assert work.inner_layers == 3
     assert 0 <= work.flops < math.inf
+
+
+def _scan_of(nodes: list[NodeProto], shape: Sequence[int], steps: int) -> tuple[LayerSequence, SequenceLayer]:
+    """Returns a Scan whose body has these nodes, the first of which reads "a", and the last of which makes "c"."""
+    ports = [helper.make_tensor_value_info(name, 1, shape) for name in "ac"]
+    body = helper.make_graph(nodes, "g", ports[:1], ports[1:])
+    kinds = (TensorType("float32", (steps, 4)), TensorType("float32", (steps, 4)))
+    values = (Value(kinds[0], "input", None), Value(kinds[1], "internal", None))
+    attributes = {"body": encode_attribute(helper.make_attribute("body", body)), "num_scan_inputs": {"i": 1}}
+    layer = SequenceLayer("Scan", "", 18, attributes, (0,), (1,))
+    return LayerSequence((layer,), values, (1,)), layer
+
+
+def test_sizes_in_a_body_do_not_grow_without_limit() -> None:
+    """Convolutions and transpositions in turn could multiply sizes until no number holds them."""
+    ones, filters = [1] * 32, [2**31 - 1, *[2] * 31]
+    weights = helper.make_tensor_value_info("w", 1, filters)
+    turned = [*range(1, 32), 0]
+    nodes, last = [], "a"
+    for step in range(40):
+        nodes.append(helper.make_node("Conv", [last, "w"], [f"k{step}"]))
+        nodes.append(helper.make_node("Transpose", [f"k{step}"], [f"t{step}"], perm=turned))
+        last = f"t{step}"
+    sequence, layer = _scan_of([*nodes, helper.make_node("Identity", [last], ["c"])], ones, 2**31 - 1)
+    body = onnx.GraphProto.FromString(base64.b64decode(layer.attributes["body"]["g"]))
+    body.input.append(weights)
+    layer = replace(
+        layer, attributes={**layer.attributes, "body": {"g": base64.b64encode(body.SerializeToString()).decode()}}
+    )
+    assert math.isfinite(layer_work(replace(sequence, layers=(layer,)), layer).flops)
+
+
+def test_a_split_into_nothing_is_described() -> None:
+    """A client may send a node without outputs."""
+    sequence, layer = _scan_of([helper.make_node("Split", ["a"], []), helper.make_node("Neg", ["a"], ["c"])], [4], 3)
+    assert math.isfinite(layer_work(sequence, layer).flops)
+
+
+def test_a_convolution_of_unknown_data_is_not_its_filter() -> None:
+    """What is not known to a convolution is not taken from its next operand."""
+    sequence, layer = _scan_of([helper.make_node("Conv", ["?", "a", "b"], ["c"])], [64, 64, 3, 3], 1)
+    assert layer_work(sequence, layer).multiply_flops == 0
 
 
 @pytest.mark.parametrize("op_type", ["Scan", "Loop", "If"])

@@ -1,6 +1,7 @@
 """Batches of models are priced as each model is by itself."""
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -55,7 +56,8 @@ def test_estimates_together_are_those_one_by_one(predictor: Predictor, trained: 
 def test_a_batch_holds_each_sequence_once(trained: Home) -> None:
     """Its rows give back the models, and its footprints are theirs."""
     cuts = [corpus(trained.cache)[name].decomposition for name in MEASURED]
-    batch = Batch.of([[segment.sequence for segment in cut.segments] for cut in cuts])
+    shared = np.array([cut.shared_bytes for cut in cuts])
+    batch = Batch.of([[segment.sequence for segment in cut.segments] for cut in cuts], shared)
     signatures = [sequence.signature for sequence in batch.sequences]
     assert len(set(signatures)) == len(signatures)
     for cut, rows in zip(cuts, batch.models(), strict=True):

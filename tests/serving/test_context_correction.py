@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from costmodel.estimate.context_correction import ContextCorrection
+from costmodel.estimate.context_correction import ContextCorrection, cache_pressure
 from costmodel.ir.footprint import read_bytes
 from costmodel.paths import Home
 from costmodel.serving.loaded_regressor import Regression
@@ -74,6 +74,18 @@ def test_weights_that_a_model_reads_again_take_time(plain: Predictor, trained: H
             found.append(again)
     assert any(found)
     assert not all(found)
+
+
+def test_weights_that_layers_share_are_in_the_caches_once(plain: Predictor, trained: Home) -> None:
+    """The layers of a model that reads most of its weights again are priced by what is left of its footprint."""
+    pressed = predictor_with(trained, ContextCorrection(footprint=0.1), ContextCorrection(footprint=0.1))
+    cut = corpus(trained.cache)[MEASURED[0]].decomposition
+    sharing = replace(cut, shared_bytes=int(0.9 * cut.footprint.weights))
+    pressures = [cache_pressure(of.footprint.weights, SYSTEM.host) for of in (cut, sharing)]
+    latencies = [pressed.estimate(of).latency_us for of in (cut, sharing)]
+    assert pressures[0] > pressures[1] + 1
+    assert abs(math.log(latencies[0] / latencies[1])) == pytest.approx(0.1 * (pressures[0] - pressures[1]), rel=0.01)
+    assert plain.estimate(cut).latency_us == pytest.approx(plain.estimate(sharing).latency_us)
 
 
 def test_a_layer_by_itself_costs_what_it_costs(short: Predictor, plain: Predictor, trained: Home) -> None:

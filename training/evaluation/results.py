@@ -240,7 +240,7 @@ class EvaluationReport:
     Attributes:
         system: Name of the system.
         split: Description for people of how families were held out.
-        seeds: Seeds that results are averaged over.
+        seeds: Seeds that results are averaged over; predictors that use no random numbers have the first.
         noise_floor_mape: Mean relative difference of repeated measurements; None if too few were repeated.
         predictors: Results of each predictor, by its name.
         champion: Name of the predictor with the smallest error that is not a baseline.

@@ -60,5 +60,5 @@ LEARNERS: Mapping[str, Callable[[int], Learner]] = {
 # Makers of all regressors by name, each from a seed.
 REGRESSORS: Mapping[str, Callable[[int], Regressor]] = {**LEARNERS, **BASELINES}
 
-# Regressors that use no random numbers, by name: one seed says all of them.
+# Names of the regressors that use no random numbers, for which one seed is enough.
 DETERMINISTIC = frozenset({"log_linear", "linear_correction", "nearest", "roofline", "flops", "operator_count"})

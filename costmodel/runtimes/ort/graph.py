@@ -12,6 +12,7 @@ from costmodel.ir.constants import is_counter, kernel_selectors, scalar_value, s
 from costmodel.ir.graph import Attributes, Layer, LayerGraph, TensorType
 from costmodel.ir.nchwc import BLOCKED_DOMAIN
 from costmodel.ir.operators import canonical_attributes, since_version
+from costmodel.ir.protobuf import messages
 from costmodel.onnx_io.shape_inference import infer_model
 from costmodel.onnx_io.source_weights import source_weights
 from costmodel.onnx_io.weight_shapes import check_weight_shapes
@@ -78,7 +79,7 @@ def canonical_graph(
     shapes.check(name, {port.name for port in (*lowered.graph.input, *lowered.graph.output)})
     _check_reshapes(name, nodes, shapes.types)
 
-    choosing, looping = kernel_selectors(nodes), {n for node in nodes if node.op_type == "Loop" for n in reads(node)}
+    choosing, looping = kernel_selectors(nodes), {n for node in nodes if _has_loop(node) for n in reads(node)}
     constants = {
         t.name: scalar_value(t) if t.name in choosing or (t.name in looping and is_counter(t)) else signature_data(t)
         for t in lowered.graph.initializer
@@ -97,6 +98,10 @@ def canonical_graph(
         data_dependent=frozenset(namer.value(n) for n in used if n in data_dependent),
         source_weights=source_weights(source, inferred),
     )
+
+
+def _has_loop(node: NodeProto) -> bool:
+    return any(inner.op_type == "Loop" for inner in (node, *messages(node, NodeProto)))
 
 
 def layer_names(source: ModelProto, lowered: ModelProto) -> dict[str, str]:

@@ -86,7 +86,8 @@ class Shapes:
         Args:
             made: Names of the values that nodes of the source model produce.
         """
-        names = (self._origins.get(n, n) for n in self.order if n not in self.types)
+        missing = [n for n in self.order if n not in self.types]
+        names = (named.get(n, n) for n in missing for named in (self._origins, self._permuted))
         return [n for n in dict.fromkeys(names) if n in made]
 
     def learn(self, types: Types, *, observed: bool = False, by_filters: bool = True) -> None:

@@ -81,16 +81,22 @@ def test_a_filter_that_is_padded_does_not_say_how_many_channels_there_are(
     run_isolated(graph)
 
 
+@pytest.mark.parametrize("known", [True, False])
 def test_channels_last_as_tensorflow_exports_them(
-    parse: Parse, lower: Lower, run_isolated: Callable[..., None]
+    known: bool, parse: Parse, lower: Lower, run_isolated: Callable[..., None]
 ) -> None:
-    """The runtime moves transpositions over layers and renames what they make; channels are still the model's."""
-    text = """(float[1,12,12,16] x) => (float y)
-        { t = Transpose<perm = [0, 3, 1, 2]>(x) a = Conv<kernel_shape = [3, 3]>(t, v)
+    """The runtime moves transpositions over layers and renames what they make; channels are still the model's.
+
+    That holds also where ONNX does not know the shapes.
+    """
+    text = f"""(float[1,12,12,16] x0) => (float y)
+        {{ x = {"Neg" if known else "com.microsoft.Gelu"}(x0)
+          t = Transpose<perm = [0, 3, 1, 2]>(x) a = Conv<kernel_shape = [3, 3]>(t, v)
           b = Transpose<perm = [0, 2, 3, 1]>(a) r = Relu(b) u = Transpose<perm = [0, 3, 1, 2]>(r)
           c = Conv<kernel_shape = [3, 3]>(u, w) d = Transpose<perm = [0, 2, 3, 1]>(c) s = Relu(d)
-          m = ReduceMean<axes = [1, 2]>(s) y = Mul(s, m) }"""
-    model = parse(text, weights={"v": (CHANNELS, 16, 3, 3), "w": (CHANNELS, CHANNELS, 3, 3)})
+          m = ReduceMean<axes = [1, 2]>(s) y = Mul(s, m) }}"""
+    weights = {"v": (CHANNELS, 16, 3, 3), "w": (CHANNELS, CHANNELS, 3, 3)}
+    model = parse(text, weights=weights, domains=("com.microsoft",))
     for number, node in enumerate(model.graph.node):
         node.name = f"layer{number}"
     graph = lower(model)
