@@ -319,7 +319,8 @@ def load_adaptation(
     unknown = dict.fromkeys(segments | whole | measured, np.nan)
     dataset = dataset_of(store, system, unknown | (known[0] if known else {}))
     row_of = {signature: row for row, signature in enumerate(dataset.signatures)}
-    sequences = store.sequences(segments | whole)
+    sequences = store.sequences(segments)
+    whole_models = store.sequences(whole)
     first = {model.whole: model for model in models}
     usages = tuple(
         Usage(
@@ -327,7 +328,7 @@ def load_adaptation(
             np.array([row_of[segment.signature] for segment in model.segments]),
             min(
                 sum(read_bytes(sequences[segment.signature]) for segment in model.segments),
-                read_bytes(sequences[model.whole]),  # layers may share weights
+                read_bytes(whole_models[model.whole]),  # layers may share weights
             ),
         )
         for model in first.values()

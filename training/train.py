@@ -169,6 +169,7 @@ def train_on(
     if few:
         learners = {name: make for name, make in learners.items() if name in _OF_FEW_MODELS}
         baselines = {name: make for name, make in baselines.items() if name in _OF_FEW_MODELS}
+        seeds = seeds[:1]  # none of these regressors uses random numbers
     found: Search | None = None
     if trials:
         from costmodel.training.search import regressor_maker, search  # imported here: only a search needs Optuna

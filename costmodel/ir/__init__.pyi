@@ -8,6 +8,7 @@ from .constants import MAX_SIGNATURE_ELEMENTS as MAX_SIGNATURE_ELEMENTS
 from .constants import OMITTED as OMITTED
 from .constants import data_type_of as data_type_of
 from .constants import dtype_name as dtype_name
+from .constants import is_counter as is_counter
 from .constants import kernel_selectors as kernel_selectors
 from .constants import mark_omitted as mark_omitted
 from .constants import scalar_value as scalar_value
@@ -17,6 +18,7 @@ from .footprint import COLD as COLD
 from .footprint import Footprint as Footprint
 from .footprint import activation_bytes as activation_bytes
 from .footprint import read_bytes as read_bytes
+from .footprint import shared_bytes as shared_bytes
 from .footprint import weight_bytes as weight_bytes
 from .fused import FUSED_DOMAIN as FUSED_DOMAIN
 from .fused import MOST_FUSED as MOST_FUSED

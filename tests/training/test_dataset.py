@@ -71,10 +71,10 @@ def test_what_other_families_have_is_known(dataset: Dataset) -> None:
 
 
 def test_layers_know_how_much_their_model_reads(dataset: Dataset) -> None:
-    """The footprint feature of a layer is that of its model."""
+    """The footprint feature of a layer is that of its model, of whose equal weights the runtime keeps one."""
     column = SCHEMA.names.index("footprint_over_l3")
     assert SYSTEM.host is not None
-    for family, nbytes in (("squeezenet", 4.94e6), ("vgg", 2 * SYSTEM.host.l3_bytes)):  # the feature is capped there
+    for family, nbytes in (("squeezenet", 3.71e6), ("vgg", 2 * SYSTEM.host.l3_bytes)):  # the feature is capped there
         own = [row for row, families in enumerate(dataset.families) if families == {family}]
         footprints = dataset.encoded.features[dataset.encoded.starts[own], column]
         assert np.exp(footprints) * SYSTEM.host.l3_bytes == pytest.approx(nbytes, rel=0.01)

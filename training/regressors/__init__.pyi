@@ -9,6 +9,7 @@ from .lightgbm_regressor import default_num_leaves as default_num_leaves
 from .linear_correction import LinearCorrection as LinearCorrection
 from .log_linear import LogLinearRegressor as LogLinearRegressor
 from .registry import BASELINES as BASELINES
+from .registry import DETERMINISTIC as DETERMINISTIC
 from .registry import GNN_INSTALLED as GNN_INSTALLED
 from .registry import LEARNERS as LEARNERS
 from .registry import REGRESSORS as REGRESSORS

@@ -28,7 +28,10 @@ def _asked(client: TestClient, **asked: object) -> list[dict[str, object]]:
 def test_models_of_listed_layers(
     client: TestClient, served_home: Home, light_models: Mapping[str, Path], system: str
 ) -> None:
-    """Models refer to layers that are listed once, in full or by signature, and cost the same as elsewhere."""
+    """Models refer to layers that are listed once, in full or by signature, and cost the same as elsewhere.
+
+    All but the same: layers do not tell that some of the model's weights are equal, of which the runtime keeps one.
+    """
     cost_model = CostModel.load(system, home=served_home)
     cut = cost_model.decompose(read_model(light_models["squeezenet"]))
     unique = list(cut.unique)
@@ -40,8 +43,8 @@ def test_models_of_listed_layers(
     one, two = _asked(client, layers=layers, items=[{"name": "whole", "layers": network}, {"layers": network[:5]}])
     expected = cost_model.predict(light_models["squeezenet"])
     assert one["name"] == "whole"
-    assert one["latency_us"] == pytest.approx(expected.latency_us)
-    assert one["interval_us"] == pytest.approx(list(expected.interval_us))
+    assert one["latency_us"] == pytest.approx(expected.latency_us, rel=0.01)
+    assert one["interval_us"] == pytest.approx(list(expected.interval_us), rel=0.01)
     assert one["coverage"] == pytest.approx(expected.coverage)
     assert two["name"] == "item 1"
     assert two["latency_us"] < one["latency_us"]  # type: ignore[operator]

@@ -11,6 +11,14 @@ def _fourier(d: Draw) -> str:
     return f"""(float[{d.n},{length},1] x) => (float y) {{ y = DFT<onesided = {d.pick(0, 1)}>(x) }}"""
 
 
+def _fourier_of_planes(d: Draw) -> str:
+    """Returns a transform of complex numbers along either axis of a plane, as FNet mixes tokens and channels."""
+    rows, columns = (d.pick(2 ** d.size(4, 10), d.rounded(16, 768)) for _ in range(2))
+    d.flops(1000, rows, columns)
+    return f"""(float[1,{rows},{columns},2] x) => (float y) <int64 axis = {{{d.pick(1, 2)}}}>
+        {{ y = DFT(x, , axis) }}"""
+
+
 def _short_fourier(d: Draw) -> str:
     window = d.pick(256, 400, 512)
     return f"""(float[{d.pick(1, 1, 2)},{d.size(1000, 16000)},1] x, float[{window}] w) => (float y)
@@ -37,6 +45,7 @@ def _window(name: str) -> Sweep:
 
 SWEEPS: dict[str, Sweep] = {
     "DFT": Sweep((_fourier,), 6, most_bytes=1 << 20),
+    "DFT/planes": Sweep((_fourier_of_planes,), 24, most_bytes=8 << 20),
     "STFT": Sweep((_short_fourier,), 5, most_bytes=1 << 20),
     "MelWeightMatrix": Sweep((_mel,), 4),
     "com.microsoft.DynamicTimeWarping": Sweep((_warping,), 4),
