@@ -25,7 +25,7 @@ _FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
 _PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
 # ONNX Runtime averages by another kernel from this opset on, which takes 8 times as long (ADR 5, item 9).
 _SLOW_AVERAGES_SINCE = 19
-_AVERAGE_FLOPS = 30.0  # by that kernel, for each element of a window, one at a time
+_AVERAGE_FLOPS = 30.0  # for each element of a window, where averages are computed one element at a time
 # One element at a time: it is looked up, or chosen and rescaled, or moved by the distances of six axes.
 _INTEGER_SOFTMAX_FLOPS, _CHOSEN_FLOPS, _MOVED_FLOPS = 50.0, 20.0, 20.0
 _POINTER_FLOPS = 40.0  # for each element of a window of all channels

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.ir.footprint import read_bytes, weight_bytes
+from costmodel.ir.footprint import model_read_bytes, read_bytes, weight_bytes
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.duration import estimated_group_seconds
 from costmodel.measure.protocol import Protocol
@@ -326,10 +326,7 @@ def load_adaptation(
         Usage(
             model.name,
             np.array([row_of[segment.signature] for segment in model.segments]),
-            min(
-                sum(read_bytes(sequences[segment.signature]) for segment in model.segments),
-                read_bytes(whole_models[model.whole]),  # layers may share weights
-            ),
+            model_read_bytes((sequences[s.signature] for s in model.segments), whole_models[model.whole]),
         )
         for model in first.values()
     )

@@ -17,6 +17,7 @@ from .equation import expand_equation as expand_equation
 from .footprint import COLD as COLD
 from .footprint import Footprint as Footprint
 from .footprint import activation_bytes as activation_bytes
+from .footprint import model_read_bytes as model_read_bytes
 from .footprint import read_bytes as read_bytes
 from .footprint import shared_bytes as shared_bytes
 from .footprint import weight_bytes as weight_bytes

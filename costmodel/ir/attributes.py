@@ -20,6 +20,9 @@ from costmodel.ir.protobuf import messages
 
 __all__ = ["bind_captured", "captured_names", "decode_attribute", "encode_attribute", "integer", "subgraphs"]
 
+# The attribute with what a Loop or a Scan repeats; those of an If have other names.
+_LOOPED = "body"
+
 
 def encode_attribute(attribute: AttributeProto, rename: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Returns one ONNX attribute as a JSON-serialisable dictionary {kind: value}, such as {"ints": [1, 1]}.
@@ -87,10 +90,6 @@ def integer(attributes: Mapping[str, Mapping[str, Any]], name: str, default: int
 def subgraphs(attributes: Mapping[str, Mapping[str, Any]]) -> list[GraphProto]:
     """Returns the subgraphs among the encoded attributes of a layer: branches of If, bodies of Loop and Scan."""
     return [GraphProto.FromString(base64.b64decode(v["g"])) for v in attributes.values() if "g" in v]
-
-
-# The attribute with what a Loop or a Scan repeats; those of an If have other names.
-_LOOPED = "body"
 
 
 def captured_names(node: NodeProto) -> list[str]:

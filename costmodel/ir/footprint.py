@@ -8,7 +8,7 @@ from costmodel.ir.fused import expand
 from costmodel.ir.graph import Layer, LayerGraph
 from costmodel.ir.sequence import LayerSequence, weight_indices
 
-__all__ = ["COLD", "Footprint", "activation_bytes", "read_bytes", "shared_bytes", "weight_bytes"]
+__all__ = ["COLD", "Footprint", "activation_bytes", "model_read_bytes", "read_bytes", "shared_bytes", "weight_bytes"]
 
 # Positions of the inputs that are lookup tables, by operator.
 _TABLES = {
@@ -80,8 +80,17 @@ def shared_bytes(graph: LayerGraph, segments: Iterable[Sequence[Layer]]) -> int:
                     of_segment[name] = of_segment.get(name, 0) + (made if looked_up else math.inf)
         for name, nbytes in of_segment.items():
             reads.setdefault(name, []).append(min(nbytes, graph.types[name].nbytes))
-    shared = {name: of_segments for name, of_segments in reads.items() if len(of_segments) > 1}
-    return int(sum(max(0.0, sum(each) - graph.types[name].nbytes) for name, each in shared.items()))
+    return int(sum(max(0.0, sum(each) - graph.types[name].nbytes) for name, each in reads.items()))
+
+
+def model_read_bytes(sequences: Iterable[LayerSequence], whole: LayerSequence) -> int:
+    """Returns how many bytes of weights one run of a model reads, those that its layers share once.
+
+    Args:
+        sequences: Sequences of the model, repetitions included.
+        whole: The model as one sequence.
+    """
+    return min(sum(map(read_bytes, sequences)), read_bytes(whole))
 
 
 def read_bytes(sequence: LayerSequence) -> int:

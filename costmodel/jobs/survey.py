@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from costmodel.errors import DataFileError
-from costmodel.ir.footprint import read_bytes
+from costmodel.ir.footprint import model_read_bytes
 from costmodel.jobs.bench_report import BenchReport
 from costmodel.jobs.benchmark_session import BenchmarkSession
 from costmodel.jobs.passes import run_passes
@@ -129,5 +129,5 @@ def _groups(store: Store, standard: StandardSet, models: dict[str, StoredModel])
             label=entry.name,
             sequences=tuple({layer.signature: layer for layer in layers}.values()) if entry.complete else (),
             whole=sequences[entry.whole],
-            footprint_bytes=min(sum(map(read_bytes, layers)), read_bytes(sequences[entry.whole])),
+            footprint_bytes=model_read_bytes(layers, sequences[entry.whole]),
         )

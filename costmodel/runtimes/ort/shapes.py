@@ -146,9 +146,9 @@ class Shapes:
             shape: Its shape with the channels of the padded filter.
         """
         batch, channels, *image = shape
-        rest = Counter(self._permuted_shapes.get(name, ())) - Counter((batch, *image))
-        logical = rest.total() == 1 and next(iter(rest))
-        return (batch, logical, *image) if logical and padded(logical, self._block) == channels else shape
+        rest = list((Counter(self._permuted_shapes.get(name, ())) - Counter((batch, *image))).elements())
+        is_known = len(rest) == 1 and padded(rest[0], self._block) == channels
+        return (batch, rest[0], *image) if is_known else shape
 
     def _unpad_filter(self, node: NodeProto) -> None:
         """Sets the types of a blocked convolution's filter and bias to those that they had before they were padded."""
