@@ -29,6 +29,8 @@ MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 2**37
 
 BATCH_NAME = re.compile(r"^(n|b|bs|batch.*|.*batch|.*batch_size)$", re.IGNORECASE)
+# What exporters write for a dimension without a name: PaddlePaddle's -1 on several axes is not one size.
+_PLACEHOLDER = re.compile(r"^(-?\d+|\?|none)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,12 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
     dtypes = {port.name: _dtype(title, port) for port in inputs}
     declared = {port.name: _declared(port) for port in inputs}
     _check_request(title, declared, batch, shapes)
-    sizes = _Sizes(title, declared, shapes, batch)
+    sizes = _Sizes(declared, shapes, batch)
     fixed = {name: sizes.of(name) for name in declared}
     if sizes.missing:
         raise ShapeError(
-            f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with the option shape "
-            "(--shape NAME=1,2,3)"
+            f"{title} has dimensions without a size: {', '.join(sizes.missing)}; give them with the option shape: "
+            + " ".join(f"--shape {name}={_to_fill_in(fixed[name])}" for name in sizes.incomplete)
         )
     changed = []
     if batch is not None and not sizes.batch_dimensions:
@@ -123,9 +125,9 @@ def fix_inputs(proto: ModelProto, title: str, batch: int | None, shapes: Mapping
             dim: size
             for name, shape in fixed.items()
             for dim, size in zip(declared[name] or (), shape, strict=False)
-            if isinstance(dim, str)
+            if isinstance(dim, str) and dim not in sizes.ambiguous
         },
-        reshaped=any(_differs(declared[name], shape) for name, shape in fixed.items()),
+        reshaped=bool(sizes.ambiguous) or any(_differs(declared[name], shape) for name, shape in fixed.items()),
         batch_symbols=tuple(dict.fromkeys(sizes.batch_dimensions)) if batch is None else (),
         has_free_batch=any(dims and len(dims) > 1 and sizes.is_batch(dims[0]) for dims in declared.values()),
         changed_batch=tuple(changed),
@@ -141,7 +143,10 @@ def _declared(port: ValueInfoProto) -> tuple[_Dim, ...] | None:
     tensor = port.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
+    return tuple(
+        d.dim_value if d.HasField("dim_value") else None if _PLACEHOLDER.match(d.dim_param) else d.dim_param
+        for d in tensor.shape.dim
+    )
 
 
 def _dtype(title: str, port: ValueInfoProto) -> str:
@@ -179,15 +184,21 @@ class _Sizes:
     Attributes:
         batch_dimensions: Names of the dimensions that got the batch size.
         missing: Descriptions of the dimensions for which no size was found.
+        incomplete: Names of the inputs that have such dimensions.
+        ambiguous: Symbols to which the given shapes give several sizes. Exporters name axes of several inputs alike,
+            such as "width", and runtimes accept any sizes there.
     """
 
     def __init__(
         self,
-        title: str,
         declared: Mapping[str, tuple[_Dim, ...] | None],
         shapes: Mapping[str, tuple[int, ...]],
         batch: int | None,
     ) -> None:
+        self.batch_dimensions: list[str] = []
+        self.missing: list[str] = []
+        self.incomplete: list[str] = []
+        self.ambiguous: set[str] = set()
         self._declared = declared
         self._shapes = shapes
         self._batch = batch or 1
@@ -195,10 +206,8 @@ class _Sizes:
         for name, shape in shapes.items():
             for dim, size in zip(declared[name] or (), shape, strict=False):
                 if isinstance(dim, str) and self._symbols.setdefault(dim, size) != size:
-                    raise ShapeError(f"{title}: dimension {dim!r} is given as {self._symbols[dim]} and as {size}")
+                    self.ambiguous.add(dim)
         self._batches = _batch_symbols(declared)
-        self.batch_dimensions: list[str] = []
-        self.missing: list[str] = []
 
     def of(self, name: str) -> tuple[int, ...]:
         """Returns the shape of the input `name`; a dimension of unknown size becomes 0 and is added to `missing`."""
@@ -207,6 +216,7 @@ class _Sizes:
             return tuple(self._shapes[name])
         if dims is None:
             self.missing.append(f"{name} (rank unknown)")
+            self.incomplete.append(name)
             return ()
         return tuple(self._size(name, axis, dim, len(dims)) for axis, dim in enumerate(dims))
 
@@ -217,12 +227,14 @@ class _Sizes:
     def _size(self, name: str, axis: int, dim: _Dim, rank: int) -> int:
         if isinstance(dim, int) and dim >= 0:
             return dim
-        if isinstance(dim, str) and dim in self._symbols:
+        if isinstance(dim, str) and dim in self._symbols.keys() - self.ambiguous:
             return self._symbols[dim]
         if dim in self._batches or (dim is None and axis == 0 and rank > 1):
             self.batch_dimensions.append(str(dim or f"axis 0 of {name}"))
             return self._batch
         self.missing.append(f"{name} axis {axis}" + (f" ({dim})" if dim else ""))
+        if name not in self.incomplete:
+            self.incomplete.append(name)
         return 0
 
 
@@ -236,11 +248,18 @@ def _batch_symbols(declared: Mapping[str, tuple[_Dim, ...] | None]) -> set[str]:
         if isinstance(dim, str)
     ]
     named = {dim for dim, _, _ in occurrences if BATCH_NAME.match(dim)}
+    first = {dim for dim, axis, _ in occurrences if axis == 0}
     if named:
-        return named
+        # One letter also names the number of samples or tokens, beside a batch that is on the first axis.
+        return {dim for dim in named if len(dim) > 1 or dim in first or not named & first}
     # Vectors are excluded because their only axis is as often a length as a batch.
-    first = {dim for dim, axis, rank in occurrences if axis == 0 and rank > 1}
-    return first - {dim for dim, axis, _ in occurrences if axis}
+    matrices = {dim for dim, axis, rank in occurrences if axis == 0 and rank > 1}
+    return matrices - {dim for dim, axis, _ in occurrences if axis}
+
+
+def _to_fill_in(shape: Sequence[int]) -> str:
+    """Returns a shape as the option takes it, with "?" for each size that is 0; for an unknown rank, an example."""
+    return ",".join(str(size or "?") for size in shape) or "1,2,3"
 
 
 def _differs(declared: tuple[_Dim, ...] | None, shape: Sequence[int]) -> bool:

@@ -215,10 +215,30 @@ class TestShapes:
         assert model.warnings == ()
         assert model.symbols == {"n": 3, "s": 9}
 
-    def test_shapes_that_contradict(self, parse: Parse) -> None:
-        """Two sizes for one symbol are refused."""
-        proto = parse("(float[n,s] x, float[n,s] z) => (float y) { y = Relu(x) }")
-        assert "'s' is given as 9 and as 8" in refusal(ShapeError, proto, shapes={"x": (3, 9), "z": (3, 8)})
+    def test_one_symbol_of_two_sizes(self, parse: Parse, runtime: OnnxRuntime, settings: RuntimeSettings) -> None:
+        """Exporters name axes of several inputs alike; each input has the shape that is given, and the model runs."""
+        proto = parse("(float[n,s] x, float[n,s] z, float[s] v) => (float y, float w) { y = Relu(x) w = Relu(z) }")
+        given = {"x": (3, 9), "z": (3, 8)}
+        assert "v axis 0 (s)" in refusal(ShapeError, proto, shapes=given)
+        model = read_model(proto, shapes={**given, "v": (2,)})
+        assert [kind.shape for kind in model.inputs.values()] == [(3, 9), (3, 8), (2,)]
+        assert runtime.lower(model, "all").types["w"].shape == (3, 8)
+        runtime.open_model(model, settings).run()
+
+    def test_placeholders_are_no_symbols(self, parse: Parse) -> None:
+        """What exporters write for a size that is open, such as PaddlePaddle's -1, may be another size on each axis."""
+        proto = parse("(float[a,3,b,c] x) => (float y) { y = Relu(x) }")
+        for dimension, text in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("-1", "", "-1", "?"), strict=True):
+            dimension.ClearField("dim_value") if not text else setattr(dimension, "dim_param", text)
+        proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 3
+        assert read_model(proto, shapes={"x": (2, 3, 48, 320)}).inputs["x"].shape == (2, 3, 48, 320)
+        assert "--shape x=1,3,?,?" in refusal(ShapeError, proto)
+
+    def test_one_letter_beside_a_batch(self, parse: Parse) -> None:
+        """N is the number of samples where the first axis is another batch."""
+        proto = parse("(float[batch_size,N] sound, int64[batch_size] lengths) => (float y) { y = Relu(sound) }")
+        assert "sound axis 1 (N); " in refusal(ShapeError, proto)
+        assert read_model(proto, shapes={"sound": (2, 16000)}).inputs["lengths"].shape == (2,)
 
     def test_shapes_for_no_input(self, parse: Parse) -> None:
         """An unknown input name is refused with the known ones."""
