@@ -35,6 +35,7 @@ _BYTES, _BYTES_OF_VECTOR, _VECTOR_FLOPS = ("int8", "uint8"), 64, 12.0
 _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
+_LONGEST_TRANSFORM = 1 << 40  # more than any tensor has: a client may send any length
 _PER_INPUT = {
     "GlobalAveragePool", "GlobalMaxPool", "CumSum", "NonZero", "LpNormalization", "QLinearGlobalAveragePool",
 }  # fmt: skip
@@ -89,8 +90,8 @@ def other_flops(
     if has_contraction:  # bias, rescaling, and a fused activation
         fused = layer.attributes.get("activation", {}).get("s", "")
         return float(elements) * _FUSED_FLOPS.get(fused, _TRANSCENDENTAL_FLOPS if fused in _TRANSCENDENTAL else 1.0)
-    if layer.op_type == "DFT":
-        return _fourier_flops(inputs[0], _fourier_axis(sequence, layer))
+    if layer.op_type in ("DFT", "STFT"):
+        return _fourier_flops(*_transforms(sequence, layer, inputs, outputs[0]))
     if layer.op_type in _SCALAR_FLOPS:
         return _SCALAR_FLOPS[layer.op_type] * elements
     if layer.op_type in _TRANSCENDENTAL:
@@ -157,6 +158,27 @@ def _gate_elements(inputs: Types) -> int:
     return data.shape[0] * data.shape[1] * recurrence.shape[0] * max(recurrence.shape[1:])
 
 
+def _transforms(sequence: LayerSequence, layer: SequenceLayer, inputs: Types, output: TensorType) -> tuple[int, float]:
+    """Returns the length and the number of the Fourier transforms of a DFT or STFT; a DFT may pad its signal."""
+    data = inputs[0]
+    assert data is not None
+    if layer.op_type == "STFT":
+        window = inputs[2] if len(inputs) > 2 else None
+        length = window.elements if window is not None else _given(sequence, layer, 3)
+        return length or 2 * output.shape[2], float(math.prod(output.shape[:2]))
+    axis = _fourier_axis(sequence, layer)
+    along = max(1, data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1)
+    parts = data.shape[-1] if data.shape and data.shape[-1] in (1, 2) else 1  # real numbers, or complex ones
+    return _given(sequence, layer, 1) or along, data.elements / parts / along
+
+
+def _given(sequence: LayerSequence, layer: SequenceLayer, slot: int) -> int:
+    """Returns the number that a layer gets as its input at a position; 0 if it gets none that is known, or less."""
+    given = layer.inputs[slot] if len(layer.inputs) > slot else -1
+    data = sequence.values[given].data if given >= 0 else None
+    return max(0, int(data[0])) if data else 0
+
+
 def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
     """Returns the axis that a DFT transforms: an attribute before version 20, then an input."""
     if layer.since < 20:
@@ -166,20 +188,17 @@ def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
     return int(data[0]) if data else -2
 
 
-def _fourier_flops(data: TensorType | None, axis: int) -> float:
+def _fourier_flops(length: int, transforms: float) -> float:
     """Returns the operations of Fourier transforms, each of log2(length) levels if the length is a power of two.
 
     For other lengths, ONNX Runtime computes two transforms of at least twice the length, and a third one for all of
     them together (Bluestein, 1970).
 
     Args:
-        data: Type of the input.
-        axis: Axis that is transformed.
+        length: Number of complex numbers that are transformed.
+        transforms: Number of transforms.
     """
-    assert data is not None
-    length = max(1, data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1)
-    parts = data.shape[-1] if data.shape and data.shape[-1] in (1, 2) else 1  # real numbers, or complex ones
-    transforms = data.elements / parts / length
+    length = min(length, _LONGEST_TRANSFORM)
     if length & (length - 1):
         length, transforms = 1 << (2 * length - 2).bit_length(), 2 * transforms + 1
     return _FOURIER_FLOPS * transforms * length * math.log2(max(2, length))

@@ -51,11 +51,12 @@ def is_in_signature(tensor: TensorProto) -> bool:
 
 
 def is_counter(tensor: TensorProto) -> bool:
-    """Returns whether a constant is an int32 without dimensions, as where TensorFlow's loops start, count by and end.
+    """Returns whether a constant is a single int32: TensorFlow's loops start, count by and end at such numbers.
 
-    It belongs in the signature of a loop, since it says how often the loop runs.
+    It belongs in the signature of a loop, since it says how often the loop runs. In PaddlePaddle's, it is the number of
+    classes of a OneHot.
     """
-    return tensor.data_type == TensorProto.INT32 and not tensor.dims
+    return tensor.data_type == TensorProto.INT32 and math.prod(tensor.dims) == 1
 
 
 def signature_data(tensor: TensorProto) -> tuple[Any, ...] | None:

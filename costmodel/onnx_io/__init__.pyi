@@ -10,6 +10,7 @@ from .input_shapes import clear_inferred_shapes as clear_inferred_shapes
 from .model import Model as Model
 from .model import read_model as read_model
 from .model import read_without_weights as read_without_weights
+from .shape_inference import infer_first_sizes as infer_first_sizes
 from .shape_inference import infer_model as infer_model
 from .shape_inference import infer_node as infer_node
 from .shape_inference import output_types as output_types

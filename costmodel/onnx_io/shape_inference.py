@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 from costmodel.ir.constants import data_type_of, dtype_name, signature_data
 from costmodel.ir.graph import TensorType
 
-__all__ = ["infer_model", "infer_node", "output_types"]
+__all__ = ["infer_first_sizes", "infer_model", "infer_node", "output_types"]
 
 # Plain operators whose outputs have the same types as those of fused operators.
 _PLAIN = {"FusedConv": "Conv", "FusedGemm": "Gemm"}
@@ -31,15 +31,43 @@ _INFERENCE_ERRORS = (
 
 def infer_model(model: ModelProto) -> dict[str, TensorType]:
     """Returns, by name, the types of the values of a model that ONNX finds to have a static shape."""
-    if _breaks_inference(model):
-        return {}
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    except onnx.shape_inference.InferenceError:
-        return {}  # ONNX may reject what a runtime runs; a more expensive step finds the shapes then
-    ports = (*inferred.value_info, *inferred.input, *inferred.output)
-    types = {port.name: _static_type(port.type) for port in ports}
+    types = {port.name: _static_type(port.type) for port in _inferred_ports(model)}
     return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def infer_first_sizes(model: ModelProto) -> dict[str, int]:
+    """Returns, by name, the size of the first axis of the values of a model for which ONNX finds it."""
+    ports = [port for port in _inferred_ports(model) if port.type.tensor_type.shape.dim]
+    firsts = {port.name: port.type.tensor_type.shape.dim[0] for port in ports}
+    return {name: dim.dim_value for name, dim in firsts.items() if dim.HasField("dim_value")}
+
+
+def _inferred_ports(model: ModelProto) -> list[ValueInfoProto]:
+    """Returns the values of a model with the types that ONNX infers; none if it rejects the model."""
+    if _breaks_inference(model):
+        return []
+    try:
+        inferred = onnx.shape_inference.infer_shapes(_with_defaults(model), data_prop=True).graph
+    except onnx.shape_inference.InferenceError:
+        return []  # ONNX may reject what a runtime runs; a more expensive step finds the shapes then
+    return [*inferred.value_info, *inferred.input, *inferred.output]
+
+
+def _with_defaults(model: ModelProto) -> ModelProto:
+    """Returns the model with the default written out that ONNX's inference has wrong: a STFT is one-sided."""
+    if not any(_is_one_sided(node) for node in model.graph.node):
+        return model
+    explicit = ModelProto()
+    explicit.CopyFrom(model)
+    for node in explicit.graph.node:
+        if _is_one_sided(node):
+            node.attribute.append(helper.make_attribute("onesided", 1))
+    return explicit
+
+
+def _is_one_sided(node: NodeProto) -> bool:
+    """Returns whether a node is a Fourier transform that is one-sided because it does not say otherwise."""
+    return node.op_type == "STFT" and all(attribute.name != "onesided" for attribute in node.attribute)
 
 
 def _breaks_inference(model: ModelProto) -> bool:
@@ -92,6 +120,8 @@ def _infer_plain(
         # A fused sum is an input beyond those of the plain operator, and is left out.
         plain = NodeProto(op_type=op_type, input=node.input[: schema.max_input], output=node.output)
         plain.attribute.extend(a for a in node.attribute if a.name in schema.attributes)
+        if _is_one_sided(node):
+            plain.attribute.append(helper.make_attribute("onesided", 1))
         inferred = onnx.shape_inference.infer_node_outputs(
             schema,
             plain,

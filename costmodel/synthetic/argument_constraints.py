@@ -23,6 +23,8 @@ def required_values(view: LayerView, slot: int) -> np.ndarray | None:
     The shape of the values broadcasts to the shape of the argument.
     """
     rule = _REQUIRED.get((view.op_type, slot)) or _PREFERRED.get((view.op_type, slot))
+    if rule is None and view.op_type == "Loop":
+        return index_args.loop_end(view, slot)
     return rule(view) if rule is not None else None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from costmodel.ir.layer_view import LayerView
 from costmodel.synthetic.argument_rules import SEED, Rule, ones, random_below, row_of, zeros
 
-__all__ = ["PREFERRED", "REQUIRED"]
+__all__ = ["PREFERRED", "REQUIRED", "loop_end"]
 
 
 def _index_along_axis(view: LayerView) -> np.ndarray:
@@ -41,9 +41,25 @@ def _time_steps(view: LayerView) -> np.ndarray:
 
 def _iteration_count(view: LayerView) -> np.ndarray:
     """Returns the iteration count of a Loop: the recorded length of its scan outputs, or 1 without such outputs."""
+    return np.array(_collected(view) or 1)
+
+
+def _collected(view: LayerView) -> int:
+    """Returns how many elements a Loop collects, one in each run of its body; 0 if it collects none."""
     carried = len(view.inputs) - view.num_captured - 2
     lengths = [output.type.shape[0] for output in view.outputs[carried:] if output is not None and output.type.shape]
-    return np.array(lengths[0] if lengths else 1)
+    return lengths[0] if lengths else 0
+
+
+def loop_end(view: LayerView, slot: int) -> np.ndarray | None:
+    """Returns the number of runs of a Loop for a single integer that it reads: TensorFlow's end at such a number.
+
+    Returns None for any other input, for a constant, which has its value, and where the number of runs is not known.
+    """
+    value = view.inputs[slot]
+    if value is None or value.role == "constant" or value.type.elements != 1:
+        return None
+    return np.array(_collected(view)) if value.type.dtype in ("int32", "int64") and _collected(view) else None
 
 
 def _boxes(view: LayerView) -> np.ndarray:

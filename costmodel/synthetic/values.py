@@ -106,7 +106,9 @@ def _written(values: np.ndarray, scale: float, out: np.ndarray) -> np.ndarray:
     return out
 
 
-def model_inputs(types: Mapping[str, TensorType], limits: Mapping[str, int]) -> dict[str, np.ndarray]:
+def model_inputs(
+    types: Mapping[str, TensorType], limits: Mapping[str, int], lengths: Mapping[str, int]
+) -> dict[str, np.ndarray]:
     """Returns values for the inputs of a whole model, by name, in memory of numpy's, as users pass them.
 
     An input of one element is positive, because it is more often a count or a threshold than an index.
@@ -114,13 +116,17 @@ def model_inputs(types: Mapping[str, TensorType], limits: Mapping[str, int]) -> 
     Args:
         types: Type of each input.
         limits: For inputs that are indices, the number of rows that they may choose from; see `index_limits`.
+        lengths: For inputs that say how long sequences are, their length; see `sequence_lengths`.
     """
-    return {
-        name: random_below(limits[name], kind.shape).astype(kind.dtype)
-        if name in limits and kind.elements > 1
-        else np.array(synthetic_tensor(kind, positive=kind.elements == 1))
-        for name, kind in types.items()
-    }
+
+    def values(name: str, kind: TensorType) -> np.ndarray:
+        if name in lengths:
+            return np.full(kind.shape, lengths[name], kind.dtype)
+        if name in limits and kind.elements > 1:
+            return random_below(limits[name], kind.shape).astype(kind.dtype)
+        return np.array(synthetic_tensor(kind, positive=kind.elements == 1))
+
+    return {name: values(name, kind) for name, kind in types.items()}
 
 
 def synthetic_value(
@@ -160,6 +166,8 @@ def _needed_values(
 ) -> np.ndarray | int | None:
     """Returns values, in a shape that broadcasts, that a value must have in order to suit its readers; else None."""
     value = sequence.values[index]
+    if not value.type.elements:
+        return None  # an argument that was left out, such as the scales of a Resize to given sizes
     dtype = numpy_type(value.type.dtype)
     if value.role == "constant" and len(value.type.shape) <= 1 and dtype.name in _SMALL_INTEGERS:
         return _zero_point(dtype)

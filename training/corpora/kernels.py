@@ -14,6 +14,7 @@ from costmodel.training.corpora.operator_instances import (
     classical,
     control,
     convolutions,
+    deployed,
     indexing,
     large,
     matrices,
@@ -60,6 +61,8 @@ _SMALL_MODELS = 100
 _MOST_SHARE = 1 / 3  # of these weights that one instance has
 # Number of models of layers of large images, and the most bytes of their weights.
 _LARGE_MODELS, _LARGE_BYTES = 24, 40 << 20
+# Number of models of layers that deployed networks have, and the most bytes of their weights.
+_DEPLOYED_MODELS, _DEPLOYED_BYTES = 24, 12 << 20
 # Number of instances of each operator in a network that is quantised, and the most bytes of its weights, as floats.
 _INT8_COUNTS = {
     "com.microsoft.nchwc.Conv": 10, "Conv": 2, "convolution": 3, "depthwise": 3, "MatMul": 6, "Gemm": 3, "Add": 3,
@@ -104,6 +107,11 @@ def _write_small(part: int, path: Path) -> None:
 
 def _write_large(part: int, path: Path) -> None:
     model = mixed_model_of(large.SWEEPS, f"kernels/large/{part}", _LARGE_BYTES)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _write_deployed(part: int, path: Path) -> None:
+    model = mixed_model_of(deployed.SWEEPS, f"kernels/deployed/{part}", _DEPLOYED_BYTES)
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -167,6 +175,11 @@ _LARGE = tuple(
     for part in range(_LARGE_MODELS)
 )
 
+_DEPLOYED = tuple(
+    Recipe(f"kernels_deployed_{part:02}", "", "Layers of a network that is deployed", partial(_write_deployed, part))
+    for part in range(_DEPLOYED_MODELS)
+)
+
 _INT8 = tuple(
     Recipe(f"kernels_int8_{part:02}", "", "Layers of a quantised network", partial(_write_int8, part))
     for part in range(_INT8_MODELS + _INT8_SURROUNDED_MODELS)
@@ -178,5 +191,6 @@ RECIPES = (
     _RESET_AFTER,
     *_SMALL,
     *_LARGE,
+    *_DEPLOYED,
     *_INT8,
 )

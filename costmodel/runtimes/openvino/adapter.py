@@ -26,6 +26,7 @@ from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, c
 from costmodel.runtimes.openvino.views import with_own_views
 from costmodel.runtimes.ort.adapter import OnnxRuntime
 from costmodel.synthetic.index_inputs import index_limits
+from costmodel.synthetic.length_inputs import sequence_lengths
 from costmodel.synthetic.values import model_inputs
 
 __all__ = ["OpenVino"]
@@ -73,7 +74,7 @@ class OpenVino:
                 source = core().read_model(content)
                 source.reshape({name: list(kind.shape) for name, kind in model.inputs.items()})
                 compiled = compile_model(source, settings)
-                return OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
+                return OpenVinoRunner(compiled, _inputs(model))
             except Exception as error:
                 raise _refusal(model.name, error) from error
 
@@ -90,13 +91,18 @@ class OpenVino:
             graph = _as_executed(graph, primitives)
             lowered = lowered_graph(folded, graph, primitives)
             layer_of = layers_of_primitives(lowered, graph, primitives)
-            runner = OpenVinoRunner(compiled, model_inputs(model.inputs, index_limits(model.proto.graph)))
+            runner = OpenVinoRunner(compiled, _inputs(model))
             names = [layer.name for layer in lowered.layers]
             return profiled_runs(runner, names, layer_of, runs=runs, warm_up_runs=warm_up_runs)
 
     def fingerprint(self) -> str:
         """Returns the instruction sets on which OpenVINO's choice of primitives depends, and the `REVISION`."""
         return "-".join([*sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")), f"lowering{REVISION}"])
+
+
+def _inputs(model: Model) -> dict[str, np.ndarray]:
+    """Returns synthetic values for the inputs of a model, by name."""
+    return model_inputs(model.inputs, index_limits(model.proto.graph), sequence_lengths(model.proto))
 
 
 def _as_executed(graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:

@@ -40,6 +40,7 @@ from costmodel.runtimes.ort.session import (
 from costmodel.runtimes.ort.subgraphs import has_blocked_body, has_body, with_bodies_of
 from costmodel.runtimes.ort.synthetic_weights import WEIGHTS_FILE, with_synthetic_weights
 from costmodel.synthetic.index_inputs import index_limits
+from costmodel.synthetic.length_inputs import sequence_lengths
 from costmodel.synthetic.values import model_inputs
 
 __all__ = ["OnnxRuntime"]
@@ -295,7 +296,7 @@ def _add_outputs(proto: ModelProto, names: Sequence[str]) -> None:
 
 def _inputs(model: Model) -> dict[str, np.ndarray]:
     """Returns synthetic values for the inputs of a model, by name."""
-    return model_inputs(model.inputs, index_limits(model.proto.graph))
+    return model_inputs(model.inputs, index_limits(model.proto.graph), sequence_lengths(model.proto))
 
 
 def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: float) -> dict[str, TensorType]:

@@ -107,7 +107,9 @@ class Shapes:
                 continue  # a blocked value has its padded shape in a run
             kind = types.get(n if observed else self._origins.get(n, n))
             if n not in self.types and kind is not None:
-                self.types[n] = TensorType(kind.dtype, kind.shape, n in self._blocked)
+                # Of a model in half precision, what the CPU computes in blocks is in single precision.
+                halved = n in self._blocked and kind.dtype == "float16"
+                self.types[n] = TensorType("float32" if halved else kind.dtype, kind.shape, n in self._blocked)
         for node in self._nodes:
             if any(n and n not in self.types for n in node.output) and (by_filters or not _has_padded_filter(node)):
                 self._infer(node)

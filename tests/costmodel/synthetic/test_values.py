@@ -120,7 +120,7 @@ def test_a_tensor_larger_than_the_pool() -> None:
 def test_an_integer_input_by_itself_is_a_count() -> None:
     """A scalar integer input is 1, so that a loop runs once; ids without a table are 0 or 1, others any row of it."""
     kinds = {"n": TensorType("int64", ()), "mask": TensorType("int64", (2, 9)), "ids": TensorType("int32", (2, 900))}
-    values = model_inputs(kinds, {"n": 7, "ids": 7})
+    values = model_inputs(kinds, {"n": 7, "ids": 7}, {})
     assert values["n"] == 1
     assert set(np.unique(values["mask"])) <= {0, 1}
     assert (set(np.unique(values["ids"])), values["ids"].dtype) == (set(range(7)), np.int32)
