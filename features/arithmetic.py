@@ -8,6 +8,7 @@ from costmodel.features.channel_order import channels_first, channels_of
 from costmodel.features.products import RECURRENT, Types
 from costmodel.features.reductions import is_reduction, reduction_flops
 from costmodel.features.resampling import POSITION_FLOPS, RESAMPLING, resampling_flops
+from costmodel.features.spans import BROADCAST, span
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -34,7 +35,9 @@ _INDEX_FLOPS = 90.0  # for each element of a window whose largest element is als
 _BYTES, _BYTES_OF_VECTOR, _VECTOR_FLOPS = ("int8", "uint8"), 64, 12.0
 _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
+_SPAN_FLOPS = 84.0  # for each loop over elements of a sum and the like (Zen 5: 7 ns)
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
+_BLUESTEIN_TRANSFORMS = 2.3  # 120 transforms on a Zen 5
 _LONGEST_TRANSFORM = 1 << 40  # more than any tensor has: a client may send any length
 _PER_INPUT = {
     "GlobalAveragePool", "GlobalMaxPool", "CumSum", "NonZero", "LpNormalization", "QLinearGlobalAveragePool",
@@ -133,6 +136,9 @@ def one_by_one_flops(
     if is_reduction(layer):
         axes = worked_axes(sequence, layer, data)
         return reduction_flops(layer.op_type, data, axes) - data.elements
+    if layer.op_type in BROADCAST and len(inputs) > 1:
+        shapes = [kind.shape for kind in inputs if kind is not None]
+        return _SPAN_FLOPS * outputs[0].elements / max(1, span(shapes, outputs[0].shape, with_vectors=False))
     if layer.op_type in RESAMPLING:
         here, elsewhere = (resampling_flops(layer, data, outputs[0], by_elements=one) for one in (True, False))
         return here - elsewhere
@@ -191,8 +197,8 @@ def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:
 def _fourier_flops(length: int, transforms: float) -> float:
     """Returns the operations of Fourier transforms, each of log2(length) levels if the length is a power of two.
 
-    For other lengths, ONNX Runtime computes two transforms of at least twice the length, and a third one for all of
-    them together (Bluestein, 1970).
+    For other lengths, ONNX Runtime computes two transforms of at least twice the length, some products besides, and a
+    third transform for all of them together (Bluestein, 1970).
 
     Args:
         length: Number of complex numbers that are transformed.
@@ -200,5 +206,5 @@ def _fourier_flops(length: int, transforms: float) -> float:
     """
     length = min(length, _LONGEST_TRANSFORM)
     if length & (length - 1):
-        length, transforms = 1 << (2 * length - 2).bit_length(), 2 * transforms + 1
+        length, transforms = 1 << (2 * length - 2).bit_length(), _BLUESTEIN_TRANSFORMS * transforms + 1
     return _FOURIER_FLOPS * transforms * length * math.log2(max(2, length))

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto
 
-from costmodel.ir.attributes import subgraphs
+from costmodel.ir.attributes import integer, subgraphs
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
 __all__ = ["CONTROL_FLOW", "BodyWork", "body_work"]
@@ -57,9 +57,28 @@ def body_work(sequence: LayerSequence, layer: SequenceLayer) -> BodyWork:
         for slot, index in enumerate(layer.inputs[len(layer.inputs) - layer.num_captured :])
     }
     trips = _trips(sequence, layer, bodies[0]) if bodies and layer.op_type != "If" else 1
-    works = [_work_of(body, shapes) for body in bodies]
+    works = [_work_of(body, {**shapes, **_states(sequence, layer, body)}) for body in bodies]
     layers, multiply, other = max(works, key=lambda work: (work[1] + work[2], work[0]), default=(0, 0.0, 0.0))
     return BodyWork(trips * layers, trips * multiply, trips * other)
+
+
+def _states(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> dict[str, _Shape]:
+    """Returns the shapes of what a body reads as its inputs, by name: the states, and of a Scan also one element each.
+
+    Exporters need not declare them: tf2onnx and Paddle2ONNX leave them out.
+    """
+    own = layer.inputs[: len(layer.inputs) - layer.num_captured]
+    given = [sequence.values[index].type.shape if index >= 0 else None for index in own]
+    if layer.op_type == "Scan":
+        scanned = integer(layer.attributes, "num_scan_inputs", 0)
+        axes = layer.attributes.get("scan_input_axes", {}).get("ints", [0] * scanned)
+        first = len(given) - scanned
+        for place, axis in enumerate(axes[: max(0, scanned)], max(0, first)):
+            shape = given[place] if place < len(given) else None
+            if shape:
+                axis %= len(shape)
+                given[place] = (*shape[:axis], *shape[axis + 1 :])
+    return {port.name: shape for port, shape in zip(body.input, given, strict=False) if shape is not None}
 
 
 def _trips(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> int:

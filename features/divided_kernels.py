@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from costmodel.features.copies import ONE_AXIS_SINCE, transposition_of
 from costmodel.features.products import Types
+from costmodel.features.spans import BROADCAST
 from costmodel.features.transposition import TransposePath, moved_range, transpose_path, unmoved_run
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
@@ -258,10 +259,6 @@ _NORMALISATIONS = (
     "LayerNormalization", "SkipLayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization",
     "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization",
 )  # fmt: skip
-_BROADCAST = (
-    "Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Max", "And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less",
-    "LessOrEqual", "QLinearAdd", "QLinearMul",
-)  # fmt: skip
 _REDUCTIONS = (
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
     "ReduceLogSumExp", "ArgMax", "ArgMin",
@@ -274,7 +271,7 @@ _RULES: Mapping[str, _Rule] = {
     "Softmax": _softmax, "LogSoftmax": _softmax, "Resize": _resize, "Upsample": _resize,
     "ReorderInput": _reorder_input, "ReorderOutput": _reorder_output,
     "Clip": _in_chunks(_OF_CLIP), **dict.fromkeys(_GELUS, _in_chunks(_OF_GELU)),
-    **dict.fromkeys(_NORMALISATIONS, _normalisation), **dict.fromkeys(_BROADCAST, _broadcast),
+    **dict.fromkeys(_NORMALISATIONS, _normalisation), **dict.fromkeys(BROADCAST, _broadcast),
     **dict.fromkeys(_REDUCTIONS, _reduction), **dict.fromkeys(_POOLS, _pool),
 }  # fmt: skip
 # Arithmetic of an element, in cycles as ONNX Runtime counts them.

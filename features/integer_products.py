@@ -55,6 +55,8 @@ class IntegerPath(IntEnum):
     """A depthwise convolution with another number of channels, or with unsigned weights."""
     FUSED = 6
     """Products of OpenVINO, which has them rescaled by oneDNN."""
+    SIGNED_FIRST = 7
+    """Products of signed with unsigned integers, as of a ConvInteger with signed filters, one after another."""
 
     def speed(self, isa: Collection[str]) -> float:
         """Returns the number of integers that are multiplied in the time of a float32.
@@ -68,7 +70,10 @@ class IntegerPath(IntEnum):
 
 
 _DEPTHWISE = (IntegerPath.DEPTHWISE, IntegerPath.DEPTHWISE_REST)
-_SPEEDS = {IntegerPath.SAME_SIGN: 1.9, IntegerPath.DEPTHWISE: 1.0, IntegerPath.DEPTHWISE_REST: 0.4}
+_SPEEDS = {
+    IntegerPath.SAME_SIGN: 1.9, IntegerPath.DEPTHWISE: 1.0, IntegerPath.DEPTHWISE_REST: 0.4,
+    IntegerPath.SIGNED_FIRST: 0.4,
+}  # fmt: skip
 _POINTER_FLOPS = {IntegerPath.BY_POINTERS: 11.0, IntegerPath.DEPTHWISE: 8.0, IntegerPath.DEPTHWISE_REST: 23.0}
 # To rescale an element of the result: at once while it is computed, or later from a tensor of 32-bit integers.
 _RESCALED_FLOPS = {IntegerPath.BY_POINTERS: 2.3, IntegerPath.DEPTHWISE: 2.3, IntegerPath.DEPTHWISE_REST: 5.0}
@@ -123,6 +128,8 @@ def integer_products_of(layer: SequenceLayer, inputs: Types, contraction: Contra
         return IntegerProducts(IntegerPath.FUSED, contraction.columns) if integers else NO_PRODUCTS
     # Operators that quantise their input make it unsigned.
     path = IntegerPath.SAME_SIGN if data.dtype == second.dtype or second.dtype == "uint8" else IntegerPath.SIGNED
+    if layer.op_type == "ConvInteger" and (data.dtype, second.dtype) == ("uint8", "int8"):
+        path = IntegerPath.SIGNED_FIRST  # it multiplies the filters by the data
     if layer.op_type != "QLinearConv":
         return IntegerProducts(path, contraction.columns, rescaled_flops=_RESCALED_LATER_FLOPS)
     return _convolution(layer, data, second, contraction, path)

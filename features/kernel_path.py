@@ -14,6 +14,7 @@ from costmodel.features.copies import spreads_windows, transposition_of
 from costmodel.features.products import RECURRENT
 from costmodel.features.reductions import ReductionPath, arrangement_of, column_of, is_reduction, reduction_path
 from costmodel.features.resampling import cubic_table_bytes
+from costmodel.features.spans import span
 from costmodel.features.transposition import TransposePath, transpose_path
 from costmodel.features.work import Work
 from costmodel.ir.graph import ITEM_BYTES, TensorType
@@ -106,7 +107,7 @@ def kernel_path_of(
         moved_axis=moved_axis,
         crowding=crowding(rows, row_bytes),
         column_bytes=claimed_bytes(rows, row_bytes) if row_bytes and not with_vectors else 0,
-        span=_span([t.shape for t in inputs], output.shape, with_vectors=with_vectors)
+        span=span([t.shape for t in inputs], output.shape, with_vectors=with_vectors)
         if len(inputs) > 1 and work.contraction is None
         else 1,
         reduction=float(reduction),
@@ -120,35 +121,6 @@ def kernel_path_of(
         ),
         integer_path=float(work.integers.path),
     )
-
-
-def _span(shapes: Sequence[Sequence[int]], output: Sequence[int], *, with_vectors: bool) -> int:
-    """Returns how many elements of an output are computed in one loop over operands that are contiguous or constant.
-
-    The loop covers the last axes along which each operand either has all elements or a single one. ONNX Runtime begins
-    it at the last axis that is longer than 1, but at the first one of the operand with fewest axes at the latest: a
-    single number that is added to a column, [100, 1], is added in 100 loops (`Broadcaster` in
-    core/providers/cpu/math/element_wise_ops.h).
-
-    Args:
-        shapes: Shapes of the operands.
-        output: Shape of the output.
-        with_vectors: Whether the runtime leaves axes of length 1 out, as OpenVINO does.
-    """
-    span, state = 1, None
-    begins = len(output) if with_vectors else max(1, min(map(len, shapes)))
-    for back in range(1, len(output) + 1):
-        size = output[-back]
-        if size == 1 and state is None and back >= begins:
-            break
-        if size == 1:
-            continue
-        current = tuple(len(shape) >= back and shape[-back] != 1 for shape in shapes)
-        if state is not None and current != state:
-            break
-        state = current
-        span *= size
-    return span
 
 
 def _workspace_bytes(layer: SequenceLayer, contraction: Contraction | None, data: TensorType) -> int:

@@ -43,8 +43,7 @@ def sequence_lengths(model: ModelProto) -> dict[str, int]:
         return {}
     sizes = infer_first_sizes(model)
     steps = {
-        name: [sizes[layer.input[0]] for layer in layers if layer.input[0] in sizes]
-        for name, layers in limited.items()
+        name: [sizes[layer.input[0]] for layer in layers if layer.input[0] in sizes] for name, layers in limited.items()
     }
     return {name: max(found) for name, found in steps.items() if found}
 

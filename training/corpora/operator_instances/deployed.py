@@ -72,6 +72,43 @@ def _column(d: Draw) -> str:
         {{ c = Conv<auto_pad = "{d.pick("VALID", "SAME_UPPER")}">(x, w, b) y = {after}(c) }}"""
 
 
+def _window(d: Draw) -> str:
+    """Returns a convolution with windows that are much wider than high, as of spectrograms."""
+    inputs, outputs, height, width = d.size(1, 32), d.size(4, 64), d.size(16, 400), d.size(32, 400)
+    k, wide = d.pick(1, 3, 3, 5), d.size(5, 48)
+    d.flops(2, inputs, outputs, height, width, k, wide)
+    after = d.pick("Relu", "Identity", "Sigmoid")
+    return f"""(float[1,{inputs},{height},{width}] x | float[{outputs},{inputs},{k},{wide}] w, float[{outputs}] b)
+        => (float y) {{ c = Conv<auto_pad = "SAME_UPPER">(x, w, b) y = {after}(c) }}"""
+
+
+def _unfolded(d: Draw) -> str:
+    """Returns a convolution whose filters are no constants, so that the runtime cannot reorder them.
+
+    They are dequantised as the model runs, or may be overridden by its user.
+    """
+    side, k, stride = d.pick(7, 14, 28, 56, d.size(4, 120)), d.pick(1, 1, 3), d.pick(1, 1, 2)
+    channels = 16 * d.size(1, 64)
+    outputs, of_group, group = d.pick((16 * d.size(1, 96), channels, 1), (channels, 1, channels))
+    d.flops(2 * k * k, outputs, of_group, side, side)
+    shape, filters = f"1,{channels},{side},{side}", f"[{outputs},{of_group},{k},{k}]"
+    window = f"group = {group}, strides = [{stride}, {stride}], pads = {[(k - 1) // 2] * 4}"
+    if d.pick(True, False):
+        return f"""(float[{shape}] x | int8{filters} q) => (float y) <float s = {{0.01}}, int8 z = {{0}}>
+            {{ w = DequantizeLinear(q, s, z) y = Conv<{window}>(x, w) }}"""
+    return f"(float[{shape}] x, float{filters} w) => (float y) {{ y = Conv<{window}>(x, w) }}"
+
+
+def _quantised_recurrence(d: Draw) -> str:
+    steps, inputs, hidden, ways = d.size(4, 200), 16 * d.size(2, 32), 16 * d.size(2, 32), d.pick(1, 2)
+    d.flops(8 * ways * steps, hidden, inputs + hidden)
+    direction = "forward" if ways == 1 else "bidirectional"
+    return f"""(float[{steps},1,{inputs}] x | float[{ways},{8 * hidden}] b, int8[{ways},{inputs},{4 * hidden}] w,
+        int8[{ways},{hidden},{4 * hidden}] r, float[{ways}] s, int8[{ways}] z) => (float y)
+        {{ y = com.microsoft.DynamicQuantizeLSTM<hidden_size = {hidden}, direction = "{direction}">
+            (x, w, r, b, , , , , s, z, s, z) }}"""
+
+
 def _integers(d: Draw) -> str:
     """Returns a convolution of a sequence or of an image that is quantised as the model runs."""
     inputs, outputs, k = 16 * d.size(1, 32), 16 * d.size(1, 32), d.pick(1, 3, 3, 5)
@@ -166,6 +203,9 @@ SWEEPS: dict[str, Sweep] = {
     "padded_fourier": Sweep((_padded_fourier,), 2),
     "filter_bank": Sweep((_filter_bank,), 2),
     "column": Sweep((_column,), 3),
+    "window": Sweep((_window,), 2),
+    "unfolded": Sweep((_unfolded,), 4),
+    "quantised_recurrence": Sweep((_quantised_recurrence,), 1),
     "integers": Sweep((_integers,), 3),
     "activation": Sweep((_activation,), 4),
     "power": Sweep((_power,), 1),
