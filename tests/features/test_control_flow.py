@@ -176,3 +176,13 @@ def test_the_larger_branch_counts(work_of: Callable[[str], Work]) -> None:
         { y = If (c) <then_branch = t () => (float[1,64] a) { a = MatMul(x, w) },
                       else_branch = e () => (float[1,64] b) { b = Relu(x) }> }"""
     assert work_of(text).multiply_flops == pytest.approx(2 * 64 * 64)
+
+
+def test_a_body_reads_states_of_the_shapes_that_its_loop_is_given(work_of: Callable[[str], Work]) -> None:
+    """Exporters leave the shapes of a body's inputs out; weights may be among the states."""
+    text = """g (float[1,40] x, float[40,160] w) => (float y, float z)
+        { k = Constant<value = int64 {9}>() c = Constant<value = bool {1}>() y, z = Loop (k, c, x, w)
+            <body = b (int64 i, bool d, float[n,m] s, float[o,p] v) => (bool e, float[n,m] t, float[o,p] u)
+                    { e = Identity(d) q = MatMul(s, v) a = ReduceMax<keepdims = 1>(q) t = Add(s, a)
+                      u = Identity(v) }> }"""
+    assert work_of(text).multiply_flops == pytest.approx(9 * 2 * 40 * 160)

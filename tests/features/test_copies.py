@@ -113,6 +113,19 @@ def test_the_span_of_a_broadcast(shape: list[int], data: st.DataObject) -> None:
     assert (steps == 1).all() or (steps == 0).all()
 
 
+@pytest.mark.parametrize(
+    ("other", "span"), [((1,), 1), ((), 1), ((1, 1, 1, 1), 30), ((5, 1), 5), ((1, 1), 30), ((1, 6, 5, 1), 30)]
+)
+def test_a_number_is_added_to_a_column_one_by_one(other: tuple[int, ...], span: int) -> None:
+    """The runtime begins a loop at the last axis that is longer than 1, among those that both operands have."""
+    column = (1, 6, 5, 1)
+    sequence = layer_of("Add", [column, other], column)
+    assert path_of(sequence).span == span
+    row = layer_of("Add", [(30,)] * 2, (30,))
+    in_one, loops = (layer_work(one, one.layers[0]).one_by_one_flops for one in (row, sequence))
+    assert loops == pytest.approx(in_one * 30 / span)
+
+
 def test_a_place_along_several_axes_takes_longer_to_look_up_than_a_row() -> None:
     """GatherND copies one run for each index, as Gather does, after it has computed the place."""
     table, found = (8, 16, 32), (128, 32)

@@ -173,3 +173,17 @@ def test_layers_are_described_alike_wherever_their_channels_are() -> None:
     layer = convolution(64, 32).layers[0]
     assert channels_first(layer, TensorType("uint8", (2, 5, 7, 64))).shape == (2, 64, 5, 7)
     assert channels_first(layer, TensorType("int32", (64,))).shape == (64,)
+
+
+@pytest.mark.parametrize(("weights", "path"), [("int8", IntegerPath.SIGNED_FIRST), ("uint8", IntegerPath.SAME_SIGN)])
+def test_a_convolution_multiplies_its_filters_by_its_data(weights: str, path: IntegerPath) -> None:
+    """So signed filters are the first operand, for which there is no kernel with vectors of bytes."""
+    image = TensorType("uint8", (1, 64, 30))
+    values = (
+        Value(image, "input"),
+        Value(TensorType(weights, (32, 64, 3)), "constant"),
+        Value(TensorType("int32", (1, 32, 30)), "internal"),
+    )
+    window = {"kernel_shape": {"ints": [3]}, "pads": {"ints": [1, 1]}}
+    layer = SequenceLayer("ConvInteger", "", 10, window, (0, 1), (2,))
+    assert integers(LayerSequence((layer,), values, (2,))).path == path

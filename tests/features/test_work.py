@@ -341,3 +341,13 @@ def test_the_arithmetic_of_a_known_model(lowered_light: Callable[[str], LayerGra
     segments = decompose("vgg19", lowered_light("vgg19")).segments
     total = sum(layer_work(segment.sequence, segment.sequence.layers[0]).multiply_flops for segment in segments)
     assert total / 2 == pytest.approx(19.6e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("length", "transforms"), [(512, 1.0), (400, 2.3)])
+def test_short_fourier_transforms_take_as_long_as_so_many_of_their_length(length: int, transforms: float) -> None:
+    """Each frame is transformed; a length that is no power of two needs longer transforms, and more of them."""
+    frames, bins = 100, length // 2 + 1
+    work = work_of("STFT", [(1, 16000), (), (length,)], [(1, frames, bins, 2)], weights=(2,), since=17)
+    padded = length if transforms == 1 else 1024
+    one = work_of("DFT", [(1, frames, padded, 1)], [(1, frames, bins, 2)], since=17, axis=2)
+    assert work.other_flops == pytest.approx(transforms * one.other_flops, rel=0.01)

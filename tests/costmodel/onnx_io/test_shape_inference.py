@@ -89,3 +89,16 @@ def test_absent_values_do_not_matter() -> None:
 def test_nothing_follows_from_what_does_not_fit(node: NodeProto, types: dict[str, TensorType]) -> None:
     """An impossible layer raises no error and gets no type."""
     assert infer_node(node, types, {}, 21) == {}
+
+
+@pytest.mark.parametrize(("attributes", "bins"), [("", 201), ("<onesided = 1>", 201), ("<onesided = 0>", 400)])
+def test_short_fourier_transforms_are_one_sided(parse: Callable[..., ModelProto], attributes: str, bins: int) -> None:
+    """ONNX's inference takes the default for 0, which its definition says is 1."""
+    model = parse(
+        f"""(float[1,16000] x) => (float y) <float[400] w = {{{",".join(["1"] * 400)}}}, int64 s = {{160}}>
+        {{ z = STFT{attributes}(x, s, w) y = Neg(z) }}"""
+    )
+    assert infer_model(model)["z"].shape == (1, 98, bins, 2)
+    node, tensors = model.graph.node[0], {tensor.name: tensor for tensor in model.graph.initializer}
+    types = {"x": TensorType("float32", (1, 16000)), "s": TensorType("int64", ()), "w": TensorType("float32", (400,))}
+    assert infer_node(node, types, tensors, 18)["z"].shape == (1, 98, bins, 2)

@@ -116,3 +116,47 @@ def test_a_loop_that_counts_by_int32_runs_alone(parse: Parse, lower: Lower, run_
     counters = [name for name in loop.inputs if name and graph.types[name].dtype == "int32"]
     assert [graph.constants[name] for name in counters] == [(0,), (6,)]
     run_isolated(graph)
+
+
+def test_blocks_are_in_single_precision(parse: Parse, lower: Lower, run_isolated: Callable[..., None]) -> None:
+    """The CPU computes a model in half precision in single precision, also where layers are joined between blocks."""
+    ones = ",".join(["1"] * (16 * 16))
+    model = parse(
+        f"""(float16[1,16,8,8] x) => (float16 y)
+        <float16[16,16,1,1] w = {{{ones}}}, float16[16,32,1,1] v = {{{ones},{ones}}}>
+        {{ a = Conv(x, w) b = Relu(a) c = Conv(b, w) d = Concat<axis = 1>(b, c) e = Conv(d, v) y = Relu(e) }}"""
+    )
+    graph = lower(model)
+    blocked = {name: kind for name, kind in graph.types.items() if kind.blocked}
+    assert blocked
+    assert {kind.dtype for kind in blocked.values()} == {"float32"}
+    run_isolated(graph, 1)
+
+
+def test_arguments_that_are_left_out_are_empty(parse: Parse, lower: Lower, run_isolated: Callable[..., None]) -> None:
+    """PaddlePaddle gives a Resize to sizes an empty tensor of scales."""
+    run_isolated(
+        lower(
+            parse(
+                """(float[1,4,5,5] x) => (float y) <float[0] none = {}, int64[4] sizes = {1, 4, 9, 9}>
+                { y = Resize<mode = "nearest">(x, none, none, sizes) }"""
+            )
+        ),
+        1,
+    )
+
+
+def test_a_loop_that_ends_at_a_computed_number_runs_alone(
+    parse: Parse, lower: Lower, run_isolated: Callable[..., None]
+) -> None:
+    """The number of steps may be a shape, of which nothing is known but what the loop collects."""
+    model = parse(
+        """(float[6,1,4] x, int64 from) => (float y) <int32 zero = {0}, float[1,4] h = {0, 0, 0, 0}>
+        { go = Constant<value = bool {1}>() s = Shape<end = 1>(x) p = Sub(s, from) q = Squeeze(p)
+          end = Cast<to = 6>(q) n, z, f, y = Loop (, go, zero, h, end)
+          <body = g (int64 number, bool on, int32 k, float[1,4] t, int32 e)
+                  => (bool more, int32 m, float[1,4] u, int32 g, float[1,4] w)
+             { one = Constant<value = int32 {1}>() m = Add(k, one) more = Less(m, e)
+               i = Gather<axis = 0>(x, k) a = Add(t, i) u = Tanh(a) g = Identity(e) w = Identity(u) }> }"""
+    )
+    run_isolated(lower(model), 1)
