@@ -38,7 +38,7 @@ def test_the_checkout_ships_systems_for_one_and_two_threads() -> None:
         f"{two_threads}{ending}.parquet"
         for ending in ("", *(f"-training{part}" for part in ("", "-2", "-3", "-4", "-dlbricks", "-random", "-timm")))
     }
-    assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 12
+    assert len(systems["amd-epyc-zen5-2c-ort1.31-1t"]) == 14
 
 
 @pytest.mark.parametrize("path", [path for paths in shipped_systems().values() for path in paths], ids=lambda p: p.stem)
