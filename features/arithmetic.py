@@ -37,7 +37,7 @@ _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
 _SPAN_FLOPS = 84.0  # for each loop over elements of a sum and the like (Zen 5: 7 ns)
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
-_BLUESTEIN_TRANSFORMS = 2.3  # 120 transforms on a Zen 5
+_BLUESTEIN_TRANSFORMS = 2.3  # for each transform of another length (Zen 5: 2.3 times one of its padded length)
 _LONGEST_TRANSFORM = 1 << 40  # more than any tensor has: a client may send any length
 _PER_INPUT = {
     "GlobalAveragePool", "GlobalMaxPool", "CumSum", "NonZero", "LpNormalization", "QLinearGlobalAveragePool",
@@ -171,7 +171,7 @@ def _transforms(sequence: LayerSequence, layer: SequenceLayer, inputs: Types, ou
     if layer.op_type == "STFT":
         window = inputs[2] if len(inputs) > 2 else None
         length = window.elements if window is not None else _given(sequence, layer, 3)
-        return length or 2 * output.shape[2], float(math.prod(output.shape[:2]))
+        return length or 2 * math.prod(output.shape[2:3]), float(math.prod(output.shape[:2]))
     axis = _fourier_axis(sequence, layer)
     along = max(1, data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else 1)
     parts = data.shape[-1] if data.shape and data.shape[-1] in (1, 2) else 1  # real numbers, or complex ones
@@ -182,7 +182,7 @@ def _given(sequence: LayerSequence, layer: SequenceLayer, slot: int) -> int:
     """Returns the number that a layer gets as its input at a position; 0 if it gets none that is known, or less."""
     given = layer.inputs[slot] if len(layer.inputs) > slot else -1
     data = sequence.values[given].data if given >= 0 else None
-    return max(0, int(data[0])) if data else 0
+    return max(0, data[0]) if data and isinstance(data[0], int) else 0  # a client may describe any data
 
 
 def _fourier_axis(sequence: LayerSequence, layer: SequenceLayer) -> int:

@@ -70,14 +70,13 @@ def _states(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> 
     own = layer.inputs[: len(layer.inputs) - layer.num_captured]
     given = [sequence.values[index].type.shape if index >= 0 else None for index in own]
     if layer.op_type == "Scan":
-        scanned = integer(layer.attributes, "num_scan_inputs", 0)
+        scanned = min(len(given), max(0, integer(layer.attributes, "num_scan_inputs", 0)))
         axes = layer.attributes.get("scan_input_axes", {}).get("ints", [0] * scanned)
-        first = len(given) - scanned
-        for place, axis in enumerate(axes[: max(0, scanned)], max(0, first)):
-            shape = given[place] if place < len(given) else None
+        for place, axis in zip(range(len(given) - scanned, len(given)), axes, strict=False):
+            shape = given[place]
             if shape:
-                axis %= len(shape)
-                given[place] = (*shape[:axis], *shape[axis + 1 :])
+                kept = axis % len(shape)
+                given[place] = (*shape[:kept], *shape[kept + 1 :])
     return {port.name: shape for port, shape in zip(body.input, given, strict=False) if shape is not None}
 
 

@@ -59,7 +59,8 @@ def loop_end(view: LayerView, slot: int) -> np.ndarray | None:
     value = view.inputs[slot]
     if value is None or value.role == "constant" or value.type.elements != 1:
         return None
-    return np.array(_collected(view)) if value.type.dtype in ("int32", "int64") and _collected(view) else None
+    runs = _collected(view) if value.type.dtype in ("int32", "int64") else 0
+    return np.array(runs) if runs else None
 
 
 def _boxes(view: LayerView) -> np.ndarray:

@@ -129,6 +129,14 @@ def test_a_convolution_of_unknown_data_is_not_its_filter() -> None:
     assert layer_work(sequence, layer).multiply_flops == 0
 
 
+@given(st.integers(-(2**63), 2**63 - 1), st.none() | st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=3))
+def test_a_scan_of_any_number_of_inputs_along_any_axes_is_described(scanned: int, axes: list[int] | None) -> None:
+    """A client may write any number there; no memory is taken for it."""
+    sequence, layer = _scan_of([helper.make_node("Neg", ["a"], ["c"])], [4], 3)
+    more = {"num_scan_inputs": {"i": scanned}} | ({} if axes is None else {"scan_input_axes": {"ints": axes}})
+    assert math.isfinite(layer_work(sequence, replace(layer, attributes={**layer.attributes, **more})).flops)
+
+
 @pytest.mark.parametrize("op_type", ["Scan", "Loop", "If"])
 def test_a_subgraph_that_is_no_graph_is_refused(op_type: str) -> None:
     """A client may send any base64: it gets a sentence, and nothing reads the subgraph."""
