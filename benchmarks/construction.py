@@ -213,7 +213,7 @@ def profiled(subject: Subject) -> float:
     with TemporaryDirectory() as folder:
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = new_session(str(subject.model.path), options)
-        runner = SessionRunner(session, model_inputs(subject.model.inputs, {}, {}))
+        runner = SessionRunner(session, model_inputs(subject.model))
         for _ in range(8):
             runner.run()
         events = json.loads(Path(session.end_profiling()).read_text())

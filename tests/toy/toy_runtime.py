@@ -59,7 +59,7 @@ class ToyRuntime:
 
     def open_model(self, model: Model, settings: RuntimeSettings) -> "ToyRunner":
         """Loads a whole model from its file."""
-        return ToyRunner(str(model.path), model_inputs(model.inputs, {}, {}))
+        return ToyRunner(str(model.path), model_inputs(model))
 
     def fingerprint(self) -> str:
         """Returns a constant: the reference implementation is the same on every processor."""

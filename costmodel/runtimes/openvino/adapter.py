@@ -11,9 +11,10 @@ import openvino as ov
 from onnx import ModelProto, NodeProto
 
 from costmodel.errors import LoweringError, MeasurementError
+from costmodel.ir.attributes import integer
 from costmodel.ir.constants import dtype_name
 from costmodel.ir.graph import LayerGraph
-from costmodel.ir.sequence import LayerSequence
+from costmodel.ir.sequence import LayerSequence, SequenceLayer
 from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
 from costmodel.onnx_io.model import Model
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
@@ -25,8 +26,6 @@ from costmodel.runtimes.openvino.profiling import profiled_runs
 from costmodel.runtimes.openvino.session import OpenVinoRunner, compile_model, core, first_line
 from costmodel.runtimes.openvino.views import with_own_views
 from costmodel.runtimes.ort.adapter import OnnxRuntime
-from costmodel.synthetic.index_inputs import index_limits
-from costmodel.synthetic.length_inputs import sequence_lengths
 from costmodel.synthetic.values import model_inputs
 
 __all__ = ["OpenVino"]
@@ -54,6 +53,11 @@ class OpenVino:
 
     def open_sequence(self, sequence: LayerSequence, settings: RuntimeSettings) -> Runner:
         """Loads `sequence` as `costmodel.runtimes.openvino.isolated` describes."""
+        if any(_ends_the_process(layer) for layer in sequence.layers):
+            raise MeasurementError(
+                f"OpenVINO {self.version} ends the process when it runs a one-sided DFT to which a length is given: "
+                "pad or cut the signal before, and leave the length out"
+            )
         try:
             return open_isolated(sequence, settings)
         except Exception as error:
@@ -74,7 +78,7 @@ class OpenVino:
                 source = core().read_model(content)
                 source.reshape({name: list(kind.shape) for name, kind in model.inputs.items()})
                 compiled = compile_model(source, settings)
-                return OpenVinoRunner(compiled, _inputs(model))
+                return OpenVinoRunner(compiled, model_inputs(model))
             except Exception as error:
                 raise _refusal(model.name, error) from error
 
@@ -91,7 +95,7 @@ class OpenVino:
             graph = _as_executed(graph, primitives)
             lowered = lowered_graph(folded, graph, primitives)
             layer_of = layers_of_primitives(lowered, graph, primitives)
-            runner = OpenVinoRunner(compiled, _inputs(model))
+            runner = OpenVinoRunner(compiled, model_inputs(model))
             names = [layer.name for layer in lowered.layers]
             return profiled_runs(runner, names, layer_of, runs=runs, warm_up_runs=warm_up_runs)
 
@@ -100,9 +104,10 @@ class OpenVino:
         return "-".join([*sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")), f"lowering{REVISION}"])
 
 
-def _inputs(model: Model) -> dict[str, np.ndarray]:
-    """Returns synthetic values for the inputs of a model, by name."""
-    return model_inputs(model.inputs, index_limits(model.proto.graph), sequence_lengths(model.proto))
+def _ends_the_process(layer: SequenceLayer) -> bool:
+    """Returns whether a layer is a one-sided DFT with a length; whichever other crashes is found by running it."""
+    given = len(layer.inputs) > 1 and layer.inputs[1] >= 0
+    return layer.op_type == "DFT" and given and bool(integer(layer.attributes, "onesided", 0))
 
 
 def _as_executed(graph: LayerGraph, primitives: Sequence[Primitive]) -> LayerGraph:

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import ModelProto, TensorProto, helper
@@ -39,8 +38,6 @@ from costmodel.runtimes.ort.session import (
 )
 from costmodel.runtimes.ort.subgraphs import has_blocked_body, has_body, with_bodies_of
 from costmodel.runtimes.ort.synthetic_weights import WEIGHTS_FILE, with_synthetic_weights
-from costmodel.synthetic.index_inputs import index_limits
-from costmodel.synthetic.length_inputs import sequence_lengths
 from costmodel.synthetic.values import model_inputs
 
 __all__ = ["OnnxRuntime"]
@@ -152,7 +149,7 @@ class OnnxRuntime:
         """Loads the whole model as a user would, with symbolic dimensions replaced by numbers."""
         try:
             session, weights = self._model_session(model, settings)
-            runner = SessionRunner(session, _inputs(model), weights)
+            runner = SessionRunner(session, model_inputs(model), weights)
             if has_body(model.proto):
                 runner.check_end(self.patience_s)
             return runner
@@ -164,7 +161,7 @@ class OnnxRuntime:
     ) -> tuple[ProfiledRun, ...]:
         """Runs a model under ONNX Runtime's profiler, as `costmodel.runtimes.ort.profiling` describes."""
         try:
-            return profiled_runs(model, settings, _inputs(model), runs=runs, warm_up_runs=warm_up_runs)
+            return profiled_runs(model, settings, model_inputs(model), runs=runs, warm_up_runs=warm_up_runs)
         except MeasurementError:
             raise
         except Exception as error:
@@ -294,11 +291,6 @@ def _add_outputs(proto: ModelProto, names: Sequence[str]) -> None:
     proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names if name not in known)
 
 
-def _inputs(model: Model) -> dict[str, np.ndarray]:
-    """Returns synthetic values for the inputs of a model, by name."""
-    return model_inputs(model.inputs, index_limits(model.proto.graph), sequence_lengths(model.proto))
-
-
 def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: float) -> dict[str, TensorType]:
     """Returns the types of the values `names`, found by running the graph once on synthetic inputs.
 
@@ -310,7 +302,7 @@ def _observe(graph: ModelProto, names: Sequence[str], model: Model, patience_s: 
     try:
         session = open_session(proto.SerializeToString(), RuntimeSettings(level="none"), weights)
         kinds = {port.name: port.type for port in session.get_outputs()}
-        feeds = {name: ort_value(array) for name, array in _inputs(model).items()}
+        feeds = {name: ort_value(array) for name, array in model_inputs(model).items()}
         with watched(patience_s) if has_body(proto) else nullcontext() as options:
             values = session.run_with_ort_values(list(names), feeds, options)
     except Exception as error:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -87,6 +88,19 @@ class TestMeasuring:
         expected = {s.signature: runtime.cost_us(s) for s in SEQUENCES}
         assert store.latencies_us("fake-1") == pytest.approx(expected, **EXACT)
         assert [runtime.opened.count(s.signature) for s in SEQUENCES] == [1] * 5
+
+    def test_a_layer_that_ended_two_processes_does_not_end_a_third(self, store: Store, tmp_path: Path) -> None:
+        """It is a failure that says which file to remove; the others are measured, and leave no file behind."""
+        bad = SEQUENCES[2]
+        runtime = FakeRuntime()
+        file = tmp_path / f"{runtime.name}-{runtime.version}-{bad.signature}.crashes"
+        file.write_text(f"{2**22 + 1}\n{2**22 + 2}\n")  # larger than any process number
+        with fake_bench(store, runtime) as bench:
+            bench.crashes = tmp_path
+            report = bench.run(grouped(SEQUENCES))
+        assert (report.measured, list(report.failed)) == (4, [bad.signature])
+        assert re.search(rf"ended 2 times while .* ran {bad.kind}.*remove {file}", report.failed[bad.signature])
+        assert list(tmp_path.glob("*.crashes")) == [file]
 
     @pytest.mark.parametrize("count", [1, 5])
     @pytest.mark.parametrize("overhead_us", [0.0, 0.5, 7.25, 40.0])

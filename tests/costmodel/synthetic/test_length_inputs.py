@@ -32,7 +32,7 @@ def test_lengths_are_those_of_the_sequences(
     """A length gets as many steps as the layer has that it limits, and the model runs with it."""
     model = read_model(parse(_recurrent(path)))
     assert sequence_lengths(model.proto) == {"lengths": 20}
-    assert model_inputs(model.inputs, {}, {"lengths": 20})["lengths"].tolist() == [20]
+    assert model_inputs(model)["lengths"].tolist() == [20]
     runtime.open_model(model, settings).run()
 
 

@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from costmodel.ir.graph import LayerGraph, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer, Value, input_indices, weight_indices
+from costmodel.onnx_io.model import read_model
 from costmodel.partition.decomposition import decompose, whole_model
 from costmodel.synthetic.values import model_inputs, synthetic_tensor, synthetic_value
 
@@ -117,10 +118,14 @@ def test_a_tensor_larger_than_the_pool() -> None:
     assert set(np.unique(values)) == {0, 1}
 
 
-def test_an_integer_input_by_itself_is_a_count() -> None:
+def test_an_integer_input_by_itself_is_a_count(parse: Callable[..., ModelProto]) -> None:
     """A scalar integer input is 1, so that a loop runs once; ids without a table are 0 or 1, others any row of it."""
-    kinds = {"n": TensorType("int64", ()), "mask": TensorType("int64", (2, 9)), "ids": TensorType("int32", (2, 900))}
-    values = model_inputs(kinds, {"n": 7, "ids": 7}, {})
+    proto = parse(
+        """(int64 n, int64[2,9] mask, int32[2,900] ids) => (float y, float z, int64 m)
+        <float[7,1] table = {1, 2, 3, 4, 5, 6, 7}>
+        { y = Gather(table, n) z = Gather(table, ids) m = Neg(mask) }"""
+    )
+    values = model_inputs(read_model(proto))
     assert values["n"] == 1
     assert set(np.unique(values["mask"])) <= {0, 1}
     assert (set(np.unique(values["ids"])), values["ids"].dtype) == (set(range(7)), np.int32)

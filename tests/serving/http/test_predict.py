@@ -193,7 +193,7 @@ def test_the_words_are_those_of_the_command_line(client: TestClient, parse: Call
     response = client.post("/v1/predict?name=mine", content=content, headers=FILE)
     assert response.status_code == 422
     assert response.json()["detail"] == (
-        "mine has dimensions without a size: x axis 1 (T); give them with the option shape (--shape NAME=1,2,3)"
+        "mine has dimensions without a size: x axis 1 (T); give them with the option shape: --shape x=1,?"
     )
 
 

@@ -574,6 +574,20 @@ def test_a_sequence_that_does_not_load_is_refused(openvino: OpenVino) -> None:
         openvino.open_sequence(sequence, SETTINGS)
 
 
+def test_a_layer_at_which_openvino_crashes_is_refused(openvino: OpenVino, parse: Parse) -> None:
+    """A one-sided DFT with a length writes beyond its result."""
+    model = read_model(
+        parse(
+            """(float[1,9,400,1] x) => (float y) <int64 n = {512}, int64 axis = {2}>
+            { y = DFT<onesided = 1>(x, n, axis) }""",
+            opset=20,
+        )
+    )
+    (sequence,) = decompose("x", openvino.lower(model, "all"), 1).unique.values()
+    with pytest.raises(MeasurementError, match="one-sided DFT to which a length is given: pad"):
+        openvino.open_sequence(sequence, RuntimeSettings())
+
+
 def test_both_runtimes_share_the_layers_that_are_the_same_work(openvino: OpenVino, parse: Parse) -> None:
     """A Transpose is the same layer for both runtimes, so that its features and its description are."""
     proto = parse("(float[2,3,4] x) => (float[4,3,2] y) { y = Transpose<perm = [2, 1, 0]>(x) }")
