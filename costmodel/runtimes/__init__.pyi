@@ -15,6 +15,7 @@ from .base import SurroundedRunner as SurroundedRunner
 from .base import get_runtime as get_runtime
 from .base import installed_runtimes as installed_runtimes
 from .base import lowering_key as lowering_key
+from .crashes import refusing_after_crashes as refusing_after_crashes
 from .kernels import has_channels_last as has_channels_last
 from .kernels import has_thread_rules as has_thread_rules
 from .lowering_cache import find_lowered as find_lowered

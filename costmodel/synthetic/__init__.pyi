@@ -7,7 +7,6 @@ from .described_layers import LayerSpec as LayerSpec
 from .described_layers import block_model as block_model
 from .described_layers import is_block_layer as is_block_layer
 from .index_inputs import index_limits as index_limits
-from .length_inputs import sequence_lengths as sequence_lengths
 from .network import build_network as build_network
 from .network import external_tensor as external_tensor
 from .network import value_name as value_name
