@@ -148,6 +148,7 @@ class CostModel:
         example: "Tensor | Sequence[Any] | Mapping[str, Any] | None" = None,
         batch: int | None = None,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
+        values: Mapping[str, float] | None = None,
         granularity: Granularity = 1,
         cover: str = FIXED,
         composition: "str | Rule" = "sequential",
@@ -164,6 +165,7 @@ class CostModel:
                 else.
             batch: Batch size to use where the model leaves it symbolic.
             shapes: Full shape of each input, by name of the input.
+            values: Values of inputs that control what the model does, by name; see `read_model`.
             granularity: Maximum number of layers in a sequence. "auto" takes the granularity with the smallest expected
                 error among those at which all sequences are measured (the whole model as one sequence included), and 1
                 if there is none.
@@ -183,17 +185,19 @@ class CostModel:
             UnpricedLayersError: Layers have no cost and `partial` is false.
             RuleError: The composition rule does not exist, or it is the user's own and failed.
             MissingExtraError: The model is a torch module, and the package that exports it is not installed.
-            ValueError: `batch` or `shapes` is given for a model whose shapes `read_model` has already fixed, or the
-                granularity or the cover is invalid.
+            ValueError: `batch`, `shapes` or `values` is given for a model whose shapes `read_model` has already
+                fixed, or the granularity or the cover is invalid.
         """
         if example is not None:
             model = _exported(model, example)
         if not isinstance(model, str | Path | ModelProto | Model):
             raise ValueError(f"{type(model).__name__} is no model: give a torch module with an example of its input")
         if not isinstance(model, Model):
-            model = read_model(model, batch=batch, shapes=shapes)
-        elif batch is not None or shapes is not None:
-            raise ValueError(f"{model.name} was read with its shapes fixed: give batch and shapes to read_model")
+            model = read_model(model, batch=batch, shapes=shapes, values=values)
+        elif batch is not None or shapes is not None or values is not None:
+            raise ValueError(
+                f"{model.name} was read with its shapes fixed: give batch, shapes and values to read_model"
+            )
         if cover not in COVERS:
             raise ValueError(f"cover must be one of {', '.join(COVERS)}, not {cover!r}")
         if cover != FIXED and granularity == AUTO:

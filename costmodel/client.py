@@ -239,6 +239,7 @@ class Client:
         name: str | None = None,
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        values: Mapping[str, float] | None = None,
         granularity: int = 1,
         composition: str = "sequential",
         partial: bool = False,
@@ -257,6 +258,8 @@ class Client:
             name: Name to use for the model in the response; by default the stem of its path.
             batch: Batch size to use where the model leaves it symbolic.
             shapes: Full shape of each input, by name of the input.
+            values: Values of inputs that control what the model does, such as a flag that chooses a branch, by name of
+                the input, which becomes a constant.
             granularity: Maximum number of layers in a sequence.
             composition: Composition rule: "sequential", "parallel" or "workers:N".
             partial: Whether to return an estimate even if layers have no cost; if false, that is an error.
@@ -270,7 +273,7 @@ class Client:
             OSError: The file cannot be read.
         """
         options = {
-            "system": system, "name": name or _title(model), "batch": batch, "shapes": shapes,
+            "system": system, "name": name or _title(model), "batch": batch, "shapes": shapes, "values": values,
             "granularity": granularity, "composition": composition, "partial": partial, "measured": measured,
             "beside": list(beside) or None,
         }  # fmt: skip
@@ -791,10 +794,15 @@ def _json(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _query(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Returns the options of a request as names and values for its URL, one "shape" per input; leaves out None."""
+    """Returns the options of a request as names and values for its URL, with a "shape" and a "value" per input.
+
+    Options that are None are left out.
+    """
     shapes: Mapping[str, Sequence[int]] = options.get("shapes") or {}
     query = [("shape", f"{name}={','.join(map(str, shape))}") for name, shape in shapes.items()]
-    given = {key: value for key, value in options.items() if value is not None and key != "shapes"}
+    values: Mapping[str, float] = options.get("values") or {}
+    query += [("value", f"{name}={value:.17g}") for name, value in values.items()]
+    given = {key: value for key, value in options.items() if value is not None and key not in ("shapes", "values")}
     return query + [
         (key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in given.items()
     ]

@@ -1,10 +1,12 @@
 """Formats and parses quantities: latencies, durations, shapes, lists of numbers."""
 
+import math
 import re
+from contextlib import suppress
 
 __all__ = [
     "format_bytes", "format_per_s", "format_us", "format_usd", "parse_bytes", "parse_duration_s", "parse_latency_us",
-    "parse_numbers", "parse_shape", "usd_per_million",
+    "parse_numbers", "parse_shape", "parse_value", "usd_per_million",
 ]  # fmt: skip
 
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h|d)?$")
@@ -111,6 +113,20 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         pass
     raise ValueError(f"{text!r} is not a shape: write it like input=1,3,224,224")
+
+
+def parse_value(text: str) -> tuple[str, float]:
+    """Parses the name and value of a model's input, such as "use_cache_branch=1" or "=true", into (name, value).
+
+    Raises:
+        ValueError: `text` is not of that form.
+    """
+    name, equals, value = text.rpartition("=")
+    with suppress(ValueError):
+        number = {"true": 1.0, "false": 0.0}.get(value.lower()) if value.isalpha() else float(value)
+        if equals and name and number is not None and math.isfinite(number):
+            return name, number
+    raise ValueError(f"{text!r} is no value of an input: write it like use_cache_branch=1")
 
 
 def parse_numbers(text: str) -> list[int]:

@@ -63,6 +63,8 @@ class PredictionOptions:
         measured: Whether to use measurements; without them every cost is predicted.
         beside: Models that run at the same time, each on CPUs of its own.
         level: Level at which the model is lowered; None for that of the system.
+        values: Values of inputs, as in `costmodel.onnx_io.model.read_model`, but as pairs of name and value, sorted by
+            name.
     """
 
     system: str
@@ -75,6 +77,7 @@ class PredictionOptions:
     measured: bool = True
     beside: tuple[BesideModel, ...] = ()
     level: str | None = None
+    values: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,7 @@ class Service:
         level = question.level or system.settings.level
         key = (
             owner, path.name, name, system.runtime, level, question.granularity, question.batch,
-            question.shapes,
+            question.shapes, question.values,
         )  # fmt: skip
         found = self._decompositions.get(key)
         if found is None:
@@ -217,8 +220,10 @@ class Service:
     @staticmethod
     def _task(path: Path, name: str, question: PredictionOptions, runtime: str, level: str) -> Task:
         if path.suffix == ".json":
-            if question.batch is not None or question.shapes:
-                raise ModelError(f"{name} is a graph of layers, whose shapes are fixed: leave out batch and shapes")
+            if question.batch is not None or question.shapes or question.values:
+                raise ModelError(
+                    f"{name} is a graph of layers, whose shapes are fixed: leave out batch, shapes and values"
+                )
             return Task(name, graph=json.loads(path.read_bytes()), granularity=question.granularity)
         return Task(
             name,
@@ -228,6 +233,7 @@ class Service:
             granularity=question.granularity,
             batch=question.batch,
             shapes=dict(question.shapes),
+            values=dict(question.values),
         )
 
     # Answers
@@ -266,7 +272,7 @@ class Service:
         self, owner: str, one: BesideModel, question: PredictionOptions, loaded: LoadedPredictor
     ) -> tuple[Estimate, Decomposition]:
         """Returns the estimate of a model that runs beside another one, as if it ran alone, and its decomposition."""
-        alone = replace(question, batch=one.batch, shapes=one.shapes, granularity=1, beside=())
+        alone = replace(question, batch=one.batch, shapes=one.shapes, values=(), granularity=1, beside=())
         cut, warnings = self.decompose(owner, one.digest, one.name, alone)
         estimate = loaded.predictor.estimate(
             cut, partial=question.partial, measured=question.measured, warnings=warnings

@@ -141,6 +141,20 @@ def parse() -> Callable[..., ModelProto]:
     return parse
 
 
+@pytest.fixture
+def branches(parse: Callable[..., ModelProto]) -> ModelProto:
+    """A model of which a flag chooses the branch, as Optimum merges decoders with and without a cache."""
+    return parse(
+        """(float[4,64] x, bool[1] cached) => (float[4,64] y) {
+            y = If(cached) <
+                then_branch = g1 () => (float[4,64] a) { a = Tanh(x) },
+                else_branch = g2 () => (float[4,64] b) { c = MatMul(x, w) b = Tanh(c) }
+            >
+        }""",
+        weights={"w": (64, 64)},
+    )
+
+
 @pytest.fixture(scope="session")
 def runtime() -> OnnxRuntime:
     """ONNX Runtime on this host."""

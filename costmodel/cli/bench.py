@@ -19,9 +19,11 @@ from costmodel.cli.options import (
     StoreOption,
     SystemOption,
     ThreadsOption,
+    ValueOption,
     parse_budget_s,
     parse_granularity,
     parse_shapes,
+    parse_values,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
@@ -90,6 +92,7 @@ def bench(
     ] = 1,
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     threads: ThreadsOption = 1,
     runtime: RuntimeOption = "onnxruntime",
     inter_threads: InterThreadsOption = 1,
@@ -131,6 +134,7 @@ def bench(
             "--recheck": recheck, "--threads": threads > 1, "--inter-threads": inter_threads > 1,
             "--assert-system": assert_system, "--quick": quick, "--error": error is not None,
             "--models-only": models_only, "--passes": passes > 1, "--batch": batch is not None, "--shape": bool(shape),
+            "--value": bool(value),
         }  # fmt: skip
         refused = [name for name, value in given.items() if value]
         bench_on(context, on, systems, targets or [corpus], most, level, budget_s, refused=refused, json=json)
@@ -157,10 +161,11 @@ def bench(
             param_hint="--passes",
         )
     shapes = parse_shapes(shape)
-    if (batch is not None or shapes) and (suggest is not None or recheck or most == AUTO):
+    values = parse_values(value)
+    if (batch is not None or shapes or values) and (suggest is not None or recheck or most == AUTO):
         raise typer.BadParameter(
             "models are read as they are for --suggest, --recheck and --granularity auto",
-            param_hint="--shape" if shapes else "--batch",
+            param_hint="--shape" if shapes else "--value" if values else "--batch",
         )
     if recheck and (samples or most != 1):
         raise typer.BadParameter("leave out --samples and --granularity", param_hint="--recheck")
@@ -200,6 +205,7 @@ def bench(
                 error=error,
                 batch=batch,
                 shapes=shapes,
+                values=values,
                 predictor=None if error is None else _predictor_of(context, here),
                 progress=stage,
                 bench=partial(context.bench, protocol=QUICK) if quick else context.bench,

@@ -16,8 +16,10 @@ from costmodel.cli.options import (
     RuntimeOption,
     ShapeOption,
     StoreOption,
+    ValueOption,
     parse_granularity,
     parse_shapes,
+    parse_values,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
 
@@ -38,6 +40,7 @@ def decompose(
     decoys: Annotated[int, typer.Option(min=0, help="Mix in this many sequences that no model has; with --out.")] = 0,
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     runtime: RuntimeOption = "onnxruntime",
     level: LevelOption = "all",
     store: StoreOption = None,
@@ -73,7 +76,7 @@ def decompose(
     with progress_bars() as stage:
         items = decompose_models(
             corpus_models(models), adapter, level, context.home.cache, granularity=most, batch=batch,
-            shapes=parse_shapes(shape), refused=refused, progress=stage("lowering models"),
+            shapes=parse_shapes(shape), values=parse_values(value), refused=refused, progress=stage("lowering models"),
         )  # fmt: skip
     for name, reason in refused.items():
         note(f"{name} is left out: {reason}")

@@ -6,7 +6,16 @@ import typer
 
 from costmodel.cli import app
 from costmodel.cli.context import Context
-from costmodel.cli.options import BatchOption, JsonOption, LevelOption, RuntimeOption, ShapeOption, parse_shapes
+from costmodel.cli.options import (
+    BatchOption,
+    JsonOption,
+    LevelOption,
+    RuntimeOption,
+    ShapeOption,
+    ValueOption,
+    parse_shapes,
+    parse_values,
+)
 from costmodel.cli.output import print_compact_json, print_table
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ def lower(
     model: Annotated[str, typer.Argument(help="An ONNX file, or the name of a model in a corpus.")],
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     runtime: RuntimeOption = "onnxruntime",
     level: LevelOption = "all",
     anonymous: Annotated[
@@ -39,7 +49,7 @@ def lower(
     matches = list(corpus_models(model))
     if len(matches) != 1:
         raise typer.BadParameter(f"{model} is {len(matches)} models: name one file", param_hint="MODEL")
-    read = read_model(matches[0].path, batch=batch, shapes=parse_shapes(shape))
+    read = read_model(matches[0].path, batch=batch, shapes=parse_shapes(shape), values=parse_values(value))
     graph = lower_cached(context.runtime, read, level, context.home.cache)
     graph = graph.anonymous() if anonymous else graph
     if json:

@@ -29,6 +29,7 @@ __all__ = [
     "parse_granularity",
     "parse_prices",
     "parse_shapes",
+    "parse_values",
     "parsed",
 ]
 
@@ -93,6 +94,14 @@ ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Shape of an input; may be given several times."),
 ]
+ValueOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value", metavar="INPUT=1",
+        help="Value of an input that controls what the model does, such as use_cache_branch, which becomes a "
+        "constant; may be given several times.",
+    ),
+]  # fmt: skip
 
 ObjectiveOption = Annotated[
     str | None,
@@ -118,6 +127,17 @@ def parse_shapes(texts: list[str] | None) -> Mapping[str, tuple[int, ...]]:
     from costmodel.units import parse_shape
 
     return dict(parsed(parse_shape, text, "--shape") for text in texts or ())
+
+
+def parse_values(texts: list[str] | None) -> Mapping[str, float]:
+    """Parses the values of `--value` into the value of each input, by name of the input.
+
+    Raises:
+        typer.BadParameter: A value is not of the form INPUT=1.
+    """
+    from costmodel.units import parse_value
+
+    return dict(parsed(parse_value, text, "--value") for text in texts or ())
 
 
 def parsed(parse: Callable[[str], _Parsed], text: str, option: str) -> _Parsed:

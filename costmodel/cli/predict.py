@@ -19,9 +19,11 @@ from costmodel.cli.options import (
     StoreOption,
     SystemOption,
     ThreadsOption,
+    ValueOption,
     one_of,
     parse_granularity,
     parse_shapes,
+    parse_values,
 )
 from costmodel.cli.output import note, print_json, progress_bars
 from costmodel.cli.unmeasured import extrapolate_if_unknown, probe_this_host
@@ -66,6 +68,7 @@ def predict(
     system: SystemOption = None,
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     granularity: GranularityOption = "1",
     cover: Annotated[
         str,
@@ -143,6 +146,7 @@ def predict(
     from costmodel.partition.granularity import AUTO
 
     shapes = parse_shapes(shape)
+    values = parse_values(value)
     max_layers = parse_granularity(granularity)
     if max_layers == AUTO and cover != FIXED:
         raise typer.BadParameter("auto chooses among fixed cuts: give a number", param_hint="--granularity")
@@ -154,8 +158,8 @@ def predict(
                 param_hint="--server",
             )
         options = {
-            "system": system, "batch": batch, "shapes": shapes, "granularity": max_layers, "composition": compose,
-            "partial": partial, "measured": not predict_all,
+            "system": system, "batch": batch, "shapes": shapes, "values": values, "granularity": max_layers,
+            "composition": compose, "partial": partial, "measured": not predict_all,
         }  # fmt: skip
         _ask(server, token, labelled(models), options, json=json)
         return
@@ -165,7 +169,9 @@ def predict(
     name = context.system_name(system, threads, inter_threads)
     failed: dict[str, str] = {}
     read = _of_each(
-        labelled(models), lambda label, path: read_model(path, batch=batch, shapes=shapes, name=label), failed
+        labelled(models),
+        lambda label, path: read_model(path, batch=batch, shapes=shapes, values=values, name=label),
+        failed,
     )
     if probe:
         probe_this_host(context, system, threads, inter_threads)

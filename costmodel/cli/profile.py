@@ -16,7 +16,9 @@ from costmodel.cli.options import (
     StoreOption,
     SystemOption,
     ThreadsOption,
+    ValueOption,
     parse_shapes,
+    parse_values,
 )
 from costmodel.cli.output import note, print_json, print_table, say
 from costmodel.cli.unmeasured import extrapolate_if_unknown
@@ -39,6 +41,7 @@ def profile(
     system: SystemOption = None,
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs under the runtime's profiler, after a warm-up.")] = _RUNS,
     trace: Annotated[
         Path | None,
@@ -68,7 +71,9 @@ def profile(
     if trace is not None and not trace.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {trace.parent}: make it first", param_hint="--trace")
     context = Context(store, tools=command.obj, runtime_name=runtime)
-    read = read_model(matches[0].path, batch=batch, shapes=parse_shapes(shape), name=matches[0].name)
+    read = read_model(
+        matches[0].path, batch=batch, shapes=parse_shapes(shape), values=parse_values(value), name=matches[0].name
+    )
     running, found, elsewhere = _system(context, system, threads, inter_threads)
     result = profile_model(
         context.store, found, running, read, cache=context.home.cache, bundles=context.bundles, here=not elsewhere,

@@ -11,9 +11,11 @@ from costmodel.cli.options import (
     JsonOption,
     ShapeOption,
     StoreOption,
+    ValueOption,
     one_of,
     parse_prices,
     parse_shapes,
+    parse_values,
     parsed,
 )
 from costmodel.cli.output import note, print_json, print_table, say
@@ -76,6 +78,7 @@ def rank(
     ] = None,
     batch: BatchOption = None,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -104,9 +107,13 @@ def rank(
         raise typer.BadParameter("is for machines that are named with --system", param_hint="--threads")
     prices = {entry.name: entry.usd_per_hour for entry in catalogue().values()} | parse_prices(price)
     shapes = parse_shapes(shape)
+    values = parse_values(value)
     context = Context(store, reads=True, tools=command.obj)
     known = list(map(validate_name, system)) if system else list(context.store.systems())
-    read = [read_model(path, batch=batch, shapes=shapes, name=label) for label, path in labelled(models).items()]
+    read = [
+        read_model(path, batch=batch, shapes=shapes, values=values, name=label)
+        for label, path in labelled(models).items()
+    ]
     for name in system or ():
         unmeasured_machine(context, name, threads, 1)  # what is wrong with any of them is said before minutes of work
     for name in system or ():

@@ -48,6 +48,7 @@ def bench_target(
     error: float | None = None,
     batch: int | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    values: Mapping[str, float] | None = None,
     predictor: Predictor | None = None,
     progress: Stages | None = None,
     bench: Callable[[Store, System, Runtime], BenchmarkSession] = BenchmarkSession,
@@ -73,6 +74,8 @@ def bench_target(
             fraction (root mean square over the models); None to measure all layers.
         batch: Batch size to use where a model leaves it symbolic; see `read_model`. A benchmark suite ignores it.
         shapes: Full shapes of inputs, by name of the input; see `read_model`. A benchmark suite ignores them.
+        values: Values of inputs that control what a model does, by name of the input; see `read_model`. A benchmark
+            suite ignores them.
         predictor: Predictor of the system, with a regressor; needed if there is an `error`.
         progress: Function that takes the name of a stage of the job and returns its progress callback; None to report
             nothing.
@@ -94,7 +97,7 @@ def bench_target(
 
         models = decompose_models(
             corpus_models(target), runtime, system.settings.level, cache, granularity=granularities[0],
-            batch=batch, shapes=shapes, refused=refused, progress=stage("lowering models"),
+            batch=batch, shapes=shapes, values=values, refused=refused, progress=stage("lowering models"),
         )  # fmt: skip
         put_models(store, models, lowering_key(runtime, system.settings.level), granularities)
         sequences = list({s: q for item in models for s, q in item.decomposition.unique.items()}.values())

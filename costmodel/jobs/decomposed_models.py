@@ -59,6 +59,7 @@ def decompose_models(
     granularity: int = 1,
     batch: int | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    values: Mapping[str, float] | None = None,
     refused: dict[str, str] | None = None,
     progress: Progress | None = None,
 ) -> list[DecomposedModel]:
@@ -72,6 +73,7 @@ def decompose_models(
         granularity: Maximum number of layers in a sequence.
         batch: Batch size to use where a model leaves it symbolic; see `read_model`.
         shapes: Full shapes of inputs, by name of the input; see `read_model`.
+        values: Values of inputs that control what a model does, by name of the input; see `read_model`.
         refused: Mapping to which the reason is added for each model that cannot be used, by its name; None to raise an
             error at the first such model.
         progress: Progress callback, called before each model and at the end.
@@ -83,7 +85,7 @@ def decompose_models(
     items: list[DecomposedModel] = []
     for item in reported(models, lambda item: item.name, progress):
         try:
-            model = read_model(item.path, batch=batch, shapes=shapes, name=item.name)
+            model = read_model(item.path, batch=batch, shapes=shapes, values=values, name=item.name)
             graph = lower_cached(runtime, model, level, cache)
         except ModelError as error:
             if refused is None or (item is models[-1] and not items):

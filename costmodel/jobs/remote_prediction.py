@@ -49,8 +49,11 @@ def _client(server: str, token: str | None) -> Client:
 def _answer(client: Client, name: str, path: Path, options: Mapping[str, Any]) -> Mapping[str, Any]:
     sent = anonymise(ModelProto.FromString(read_without_weights(path)))
     shapes = {sent.number(port): shape for port, shape in (options.get("shapes") or {}).items()}
+    values = {sent.number(port): value for port, value in (options.get("values") or {}).items()}
     try:
-        answer = client.predict(sent.content, name="model", **{**options, "shapes": shapes}).document
+        answer = client.predict(
+            sent.content, name="model", **{**options, "shapes": shapes, "values": values or None}
+        ).document
     except ServiceError as error:
         raise CostModelError(sent.restore(str(error))) from error
     return _restored(answer, name, sent)

@@ -7,6 +7,7 @@ from .input_shapes import MAX_DIMENSION as MAX_DIMENSION
 from .input_shapes import MAX_RANK as MAX_RANK
 from .input_shapes import MAX_TENSOR_BYTES as MAX_TENSOR_BYTES
 from .input_shapes import clear_inferred_shapes as clear_inferred_shapes
+from .input_values import with_constants as with_constants
 from .model import Model as Model
 from .model import read_model as read_model
 from .model import read_without_weights as read_without_weights

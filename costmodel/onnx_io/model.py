@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from google.protobuf.message import DecodeError, EncodeError
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto, ModelProto, TensorProto
 
 from costmodel.errors import ModelReadError
 from costmodel.ir.attributes import captured_names
@@ -19,6 +19,7 @@ from costmodel.ir.constants import dtype_name
 from costmodel.ir.graph import TensorType
 from costmodel.onnx_io.external_data import ExternalDataPolicy, all_tensors, resolve_external_data
 from costmodel.onnx_io.input_shapes import check_shape, fix_inputs
+from costmodel.onnx_io.input_values import branching_inputs, constants_for, with_constants
 from costmodel.onnx_io.sparse import make_dense
 from costmodel.onnx_io.strip_weights import TooManyFieldsError, strip_weights
 
@@ -48,6 +49,7 @@ class Model:
             synthetic weights.
         warnings: Warnings for the user, one sentence each.
         has_free_batch: Whether the source leaves the size of the batch open, so that it can run in batches of any size.
+        constants: Constants that take the place of inputs of the source.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Model:
     weights_missing: bool = False
     warnings: tuple[str, ...] = ()
     has_free_batch: bool = False
+    constants: tuple[TensorProto, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -72,6 +75,7 @@ def read_model(
     *,
     batch: int | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    values: Mapping[str, float] | None = None,
     name: str | None = None,
     external: ExternalDataPolicy = "beside",
     max_layers: int | None = None,
@@ -84,6 +88,8 @@ def read_model(
             are none, the first axis of every input of rank 2 or more gets this size. None gives batch dimensions the
             size 1 and changes no others.
         shapes: Full shape of inputs by name; takes precedence over `batch`.
+        values: Values of inputs that control what the model does, by name: a flag that chooses a branch, a sampling
+            rate. Such an input becomes a constant, all of whose elements have the value, and is fed no more.
         name: Name of the model; by default the file's stem or the graph's name.
         external: "beside" reads external data in the folder of the file. "absent" opens no other file, whatever the
             model names; use it for an untrusted model, whose folder may hold files of other clients.
@@ -91,7 +97,8 @@ def read_model(
 
     Raises:
         ModelReadError: The file is missing, a directory, empty, truncated, not ONNX or has too many layers; a weight
-            file lies outside the model's folder; the graph is cyclic or has no layers.
+            file lies outside the model's folder; the graph is cyclic or has no layers; `values` contains a name that is
+            not an input, or a value that the input cannot have.
         ShapeError: An input dimension has no size, is less than 1 or exceeds the limits of `check_shape`; or `shapes`
             contains a name that is not an input.
     """
@@ -110,6 +117,8 @@ def read_model(
     absent = _resolve_tensors(proto, title, path, external)
     _check_acyclic(proto.graph, title)
     inputs = fix_inputs(proto, title, batch, shapes or {})
+    constants = constants_for(title, inputs.types, values or {})
+    with_constants(proto, constants)
     warnings = []
     if absent:
         warnings.append(
@@ -125,10 +134,16 @@ def read_model(
             f"the file fixes the size of the batch: the first axis of {', '.join(inputs.changed_batch)} was changed to "
             f"{batch}"
         )
+    fed = {port: kind for port, kind in inputs.types.items() if port not in (values or {})}
+    branching = branching_inputs(proto.graph, fed)
+    if branching:
+        warnings.append(
+            f"which layers run depends on the input {', '.join(branching)}: give its value with the option value"
+        )
     return Model(
         name=title,
         proto=proto,
-        inputs=inputs.types,
+        inputs=fed,
         path=path,
         original=source if isinstance(source, ModelProto) else None,
         symbols=inputs.symbols,
@@ -136,6 +151,7 @@ def read_model(
         weights_missing=bool(absent),
         warnings=tuple(warnings),
         has_free_batch=inputs.has_free_batch,
+        constants=tuple(constants),
     )
 
 

@@ -310,6 +310,7 @@ def _question(options: Mapping[str, Any], system: str) -> PredictionOptions:
         system, options.get("version"), options.get("batch"),
         tuple((name, tuple(shape)) for name, shape in options.get("shapes", ())), options.get("granularity", 1),
         options.get("composition", "sequential"), options.get("partial", False), options.get("measured", True),
+        values=tuple((name, value) for name, value in options.get("values", ())),
     )  # fmt: skip
 
 

@@ -87,6 +87,7 @@ def question_of(
         system, version, request.batch, _sorted_shapes(request.shapes), request.granularity, request.composition,
         partial, request.measured,
         tuple(BesideModel(one.model, one.name, one.batch, _sorted_shapes(one.shapes)) for one in beside),
+        values=tuple(sorted(request.values.items())),
     )  # fmt: skip
 
 

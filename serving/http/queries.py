@@ -24,7 +24,7 @@ from costmodel.serving.wire.requests import (
     Tuning,
 )
 from costmodel.traffic.objective import MAX_RATE_PER_S
-from costmodel.units import parse_shape
+from costmodel.units import parse_shape, parse_value
 
 __all__ = ["PredictOptions", "options_of", "router"]
 
@@ -56,6 +56,9 @@ class FileOptions(_ModelOptions):
     """Options in the query string of a request about an ONNX file, or about a model that was uploaded before."""
 
     batch: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
+    value: Annotated[
+        tuple[Annotated[str, Field(max_length=300)], ...], Query(description="INPUT=1", max_length=64)
+    ] = ()
     granularity: Granularity = 1
     composition: Composition = "sequential"
 
@@ -101,13 +104,17 @@ def options_of(options: _ModelOptions) -> dict[str, Any]:
     """Returns options from the query string in the form that an engine takes.
 
     Raises:
-        Problem: 422, because an input shape cannot be parsed.
+        Problem: 422, because the shape or the value of an input cannot be parsed.
     """
-    found = options.model_dump(exclude={"shape"}, exclude_none=True)
+    found = options.model_dump(exclude={"shape", "value"}, exclude_none=True)
     try:
         found["shapes"] = sorted(parse_shape(text) for text in options.shape)
     except ValueError as error:
         raise Problem(422, "invalid-request", f"shape: {error}") from None
+    try:
+        found["values"] = sorted(parse_value(text) for text in getattr(options, "value", ()))
+    except ValueError as error:
+        raise Problem(422, "invalid-request", f"value: {error}") from None
     return found
 
 

@@ -76,8 +76,9 @@ def _lower(name: str, task: Mapping[str, Any], runtimes: Runtimes, limits: Limit
 def _model_of(name: str, task: Mapping[str, Any], most: int) -> Model:
     shapes = {port: tuple(shape) for port, shape in (task.get("shapes") or {}).items()}
     return read_model(
-        task["path"], batch=task.get("batch"), shapes=shapes, name=name, external="absent", max_layers=most
-    )
+        task["path"], batch=task.get("batch"), shapes=shapes, values=task.get("values"), name=name, external="absent",
+        max_layers=most,
+    )  # fmt: skip
 
 
 def _runtime(name: str, runtimes: Runtimes) -> Runtime:

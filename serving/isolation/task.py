@@ -23,6 +23,7 @@ class Task:
         granularity: Maximum number of layers in a layer sequence.
         batch: Batch size, as in `costmodel.onnx_io.model.read_model`.
         shapes: Shapes of inputs of the model by name, as in `costmodel.onnx_io.model.read_model`.
+        values: Values of inputs of the model by name, as in `costmodel.onnx_io.model.read_model`.
     """
 
     name: str
@@ -33,12 +34,13 @@ class Task:
     granularity: int = 1
     batch: int | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the task in the form in which it is sent to a reader; JSON-serialisable."""
         document: dict[str, Any] = {
             "name": self.name, "runtime": self.runtime, "level": self.level, "granularity": self.granularity,
-            "batch": self.batch, "shapes": dict(self.shapes),
+            "batch": self.batch, "shapes": dict(self.shapes), "values": dict(self.values),
         }  # fmt: skip
         if self.graph is not None:
             document["graph"] = self.graph

@@ -50,6 +50,10 @@ class _Options(Strict):
 
     batch: Batch | None = None
     shapes: dict[Name, Annotated[list[Dimension], Field(max_length=32)]] = Field(default_factory=dict)
+    values: Annotated[
+        dict[Name, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]],
+        Field(max_length=64, description="Values of inputs that control what the model does, such as a flag."),
+    ] = Field(default_factory=dict)
     granularity: Granularity = 1
     composition: Composition = "sequential"
     measured: Annotated[

@@ -67,7 +67,7 @@ def test_a_model_in_memory_is_priced(cost_model: CostModel, light_models: Mappin
     expected = cost_model.predict(path).latency_us
     assert cost_model.predict(onnx.load(path)).latency_us == expected
     assert cost_model.predict(read_model(path)).latency_us == expected
-    with pytest.raises(ValueError, match="give batch and shapes to read_model"):
+    with pytest.raises(ValueError, match="give batch, shapes and values to read_model"):
         cost_model.predict(read_model(path), batch=8)
 
 

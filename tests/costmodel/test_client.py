@@ -120,6 +120,19 @@ def test_options_are_passed_on(client: Client, parse: Callable[..., ModelProto])
         client.predict(content, version="never", **options)  # type: ignore[arg-type]
 
 
+def test_values_of_inputs_are_passed_on(client: Client, branches: ModelProto) -> None:
+    """A flag's value chooses the branch that is priced, for a sent file, a known file and a digest."""
+    content = branches.SerializeToString()
+    options = {"system": SYSTEM.name, "measured": False, "partial": True}
+    cached, whole = (client.predict(content, values={"cached": flag}, **options) for flag in (1, 0))  # type: ignore[arg-type]
+    assert [layer["op_type"] for layer in cached.document["layers"]] == ["Tanh"]
+    assert "MatMul" in {layer["op_type"] for layer in whole.document["layers"]}
+    assert client.predict(content, values={"cached": 1}, **options) == cached  # type: ignore[arg-type]
+    assert client.prediction(cached.digest, values={"cached": True}, **options).document == cached.document
+    with pytest.raises(ServiceError, match="cannot be 2"):
+        client.predict(content, values={"cached": 2}, **options)  # type: ignore[arg-type]
+
+
 def test_models_beside_are_passed_on(client: Client, light_models: Mapping[str, Path]) -> None:
     """The service gets the models beside the one asked about: it says that their effect was never measured there."""
     digest = client.send_model(light_models["squeezenet"])

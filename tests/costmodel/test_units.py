@@ -16,6 +16,7 @@ from costmodel.units import (
     parse_duration_s,
     parse_numbers,
     parse_shape,
+    parse_value,
 )
 
 MICROSECONDS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
@@ -87,6 +88,22 @@ def test_what_is_no_shape_is_named_with_one_that_is(text: str) -> None:
     """An invalid shape is quoted with an example of a valid one."""
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a shape") + ".*input=1,3,224,224"):
         parse_shape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [("rate=16000", "rate", 16000), ("a=b=-0.5", "a=b", -0.5), ("flag=true", "flag", 1), ("flag=False", "flag", 0)],
+)
+def test_a_value_is_parsed(text: str, name: str, value: float) -> None:
+    """An input and its value are parsed; flags may be words."""
+    assert parse_value(text) == (name, value)
+
+
+@pytest.mark.parametrize("text", ["", "flag", "=1", "flag=", "flag=yes", "flag=nan", "flag=inf", "flag=1e999", "a=1,2"])
+def test_what_is_no_value_is_named_with_one_that_is(text: str) -> None:
+    """An invalid value is quoted with an example of a valid one."""
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is no value") + ".*use_cache_branch=1"):
+        parse_value(text)
 
 
 numbers = st.sets(st.integers(1, 999), min_size=1, max_size=20)

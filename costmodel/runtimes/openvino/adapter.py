@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import openvino as ov
-from onnx import ModelProto, NodeProto
+import openvino.opset13 as ops
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from costmodel.errors import LoweringError, MeasurementError
 from costmodel.ir.attributes import integer
@@ -76,6 +77,8 @@ class OpenVino:
                 else:
                     content = str(model.path) if model.original is None else model.original.SerializeToString()
                 source = core().read_model(content)
+                for tensor in () if model.weights_missing else model.constants:
+                    _make_constant(source, tensor)
                 source.reshape({name: list(kind.shape) for name, kind in model.inputs.items()})
                 compiled = compile_model(source, settings)
                 return OpenVinoRunner(compiled, model_inputs(model))
@@ -102,6 +105,15 @@ class OpenVino:
     def fingerprint(self) -> str:
         """Returns the instruction sets on which OpenVINO's choice of primitives depends, and the `REVISION`."""
         return "-".join([*sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")), f"lowering{REVISION}"])
+
+
+def _make_constant(source: Any, tensor: TensorProto) -> None:
+    """Replaces the parameter of an OpenVINO model that has the name of `tensor` by that constant."""
+    parameter = source.input(tensor.name).get_node()
+    constant = ops.constant(numpy_helper.to_array(tensor))
+    for reader in parameter.output(0).get_target_inputs():
+        reader.replace_source_output(constant.output(0))
+    source.remove_parameter(parameter)
 
 
 def _ends_the_process(layer: SequenceLayer) -> bool:

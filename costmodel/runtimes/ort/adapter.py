@@ -18,6 +18,7 @@ from costmodel.ir.nchwc import NotMaterialisableError, materialise
 from costmodel.ir.sequence import LayerSequence
 from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
 from costmodel.onnx_io.input_shapes import clear_inferred_shapes
+from costmodel.onnx_io.input_values import with_constants
 from costmodel.onnx_io.model import Model
 from costmodel.onnx_io.shape_inference import output_types
 from costmodel.runtimes.base import ProfiledRun, Runner, RuntimeSettings
@@ -173,7 +174,7 @@ class OnnxRuntime:
         if model.weights_missing:
             proto, weights = with_synthetic_weights(model.proto)
             return open_session(proto.SerializeToString(), settings, weights, timed=True, concurrent=True), weights
-        if model.reshaped:
+        if model.reshaped or model.constants:
             declared = ModelProto()
             # Weights in files of their own stay there: they may be larger than what fits into one message.
             declared.CopyFrom(model.original or onnx.load(str(model.path), load_external_data=False))
@@ -216,7 +217,8 @@ class OnnxRuntime:
 
 
 def _rewrite_inputs(declared: ModelProto, model: Model) -> None:
-    """Sets the input shapes of `declared`, which is the model as its author wrote it, to those of `model`."""
+    """Gives `declared`, which is the model as its author wrote it, the inputs and input shapes of `model`."""
+    with_constants(declared, model.constants)
     fixed = {port.name: port for port in model.proto.graph.input}
     for port in declared.graph.input:
         if port.name in model.inputs:

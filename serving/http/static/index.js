@@ -154,6 +154,16 @@ function optionsOf() {
       options.shapes[state.model.names?.number(name) ?? name] = sizes.split(",").map(Number);
     }
   }
+  const values = at("values").value.trim();
+  if (values) {
+    options.values = {};
+    for (const part of values.split(/[;\s]+/)) {
+      const [, name, value] = part.match(/^(.+)=([^=]+)$/) || [];
+      const number = { true: 1, false: 0 }[value?.toLowerCase()] ?? Number(value);
+      if (!name || !Number.isFinite(number)) throw new Problem(422, `${part} is no value. Write it like use_cache_branch=1.`);
+      options.values[state.model.names?.number(name) ?? name] = number;
+    }
+  }
   return options;
 }
 
@@ -174,6 +184,7 @@ async function predictOn(system, options) {
   const query = new URLSearchParams({ name, system });
   if (options.batch) query.set("batch", options.batch);
   for (const [input, shape] of Object.entries(options.shapes || {})) query.append("shape", `${input}=${shape.join(",")}`);
+  for (const [input, value] of Object.entries(options.values || {})) query.append("value", `${input}=${value}`);
   return ask(`v1/predict?${query}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: content });
 }
 
@@ -363,7 +374,7 @@ for (const kind of ["dragover", "dragleave", "drop"])
     at("drop").classList.toggle("over", kind === "dragover");
     if (kind === "drop") take(event.dataTransfer.files[0]);
   });
-for (const id of ["batch", "shapes"]) at(id).addEventListener("change", predict);
+for (const id of ["batch", "shapes", "values"]) at(id).addEventListener("change", predict);
 at("ask").addEventListener("submit", (event) => { event.preventDefault(); predict(); });
 at("slo").addEventListener("input", ranking);
 at("quantile").addEventListener("change", ranking);

@@ -120,6 +120,20 @@ def test_batch_and_shape(predict: Run, parse: Callable[..., ModelProto], tmp_pat
     assert "y" in predict(tmp_path / "relu.onnx", "--shape", "y=1,16,8").sentence
 
 
+def test_the_value_of_an_input_chooses_the_branch(predict: Run, branches: ModelProto, tmp_path: Path) -> None:
+    """A flag becomes a constant, so that the layers of its branch are priced; without it, a note asks for it."""
+    path = tmp_path / "merged.onnx"
+    onnx.save(branches, path)
+    asked = (path, "--partial", "--predict-all", "--json")
+    cached = predict(*asked, "--value", "cached=true").document
+    whole = predict(*asked, "--value", "cached=0").document
+    assert [layer["op_type"] for layer in cached["layers"]] == ["Tanh"]
+    assert [layer["op_type"] for layer in whole["layers"]] == ["MatMul", "Tanh"]
+    assert "which layers run depends on the input cached" in predict(*asked).document["warnings"][0]
+    assert "write it like use_cache_branch=1" in predict(path, "--value", "cached").err
+    assert "its inputs are x, cached" in predict(path, "--value", "flag=1").sentence
+
+
 def test_a_model_without_an_estimate_does_not_stop_the_others(predict: Run, resnet: Path, tmp_path: Path) -> None:
     """A folder with a broken file has estimates of the others; the broken file is named, alone it is an error."""
     shutil.copy(resnet, tmp_path / "good.onnx")

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
+import onnx
 import psutil
 import pytest
 from onnx import ModelProto
@@ -111,6 +112,20 @@ def test_weights_and_names_stay_here(
     assert b"pixels" not in kept.read_bytes()
     unknown = run(tmp_path / "empty", *asked, "--shape", "pixels=1,512,3")
     assert "input pixels has 2 dimensions" in unknown.sentence
+
+
+def test_values_of_inputs_reach_the_service(
+    run: Run, own: Home, service: _Service, token: str, branches: ModelProto, tmp_path: Path
+) -> None:
+    """A value is sent for the number that stands for the input's name, and the answer is that of this machine."""
+    onnx.save(branches, tmp_path / "merged.onnx")
+    asked = ("predict", tmp_path / "merged.onnx", "--predict-all", "--partial", "--json", "--system", SYSTEM.name)
+    for flag in (0, 1):
+        local = run(own, *asked, "--value", f"cached={flag}").document
+        remote = run(own, *asked, "--value", f"cached={flag}", "--server", service.url, "--token", token).document
+        assert remote["latency_us"] == local["latency_us"]
+    refused = run(own, *asked, "--value", "cached=2", "--server", service.url, "--token", token)
+    assert "input cached has elements of bool, which cannot be 2" in refused.sentence
 
 
 def test_metrics_are_those_of_all_workers(service: _Service, token: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.cli.options import parse_shapes
+from costmodel.cli.options import parse_shapes, parse_values
 from tests.shell import Run
 
 README = Path(__file__).parents[3] / "README.md"
@@ -137,6 +137,12 @@ def test_shapes_are_read() -> None:
     """Several inputs may have shapes, and names may contain an equals sign."""
     assert parse_shapes(["x=1,3,224,224", "a=b=2"]) == {"x": (1, 3, 224, 224), "a=b": (2,)}
     assert parse_shapes(None) == {}
+
+
+def test_values_are_read() -> None:
+    """Several inputs may have values, and names may contain an equals sign."""
+    assert parse_values(["rate=16000", "a=b=true"]) == {"rate": 16_000, "a=b": 1}
+    assert parse_values(None) == {}
 
 
 def test_the_module_is_the_command(tmp_path: Path) -> None:

@@ -185,14 +185,36 @@ def test_the_browser_sends_what_the_command_line_sends(page: Page, light_models:
         assert (base64.b64decode(content), tuple(names)) == (expected.content, expected.names)
 
 
+def test_the_value_of_an_input_chooses_the_branch(
+    browser: Browser, url: str, branches: ModelProto, tmp_path: Path
+) -> None:
+    """The page asks for the value of a flag, under the name that the file has, and prices the layers of its branch."""
+    path = tmp_path / "merged.onnx"
+    path.write_bytes(branches.SerializeToString())
+    page = browser.new_page()
+    page.goto(url)
+    page.set_input_files("#file", path)
+    values = page.get_by_label("Input values")
+    for flag in ("2", "maybe"):
+        values.fill(f"cached={flag}")
+        values.press("Tab")
+        expect(page.locator("#status")).to_contain_text("which cannot be 2" if flag == "2" else "is no value")
+    values.fill("cached=true")
+    values.press("Tab")
+    expect(page.locator("#curl")).to_contain_text('"cached":1')
+    expect(page.locator("#status")).to_contain_text("merged:")
+    expect(page.locator("#trust")).not_to_contain_text("which layers run")
+    page.close()
+
+
 def test_everything_is_reached_by_keyboard(page: Page) -> None:
     """Every control is reached by the Tab key in reading order, with visible focus."""
     expect(page.get_by_role("button", name="ResNet-50")).to_be_visible()  # the examples come after the page
     reached = []
-    for _ in range(14):
+    for _ in range(15):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
-    for wanted in ("Skip to content", "Systems", "file", "ResNet-50", "batch", "shapes"):
+    for wanted in ("Skip to content", "Systems", "file", "ResNet-50", "batch", "shapes", "values"):
         assert wanted in reached, reached
     assert page.evaluate("document.activeElement.type") == "checkbox" or "BERT base, 128 tokens" in reached
 

@@ -72,6 +72,24 @@ def test_a_model_is_sent_once(client: TestClient, convolution: ModelProto, syste
     assert _sent(client, content, system=system, shape="x=8,16,28,28")["latency_us"] == larger["latency_us"]
 
 
+def test_the_value_of_an_input(client: TestClient, branches: ModelProto, system: str) -> None:
+    """A value chooses the branch, in the query string and in the body; one that cannot be is refused."""
+    content = branches.SerializeToString()
+    asked = {"system": system, "measured": False, "partial": True}
+    cached, whole = (_sent(client, content, **asked, value=f"cached={flag}") for flag in (1, 0))
+    operators = [[layer["op_type"] for layer in answer["layers"]] for answer in (cached, whole)]
+    assert operators == [["Tanh"], ["MatMul", "Tanh"]]
+    known = asked | {"model": cached["digest"]}
+    for flag, answer in ((True, cached), (1, cached), (0.0, whole)):
+        assert client.post("/v1/predict", json=known | {"values": {"cached": flag}}).json() == answer
+    for wrong in ({"cached": 2}, {"cached": "x"}, {"cached": 1e13}, {"": 1}, {"other": 1}):
+        assert client.post("/v1/predict", json=known | {"values": wrong}).status_code == 422
+    refused = client.post(
+        "/v1/predict", content=content, params={"value": "cached"}, headers={"content-type": "application/octet-stream"}
+    )
+    assert (refused.status_code, refused.json()["detail"][:6]) == (422, "value:")
+
+
 def test_a_graph_needs_no_file(client: TestClient, convolution: ModelProto, system: str) -> None:
     """A graph from lowering costs what the model costs."""
     graph = get_runtime().lower(read_model(convolution), "all").to_dict()
@@ -85,7 +103,7 @@ def test_a_graph_needs_no_file(client: TestClient, convolution: ModelProto, syst
     assert again.json() == answer
     refused = client.post("/v1/predict", json={"model": answer["digest"], "system": system, "batch": 2})
     assert refused.status_code == 422
-    assert "leave out batch and shapes" in refused.json()["detail"]
+    assert "leave out batch, shapes and values" in refused.json()["detail"]
 
 
 def test_options_do_what_they_do_elsewhere(client: TestClient, light_models: Mapping[str, Path], system: str) -> None:
