@@ -201,7 +201,7 @@ def test_the_value_of_an_input_chooses_the_branch(
         expect(page.locator("#status")).to_contain_text("which cannot be 2" if flag == "2" else "is no value")
     values.fill("cached=true")
     values.press("Tab")
-    expect(page.locator("#curl")).to_contain_text('"cached":1')
+    expect(page.locator("#curl")).to_contain_text('"values":{"n0":1}')
     expect(page.locator("#status")).to_contain_text("merged:")
     expect(page.locator("#trust")).not_to_contain_text("which layers run")
     page.close()
