@@ -9,6 +9,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from costmodel.errors import ModelReadError
 from costmodel.ir.constants import data_type_of
 from costmodel.ir.graph import TensorType
+from costmodel.onnx_io.branches import inline_branches
 
 __all__ = ["branching_inputs", "constants_for", "with_constants"]
 
@@ -33,13 +34,16 @@ def constants_for(title: str, inputs: Mapping[str, TensorType], values: Mapping[
 
 
 def with_constants(proto: ModelProto, constants: Sequence[TensorProto]) -> None:
-    """Replaces inputs of a model, in place, by the constants that have their names."""
+    """Replaces inputs of a model, in place, by the constants that have their names, and Ifs that they decide."""
+    if not constants:
+        return
     replaced = {tensor.name for tensor in constants}
     if proto.ir_version >= 4:  # before, constants are listed among the inputs
         kept = [port for port in proto.graph.input if port.name not in replaced]
         del proto.graph.input[:]
         proto.graph.input.extend(kept)
     proto.graph.initializer.extend(constants)
+    inline_branches(proto)
 
 
 def branching_inputs(graph: GraphProto, inputs: Mapping[str, TensorType]) -> list[str]:
@@ -54,7 +58,7 @@ def branching_inputs(graph: GraphProto, inputs: Mapping[str, TensorType]) -> lis
     for node in graph.node:
         if node.op_type != "If":
             continue
-        seen, waiting = set(), [node.input[0]]
+        seen, waiting = set(), list(node.input[:1])
         while waiting:
             name = waiting.pop()
             if name not in seen:
