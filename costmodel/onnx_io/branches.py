@@ -13,6 +13,8 @@ from types import MappingProxyType
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from costmodel.ir.attributes import bind_captured
+
 __all__ = ["inline_branches"]
 
 _Known = dict[str, np.ndarray]
@@ -47,7 +49,8 @@ def inline_branches(proto: ModelProto) -> None:
                 known[node.output[0]] = value
             nodes.append(node)
             continue
-        names.subtract(name for body in _bodies(node) for name in _names(body))
+        for attribute in node.attribute:
+            names.subtract(_names(attribute.g))
         _make_unique(branch, names)
         names.update(_names(branch))
         _learn(known, branch.initializer)
@@ -117,25 +120,11 @@ def _make_unique(branch: GraphProto, names: Counter[str]) -> None:
         own.add(new)
         if new != name:
             renamed[name] = new
-    if renamed:
-        _rename(branch, renamed)
-
-
-def _rename(graph: GraphProto, renamed: Mapping[str, str]) -> None:
-    for port in (*graph.initializer, *graph.output):
-        port.name = renamed.get(port.name, port.name)
-    for node in graph.node:
-        node.input[:] = [renamed.get(name, name) for name in node.input]
+    for tensor in branch.initializer:
+        tensor.name = renamed.get(tensor.name, tensor.name)
+    for node in branch.node:
         node.output[:] = [renamed.get(name, name) for name in node.output]
-        for body in _bodies(node):
-            _rename(body, renamed)
-
-
-def _bodies(node: NodeProto) -> Iterator[GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+    bind_captured(branch, renamed)
 
 
 def _names(graph: GraphProto) -> Iterator[str]:
@@ -143,5 +132,5 @@ def _names(graph: GraphProto) -> Iterator[str]:
     yield from (port.name for port in (*graph.input, *graph.initializer))
     for node in graph.node:
         yield from node.output
-        for body in _bodies(node):
-            yield from _names(body)
+        for attribute in node.attribute:
+            yield from _names(attribute.g)

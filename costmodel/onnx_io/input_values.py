@@ -53,7 +53,9 @@ def branching_inputs(graph: GraphProto, inputs: Mapping[str, TensorType]) -> lis
         graph: Graph of a model without cycles. Subgraphs, which may have If nodes of their own, are not searched.
         inputs: Type of every input of the model.
     """
-    producers = {name: node for node in graph.node for name in node.output}
+    # What is computed from the shape of an input does not depend on its value.
+    nodes = [node for node in graph.node if node.op_type not in ("Shape", "Size")]
+    producers = {name: node for node in nodes for name in node.output}
     found: dict[str, None] = {}
     for node in graph.node:
         if node.op_type != "If":

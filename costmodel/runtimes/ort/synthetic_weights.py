@@ -3,6 +3,7 @@
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
+from costmodel.ir.attributes import captured_names
 from costmodel.ir.constants import dtype_name
 from costmodel.ir.graph import TensorType
 from costmodel.onnx_io.external_data import all_tensors, omitted_bytes, set_location
@@ -17,7 +18,8 @@ def with_synthetic_weights(model: ModelProto) -> tuple[ModelProto, dict[str, np.
     """Returns a copy of a model for which synthetic weights replace omitted ones, and the weights for its session.
 
     Weights of the main graph are returned by name, and have to be given to the session of the copy; weights elsewhere,
-    such as in subgraphs, are stored in the copy.
+    such as in subgraphs, are stored in the copy. Weights that no layer reads are left out: onnxruntime drops them before it looks
+    for those that its session was given, and refuses what it does not find.
     """
     proto = ModelProto()
     proto.CopyFrom(model)
@@ -33,6 +35,12 @@ def with_synthetic_weights(model: ModelProto) -> tuple[ModelProto, dict[str, np.
             weights[tensor.name] = values
         else:  # onnxruntime accepts external weights for the main graph only
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    read = {port.name for port in proto.graph.output}
+    for node in proto.graph.node:
+        read.update(node.input, captured_names(node))
+    for tensor in [tensor for tensor in proto.graph.initializer if tensor.name not in read]:
+        proto.graph.initializer.remove(tensor)
+        weights.pop(tensor.name, None)
     return proto, weights
 
 

@@ -57,6 +57,21 @@ def test_kernels_lie_one_after_the_other_within_their_run(
         assert end_us <= run.latency_us + 1
 
 
+def test_weights_that_no_layer_reads_are_no_obstacle(
+    runtime: OnnxRuntime, settings: RuntimeSettings, parse: Callable[..., ModelProto], branches: ModelProto
+) -> None:
+    """Large weights may be read by no layer, by a body only, or by the branch that a value did not choose."""
+    large = {"w": (256, 256)}
+    (run,) = profile(runtime, parse("(float[8] x) => (float[8] y) { y = Tanh(x) }", weights=large), settings, runs=1)
+    assert [kernel.kernel for kernel in run.kernels] == ["Tanh"]
+    for flag, kernels in ((0, ["MatMul", "Tanh"]), (1, ["Tanh"])):
+        model = read_model(branches, values={"cached": flag})
+        (run,) = runtime.profile_model(model, settings, runs=1, warm_up_runs=1)
+        assert [kernel.kernel for kernel in run.kernels] == kernels
+    (run,) = profile(runtime, branches, settings, runs=1)
+    assert "If" in {kernel.kernel for kernel in run.kernels}
+
+
 def test_kernels_of_a_body_belong_to_their_layer(
     runtime: OnnxRuntime, settings: RuntimeSettings, parse: Callable[..., ModelProto], lower: Callable[..., object]
 ) -> None:
