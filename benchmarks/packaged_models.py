@@ -22,12 +22,15 @@ import onnx
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
 from costmodel.onnx_io.input_shapes import fix_inputs
+from costmodel.onnx_io.input_values import constants_for, with_constants
 
 Shapes = dict[str, tuple[int, ...]]
 
 _TEXT_LINE = (1, 3, 48, 320)
 _PAGE = (1, 3, 640, 640)
 _ANALYSIS = 1000  # Frames of an excerpt of ten seconds
+# The values that packages feed to inputs which choose what a model does: Silero's sampling rate.
+_VALUES = {"sr": 16_000}
 _RECORDING: Shapes = {"waveforms": (1, 160_000), "waveforms_lens": (1,)}
 
 
@@ -164,8 +167,11 @@ def export(archives: Path, folder: Path) -> None:
                 continue
             model = onnx.load_from_string(members[path])
             known = {port.name for port in model.graph.input}
-            fix_inputs(model, ending, None, {name: shape for name, shape in shapes.items() if name in known})
+            fixed = fix_inputs(model, ending, None, {name: shape for name, shape in shapes.items() if name in known})
+            values = {name: value for name, value in _VALUES.items() if name in known}
+            with_constants(model, constants_for(ending, fixed.types, values))
             words = f"{requirement.partition('==')[0]} {ending.removesuffix('.onnx')}"
+            words += "".join(f" {name} {value}" for name, value in values.items())
             onnx.save(model, folder / f"{re.sub('[^a-z0-9]+', '_', words.lower()).strip('_')}.onnx")
 
 

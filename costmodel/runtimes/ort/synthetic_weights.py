@@ -18,8 +18,8 @@ def with_synthetic_weights(model: ModelProto) -> tuple[ModelProto, dict[str, np.
     """Returns a copy of a model for which synthetic weights replace omitted ones, and the weights for its session.
 
     Weights of the main graph are returned by name, and have to be given to the session of the copy; weights elsewhere,
-    such as in subgraphs, are stored in the copy. Weights that no layer reads are left out: onnxruntime drops them before it looks
-    for those that its session was given, and refuses what it does not find.
+    such as in subgraphs, are stored in the copy. Weights that no layer reads are left out: onnxruntime drops them
+    before it looks for those that its session was given, and refuses what it does not find.
     """
     proto = ModelProto()
     proto.CopyFrom(model)
