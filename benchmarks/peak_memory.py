@@ -26,7 +26,6 @@ from model_sessions import PREPARED, halves, read_rows, run_alone, write_rows
 from scipy.optimize import nnls
 
 from costmodel.errors import CostModelError
-from costmodel.estimate.peak_memory import fragmented_share
 from costmodel.ir.graph import LayerGraph
 from costmodel.memory.session import memory_demand
 from costmodel.onnx_io.model import read_model
@@ -37,10 +36,8 @@ from costmodel.training.corpus import corpus_models
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data" / "peak_memory.csv"
 CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
-SIMULATED = (
-    "layers", "compact_bytes", "fragmented_bytes", "compact_without_source_bytes", "fragmented_without_source_bytes",
-    "reordered_bytes", "packed_bytes", "matmul_bytes", "normalisations",
-)  # fmt: skip
+CASES = ("mean", "least", "most")
+SIMULATED = ("layers", *(f"{case}{suffix}_bytes" for suffix in ("", "_without_source") for case in CASES))
 FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULATED, "peak_bytes")
 LEVEL = 0.9
 SPLITS = 20
@@ -129,11 +126,8 @@ def _simulated(graph: LayerGraph) -> dict[str, int]:
     full, plain = memory_demand(graph), memory_demand(replace(graph, source_weights=None))
     assert full is not None
     assert plain is not None
-    values = (
-        full.layers, full.peak_bytes, full.fragmented_peak_bytes, plain.peak_bytes, plain.fragmented_peak_bytes,
-        full.reordered_bytes, full.packed_bytes, full.matmul_bytes, full.normalisations,
-    )  # fmt: skip
-    return dict(zip(SIMULATED, values, strict=True))
+    peaks = [peak for one in (full, plain) for peak in (one.peak_bytes, one.least_peak_bytes, one.most_peak_bytes)]
+    return dict(zip(SIMULATED, (full.layers, *peaks), strict=True))
 
 
 def measured_peak(path: Path, heap_offset_bytes: int) -> int | None:
@@ -145,7 +139,7 @@ def measured_peak(path: Path, heap_offset_bytes: int) -> int | None:
 def fit(*, write: bool) -> None:
     """Prints the errors for held-out families, and stores the calibration if `write` is true."""
     stored = [row for row in read_rows(DATA) if row["runtime"] == ort.__version__]
-    rows = [row for row in stored if row["compact_bytes"]]
+    rows = [row for row in stored if row["mean_bytes"]]
     if len(rows) < len(stored):
         print(f"{len(stored) - len(rows)} measurements are left out: `simulate` has not filled in their models")
     models = sorted({row["model"] for row in rows})
@@ -158,26 +152,18 @@ def fit(*, write: bool) -> None:
     print(f"{np.mean(spread > 0.1):.1%} of the models differ by more than 10% between their own measurements")
     near = [abs(median / peak - 1) < 0.1 for name, median in zip(models, measured, strict=True) for peak in peaks[name]]
     print(f"{np.mean(near):.1%} of the measurements are within 10% of the median of their model")
-    gap = np.array([float(first[name]["fragmented_bytes"]) / float(first[name]["compact_bytes"]) for name in models])
-    print(f"{np.mean(gap > 1.22):.1%} of the models need over 22% more memory if it is fragmented")
+    gap = np.array([float(first[name]["most_bytes"]) / float(first[name]["least_bytes"]) for name in models])
+    print(f"{np.mean(gap > 1.22):.1%} of the models need over 22% more memory in the worst case than in the best")
     calibration: dict[str, dict[str, object]] = {}
     for name, suffix in (("with_source", ""), ("without_source", "_without_source")):
-        compact, fragmented = (
-            np.array([float(first[model][f"{case}{suffix}_bytes"]) for model in models])
-            for case in ("compact", "fragmented")
-        )
         layers = [int(first[model]["layers"]) for model in models]
-        kinds = ("reordered_bytes", "packed_bytes", "matmul_bytes", "normalisations")
-        share = np.array([fragmented_share(*(int(first[model][name]) for name in kinds)) for model in models])
         cases = {
-            case: np.column_stack([np.ones(len(models)), layers, simulated])
-            for case, simulated in (
-                ("typical", (1 - share) * compact + share * fragmented),
-                ("compact", compact),
-                ("fragmented", fragmented),
-            )
-        }
-        features = cases["typical"]
+            case: np.column_stack([
+                np.ones(len(models)), layers, [float(first[model][f"{case}{suffix}_bytes"]) for model in models]
+            ])
+            for case in CASES
+        }  # fmt: skip
+        features = cases["mean"]
         held_out, within, above, below = [], [], [], []
         for seed in range(SPLITS):
             half = halves(families, seed)

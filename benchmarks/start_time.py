@@ -187,10 +187,7 @@ def fit(*, write: bool) -> None:
 
 def _demand(row: dict[str, str]) -> MemoryDemand:
     """Returns what the simulation says about the model of a row, as far as start times depend on it."""
-    unused = (
-        "load_bytes", "run_bytes", "fragmented_load_bytes", "fragmented_run_bytes", "reordered_bytes",
-        "matmul_bytes", "normalisations",
-    )  # fmt: skip
+    unused = ("load_bytes", "run_bytes", "peak_bytes", "least_peak_bytes", "most_peak_bytes")
     return MemoryDemand(**dict.fromkeys(unused, 0), **{name: int(row[name]) for name in DEMAND}, from_source=True)
 
 

@@ -29,6 +29,7 @@ from .fused import fuse as fuse
 from .fused import fused_sequence as fused_sequence
 from .fused import main_layer as main_layer
 from .fused import outer_values as outer_values
+from .graph import FUSED_PRODUCT as FUSED_PRODUCT
 from .graph import ITEM_BYTES as ITEM_BYTES
 from .graph import OPAQUE as OPAQUE
 from .graph import Attributes as Attributes
@@ -57,4 +58,5 @@ from .sequence import Value as Value
 from .sequence import build_sequence as build_sequence
 from .sequence import input_indices as input_indices
 from .sequence import weight_indices as weight_indices
+from .source_weights import SMALLEST_STORED_BYTES as SMALLEST_STORED_BYTES
 from .source_weights import SourceWeights as SourceWeights

@@ -11,7 +11,7 @@ from typing import Any
 
 from costmodel.ir.source_weights import SourceWeights
 
-__all__ = ["ITEM_BYTES", "OPAQUE", "Attributes", "Layer", "LayerGraph", "TensorType"]
+__all__ = ["FUSED_PRODUCT", "ITEM_BYTES", "OPAQUE", "Attributes", "Layer", "LayerGraph", "TensorType"]
 
 # An attribute is one of {"i": int}, {"f": float}, {"s": str}, {"ints": [...]}, {"floats": [...]},
 # {"strings": [...]}, {"t": tensor}, {"g": subgraph}; see costmodel.ir.attributes.
@@ -27,6 +27,9 @@ ITEM_BYTES = {
 # Types that are not tensors of numbers. A value of such a type is produced and read within one layer sequence and never
 # fed to it. All types but strings have the shape (); the contents follow from the layers that produce them.
 OPAQUE = frozenset({"string", "sequence", "optional", "map"})
+
+# What the runtime appends to the name of a product with which it fuses the addition of a bias.
+FUSED_PRODUCT = "/MatMulAddFusion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +116,17 @@ class LayerGraph:
     source_weights: SourceWeights | None = None
 
     def anonymous(self) -> "LayerGraph":
-        """Returns a copy with numbered names ("layer0", "v0"), which can be priced without revealing its origin."""
+        """Returns a copy with numbered names ("layer0", "v0"), which can be priced without revealing its origin.
+
+        What the runtime itself appended to names stays, because the order of packing follows from it.
+        """
         names = [*self.inputs, *self.constants, *(name for layer in self.layers for name in layer.outputs if name)]
         number = {name: f"v{place}" for place, name in enumerate(dict.fromkeys(names))} | {"": ""}
         return LayerGraph(
             layers=tuple(
                 replace(
                     layer,
-                    name=f"layer{place}",
+                    name=f"layer{place}" + FUSED_PRODUCT * (FUSED_PRODUCT in layer.name),
                     inputs=tuple(number[name] for name in layer.inputs),
                     outputs=tuple(number[name] for name in layer.outputs),
                     sources=(),

@@ -1,10 +1,13 @@
 """The weights of a model as its source has them, before a runtime rewrites them."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["SourceWeights"]
+__all__ = ["SMALLEST_STORED_BYTES", "SourceWeights"]
+
+# Smaller constants and values are left out: the runtime keeps them where they were parsed.
+SMALLEST_STORED_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +19,16 @@ class SourceWeights:
         folded_bytes: Size in bytes of each value that follows from constants alone, by name, in topological order; also
             of each weight of a convolution into which the normalisation behind it is folded.
         nodes: Number of nodes of the main graph, from which the runtime makes the layers; None if it is not known.
-        normalisations: Number of batch normalisations among them.
         dropped: Names of the values of which nothing is left but what is folded from them.
+        labels: Length in bytes of the name, and number of dimensions, of each constant that the model contains: the
+            runtime keeps copies of both beside it.
     """
 
     stored_bytes: Mapping[str, int]
     folded_bytes: Mapping[str, int]
     nodes: int | None = None
-    normalisations: int = 0
     dropped: Set[str] = frozenset()
+    labels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def renamed(self, names: Mapping[str, str]) -> "SourceWeights":
         """Returns a copy with the names that `names` gives, and numbered names ("w0") for all others."""
@@ -34,8 +38,8 @@ class SourceWeights:
             {new[name]: nbytes for name, nbytes in self.stored_bytes.items()},
             {new[name]: nbytes for name, nbytes in self.folded_bytes.items()},
             self.nodes,
-            self.normalisations,
             frozenset(new[name] for name in self.dropped),
+            {new[name]: label for name, label in self.labels.items() if name in new},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,8 +48,8 @@ class SourceWeights:
             "stored": dict(self.stored_bytes),
             "folded": dict(self.folded_bytes),
             "nodes": self.nodes,
-            "normalisations": self.normalisations,
             "dropped": sorted(self.dropped),
+            "labels": {name: list(label) for name, label in self.labels.items()},
         }
 
     @classmethod
@@ -55,6 +59,6 @@ class SourceWeights:
             dict(data["stored"]),
             dict(data["folded"]),
             data.get("nodes"),
-            data.get("normalisations", 0),
             frozenset(data.get("dropped", ())),
+            {name: (length, rank) for name, (length, rank) in data.get("labels", {}).items()},
         )

@@ -7,13 +7,12 @@ from onnx import ModelProto, TensorProto
 
 from costmodel.ir.attributes import captured_names
 from costmodel.ir.constants import dtype_name
+from costmodel.ir.depth_first import depth_first
 from costmodel.ir.graph import TensorType
-from costmodel.ir.source_weights import SourceWeights
+from costmodel.ir.source_weights import SMALLEST_STORED_BYTES, SourceWeights
 
 __all__ = ["source_weights"]
 
-# Smaller constants are left out: they do not matter for memory.
-_SMALLEST_BYTES = 1 << 10
 # Operators that a runtime does not fold: their values are random or compressed, or follow from a subgraph.
 _NOT_FOLDED = {
     "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli",
@@ -33,9 +32,12 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
     constants = dict(_constants(model))
     normalised = _normalised(model, constants)
     known, folded, remaining = set(constants), {}, {port.name for port in model.graph.output}
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            continue
+    nodes = [node for node in model.graph.node if node.op_type != "Constant"]
+    read = [(*node.input, *captured_names(node)) for node in nodes]
+    for place in depth_first(
+        [(names, node.output) for names, node in zip(read, nodes, strict=True)], range(len(nodes))
+    ):
+        node = nodes[place]
         captured = captured_names(node)
         if node.op_type not in _NOT_FOLDED and not captured and all(name in known for name in node.input if name):
             for name in filter(None, node.output):
@@ -48,14 +50,14 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
             remaining.add(new)
         else:
             remaining.update(node.input, captured)
-    stored = {name: kind.nbytes for name, kind in constants.items() if kind.nbytes >= _SMALLEST_BYTES}
-    folded = {name: nbytes for name, nbytes in folded.items() if nbytes >= _SMALLEST_BYTES}
+    stored = {name: kind.nbytes for name, kind in constants.items() if kind.nbytes >= SMALLEST_STORED_BYTES}
+    folded = {name: nbytes for name, nbytes in folded.items() if nbytes >= SMALLEST_STORED_BYTES}
     return SourceWeights(
         stored,
         folded,
-        sum(node.op_type != "Constant" for node in model.graph.node),
-        sum(node.op_type == "BatchNormalization" for node in model.graph.node),
+        len(nodes),
         (stored.keys() | folded.keys()) - remaining,
+        {name: (len(name.encode()), len(constants[name].shape)) for name in stored},
     )
 
 
@@ -73,12 +75,13 @@ def _normalised(model: ModelProto, constants: Mapping[str, TensorType]) -> set[s
 
 
 def _constants(model: ModelProto) -> Iterator[tuple[str, TensorType]]:
-    for tensor in model.graph.initializer:
-        yield tensor.name, _type_of(tensor)
+    """Yields the name and type of each constant in the order in which the runtime converts them."""
     for node in model.graph.node:
         for attribute in node.attribute:
             if node.op_type == "Constant" and attribute.name == "value":
                 yield node.output[0], _type_of(attribute.t)
+    for tensor in model.graph.initializer:
+        yield tensor.name, _type_of(tensor)
 
 
 def _type_of(tensor: TensorProto) -> TensorType:

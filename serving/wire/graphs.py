@@ -78,6 +78,10 @@ WireType = tuple[DType, Shape, Annotated[bool, Field(strict=True)]]
 Bytes = Annotated[int, Field(ge=0, lt=2**62, strict=True)]
 
 
+NameLength = Annotated[int, Field(ge=0, le=100_000, strict=True)]
+Rank = Annotated[int, Field(ge=0, le=1_000, strict=True)]
+
+
 class WireSourceWeights(Strict):
     """Sizes of the constants of a source model, before the runtime rewrote them."""
 
@@ -87,12 +91,13 @@ class WireSourceWeights(Strict):
         int | None,
         Field(ge=0, le=10**9, strict=True, description="Number of nodes; without it, no load time is predicted."),
     ] = None
-    normalisations: Annotated[
-        int, Field(ge=0, le=10**9, strict=True, description="Number of batch normalisations among the nodes.")
-    ] = 0
     dropped: Annotated[
         list[Text], Field(description="Names of the values of which nothing is left but what is folded from them.")
     ] = Field(default_factory=list)
+    labels: Annotated[
+        dict[Text, tuple[NameLength, Rank]],
+        Field(description="Length of the name in bytes, and number of dimensions, of each constant."),
+    ] = Field(default_factory=dict)
 
 
 class WireGraph(Strict):

@@ -12,10 +12,9 @@ from tests.synthetic import SYSTEM
 
 MB = 10**6
 DEMAND = MemoryDemand(
-    load_bytes=100 * MB, run_bytes=50 * MB, fragmented_load_bytes=120 * MB, fragmented_run_bytes=50 * MB,
-    layers=100, source_nodes=200, stored_bytes=40 * MB, rewritten_bytes=10 * MB,
-    reordered_bytes=0, packed_bytes=40 * MB, matmul_bytes=0, normalisations=0, load_touched_bytes=120 * MB,
-    first_run_touched_bytes=10 * MB, from_source=True,
+    load_bytes=100 * MB, run_bytes=50 * MB, peak_bytes=100 * MB, least_peak_bytes=100 * MB, most_peak_bytes=100 * MB,
+    layers=100, source_nodes=200, stored_bytes=40 * MB, rewritten_bytes=10 * MB, packed_bytes=40 * MB,
+    load_touched_bytes=120 * MB, first_run_touched_bytes=10 * MB, from_source=True,
 )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from onnx import ModelProto
+import numpy as np
+from onnx import ModelProto, helper, numpy_helper
 
 from costmodel.ir.graph import LayerGraph
 from costmodel.onnx_io.shape_inference import infer_model
@@ -26,6 +27,7 @@ def test_what_follows_from_weights_is_folded(parse: Callable[..., ModelProto]) -
     assert found.folded_bytes == {"turned": 8192, "doubled": 8192}
     assert found.nodes == 3
     assert found.dropped == {"w", "turned"}
+    assert found.labels == {"w": (1, 2)}
 
 
 def test_a_normalisation_gives_each_convolution_a_weight_of_its_own(parse: Callable[..., ModelProto]) -> None:
@@ -45,8 +47,26 @@ def test_a_normalisation_gives_each_convolution_a_weight_of_its_own(parse: Calla
     found = source_weights(model, infer_model(model))
     assert found.stored_bytes == {"w": 2304, "v": 2304}
     assert list(found.folded_bytes.values()) == [2304, 2304]
-    assert found.normalisations == 3
     assert found.dropped == {"w"}
+
+
+def test_folded_values_come_in_the_order_of_the_runtime(parse: Callable[..., ModelProto]) -> None:
+    """The runtime walks back from the last node, which reads a weight that was added after what the first one makes."""
+    model = parse(
+        """(float[1, 64] x) => (float[1, 64] y) {
+            first = Transpose(v) a = MatMul(x, first) second = Transpose(w) y = MatMul(a, second)
+        }""",
+        weights={"v": (64, 64), "w": (64, 64)},
+    )
+    assert list(source_weights(model, infer_model(model)).folded_bytes) == ["second", "first"]
+
+
+def test_constants_of_nodes_come_before_the_weights_of_the_graph(parse: Callable[..., ModelProto]) -> None:
+    """The runtime converts the tensors of Constant nodes first."""
+    model = parse("(float[64, 64] x) => (float[64, 64] y) { y = Add(x, w) }", weights={"w": (64, 64)})
+    tensor = numpy_helper.from_array(np.ones((64, 64), np.float32))
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["c"], value=tensor))
+    assert list(source_weights(model, infer_model(model)).stored_bytes) == ["c", "w"]
 
 
 def test_a_value_of_unknown_size_is_left_out(parse: Callable[..., ModelProto]) -> None:
@@ -68,6 +88,8 @@ def test_a_lowered_graph_carries_them(lowered_light: Callable[..., LayerGraph]) 
     assert not set(hidden.stored_bytes) & set(graph.source_weights.stored_bytes)
     assert hidden.nodes == graph.source_weights.nodes
     assert len(hidden.dropped) == len(graph.source_weights.dropped)
+    assert list(hidden.labels.values()) == list(graph.source_weights.labels.values())
+    assert hidden.labels.keys() == hidden.stored_bytes.keys()
 
 
 def test_names_of_dropped_weights_are_removed_as_well(parse: Callable[..., ModelProto]) -> None:

@@ -1,0 +1,290 @@
+"""Simulates what ONNX Runtime allocates while it loads a model: parsing, converting, rewriting and packing weights."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from costmodel.ir.attributes import integer
+from costmodel.ir.graph import Layer, LayerGraph
+from costmodel.ir.nchwc import BLOCKED_DOMAIN, padded
+from costmodel.ir.source_weights import SMALLEST_STORED_BYTES, SourceWeights
+from costmodel.memory.arena import Arena
+from costmodel.memory.buffers import stored_bytes
+from costmodel.memory.execution_order import order_of_addition
+from costmodel.memory.heap import Block, Heap
+from costmodel.memory.small_blocks import PACKING, REORDERING, Tensor, allocate_dimensions, play
+
+__all__ = ["Loaded", "load"]
+
+# Buffer through which the parser reads a file.
+_PARSE_BUFFER_BYTES = 4 << 20
+# The parser reads a longer weight in steps, and copies the first step when it makes room for the second.
+_PARSE_STEP_BYTES = 50_000_000
+# What the runtime allocates for the nodes between parsing and converting weights; its size does not matter.
+_NODES_BYTES = 3_000_000
+# Sizes of the blocks in the cache when the first weight is converted, and how many there are, in every process seen.
+_CACHED = {32: 5, 48: 1, 64: 0, 80: 1, 96: 4, 112: 0, 128: 2, 144: 0, 160: 4, 176: 0}
+# What a name does not need a block for.
+_LONGEST_INLINE_NAME = 15
+# Blocks while a weight is converted: those that are freed in between, those that are freed at the end with the order,
+# and those of its entry in the graph.
+_BRIEF = (33, 152, 29)
+_TEMPORARY = (40, 32, 33, 32, 32, 40, 32, 32, 40, 32, 32)
+_TEMPORARY_ORDER = (1, 2, 3, 0, 6, 7, 5, 9, 10, 8, 4)
+_ENTRY = (32, 40, 32, 32, 33, 40, 32, 32, 40, 32, 32, 32)
+# How many weights make the table of weights grow, and to how many buckets.
+_BUCKETS = {0: 13, 13: 29, 29: 59, 59: 127, 127: 257, 257: 541, 541: 1109, 1109: 2357, 2357: 5087, 5087: 10273}
+# Blocks for each layer: those that its optimisation makes and keeps, and those that it frees before weights are packed.
+# Sizes as seen; numbers so that neither kind runs short, as none did.
+_KEPT_BY_OPTIMISING = (24, 40, 56, 72)
+_FREED_BY_OPTIMISING = (40, 40, 40, 56, 72)
+_SEEN_OFTEN = (24, 40, 56, 72, 88, 104)
+# Smaller values are not folded here, and smaller weights not rewritten.
+_SMALLEST_BYTES = 1 << 10
+# Operators that keep a packed copy of constant weights: positions of these inputs, and how many dimensions the matrices
+# have; None where the weights are transposed instead, whatever their dimensions.
+_PACKING = {
+    "MatMul": ((1,), 2), "Gemm": ((1,), 2), "FusedMatMul": ((1,), 2), "FusedGemm": ((1,), 2),
+    "LSTM": ((1, 2), 3), "GRU": ((1, 2), 3), "ConvTranspose": ((1,), None),
+}  # fmt: skip
+# The same for quantised weights, whatever their dimensions.
+_QUANTISED_PACKING = {
+    "MatMulInteger": 1, "MatMulIntegerToFloat": 1, "DynamicQuantizeMatMul": 1, "QLinearMatMul": 3, "QLinearConv": 3,
+    "QGemm": 3,
+}  # fmt: skip
+_PACKED_COLUMNS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Work that loading a model was, in bytes.
+
+    Attributes:
+        stored_bytes: Size of the weights in the model's file.
+        rewritten_bytes: Size of the weights that are folded from others, or reordered in blocks.
+        packed_bytes: Size of the matrices that are packed, once for each layer that packs one.
+    """
+
+    stored_bytes: int
+    rewritten_bytes: int
+    packed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A weight in the model's file: its name, the length of its name, its number of dimensions, its size in bytes."""
+
+    name: str
+    name_length: int
+    rank: int
+    nbytes: int
+
+
+def load(heap: Heap, arena: Arena, graph: LayerGraph, *, offset: int) -> Loaded:
+    """Simulates a session that loads a model.
+
+    Args:
+        heap: Heap of the process.
+        arena: Arena of the session.
+        graph: Layers after optimisation.
+        offset: Where the heap ends when weights are converted, modulo 64, in bytes; a multiple of 16.
+    """
+    weights = {name: stored_bytes(graph.types[name]) for name in graph.constants}
+    stored = _stored(graph, weights)
+    nodes = []
+    for _ in graph.layers:
+        for size in _FREED_BY_OPTIMISING:
+            nodes.append(heap.small(size))
+            heap.small(24)  # what keeps it from its neighbours when it is freed
+    parsed = _parse(heap, stored)
+    heap.fill(_NODES_BYTES + offset, _CACHED)
+    tensors = _convert(heap, stored, parsed)
+    for _ in graph.layers:
+        for size in _KEPT_BY_OPTIMISING:
+            heap.small(size)
+    for start in [heap.small(size) for size in _SEEN_OFTEN for _ in range(8)]:
+        heap.release(start)  # fills the cache, so that pieces beside weights coalesce with them
+    rewritten = _rewrite(heap, graph, weights, tensors)
+    for tensor in tensors.values():
+        tensor.free_entry(heap)
+    for start in nodes:
+        heap.release(start)
+    packed = _pack(heap, arena, graph, tensors)
+    return Loaded(sum(one.nbytes for one in stored), rewritten, packed)
+
+
+def _stored(graph: LayerGraph, weights: Mapping[str, int]) -> list[_Stored]:
+    """Returns the weights of the model's file; if it is not known, those of the layers, before they were reordered."""
+    source = graph.source_weights
+    if source is not None:
+        return [_Stored(name, *source.labels.get(name, (0, 1)), nbytes) for name, nbytes in source.stored_bytes.items()]
+    reordered = {name for layer in graph.layers if layer.domain == BLOCKED_DOMAIN for name in layer.inputs}
+    return [
+        _Stored(f"{name} before" if name in reordered else name, 0, len(graph.types[name].shape), nbytes)
+        for name, nbytes in weights.items()
+        if nbytes >= SMALLEST_STORED_BYTES
+    ]
+
+
+def _parse(heap: Heap, stored: list[_Stored]) -> list[tuple[list[int], Block]]:
+    """Reads the weights of a file; returns the small blocks of each (data, dimensions, name), and its data."""
+    buffer = heap.allocate(_PARSE_BUFFER_BYTES, aligned=False)
+    parsed = []
+    for one in stored:
+        heap.small(256)
+        dimensions = [allocate_dimensions(heap, one.rank)] if one.rank > 1 else []
+        name = [heap.small(32), *_allocate_name(heap, one)]
+        data = heap.small(32)
+        step = heap.allocate(_PARSE_STEP_BYTES, aligned=False) if one.nbytes > _PARSE_STEP_BYTES else None
+        parsed.append(([*name, data, *dimensions], heap.allocate(one.nbytes + 1, aligned=False)))
+        if step is not None:
+            heap.free(step)
+    heap.free(buffer)
+    return parsed
+
+
+def _convert(heap: Heap, stored: list[_Stored], parsed: list[tuple[list[int], Block]]) -> dict[str, Tensor]:
+    """Converts what was parsed to tensors one by one; returns them by name."""
+    tensors = {}
+    table = None
+    for number, (one, (small, data)) in enumerate(zip(stored, parsed, strict=True)):
+        tensor = Tensor(heap.allocate(one.nbytes))
+        shared = heap.small(32)
+        passing = [heap.small(32), *_allocate_name(heap, one)][::-1]
+        dimensions = [allocate_dimensions(heap, one.rank)] if one.rank > 1 else []
+        brief = [heap.small(size) for size in _BRIEF]
+        temporary = [heap.small(size) for size in _TEMPORARY]
+        for start in reversed(brief):
+            heap.release(start)
+        if one.rank > 1:
+            tensor.entry.append(heap.small(32 if one.rank <= 3 else 8 + 8 * one.rank))
+        tensor.entry += [heap.small(size) for size in _ENTRY] + _allocate_name(heap, one)
+        heap.release(heap.small(33))
+        tensor.entry += [heap.small(72), *_allocate_name(heap, one)]
+        if number in _BUCKETS:
+            larger = heap.small(8 * _BUCKETS[number])
+            if table is not None:
+                heap.release(table)
+            table = larger
+        *name, of_data = small[: len(passing) + 1]
+        for start in reversed(name):
+            heap.release(start)
+        heap.free(data)
+        for start in (of_data, *small[len(passing) + 1 :], *passing, *(temporary[place] for place in _TEMPORARY_ORDER)):
+            heap.release(start)
+        for start in dimensions:
+            heap.release(start)
+        tensor.owners = [heap.small(160), shared]
+        tensors[one.name] = tensor
+    return tensors
+
+
+def _allocate_name(heap: Heap, one: _Stored) -> list[int]:
+    """Allocates a copy of the name of a weight; none if it is so short that it needs no block."""
+    return [heap.small(one.name_length + 1)] if one.name_length > _LONGEST_INLINE_NAME else []
+
+
+def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors: dict[str, Tensor]) -> int:
+    """Folds constants and frees those that nothing else reads, then reorders the weights of blocked convolutions.
+
+    A weight into which a normalisation was folded becomes that of the same size which a plain layer reads. What no
+    layer reads is freed at the end. Folded values are first made in a buffer, for which there is nearly always a hole.
+
+    Returns the bytes that were folded or reordered.
+
+    Args:
+        heap: Heap of the process.
+        graph: Layers after optimisation.
+        weights: Size in bytes of each weight that the layers read.
+        tensors: Weights of the source model by name; becomes those that the layers read.
+    """
+    rewritten = 0
+    source = graph.source_weights or SourceWeights({}, {})
+    buffer = None
+    for name, nbytes in source.folded_bytes.items():
+        if nbytes >= _SMALLEST_BYTES and name not in tensors:
+            if buffer is None or buffer.nbytes < nbytes:
+                if buffer is not None:
+                    heap.free(buffer)
+                buffer = heap.allocate(nbytes)
+            tensors[name] = Tensor(heap.allocate(nbytes))
+            rewritten += nbytes
+    if buffer is not None:
+        heap.free(buffer)
+    for name in [name for name in tensors if name in source.dropped]:
+        tensors.pop(name).free(heap)
+    # A normalised weight has a name of the runtime's own in the layers, and is found by its size.
+    renamed = [name for name in source.folded_bytes if name in tensors and name not in weights]
+    kept = set()
+    for layer in graph.layers:
+        for name in layer.inputs:
+            nbytes = weights.get(name, 0)
+            kept.add(name)
+            if name in tensors or nbytes < _SMALLEST_BYTES:
+                continue
+            same = (old for old in renamed if source.folded_bytes[old] == nbytes)
+            if layer.domain == BLOCKED_DOMAIN:
+                tensors[name] = play(REORDERING, heap, nbytes)
+            elif (old := next(same, None)) is not None:
+                renamed.remove(old)
+                tensors[name] = tensors.pop(old)
+                continue
+            else:
+                tensors[name] = Tensor(heap.allocate(nbytes))
+            rewritten += nbytes
+    for name in [name for name in tensors if name not in kept]:
+        tensors.pop(name).free(heap)
+    return rewritten
+
+
+def _pack(heap: Heap, arena: Arena, graph: LayerGraph, tensors: dict[str, Tensor]) -> int:
+    """Packs constant weights for the kernels; returns the bytes that are packed, dropped copies included.
+
+    Each layer that reads a matrix packs it, and all but the first drop their copy for that of the first. The original
+    is freed when the last of its readers has packed it; one that a layer reads as it is stays. Transposed convolutions
+    keep their transposed weights in the arena.
+    """
+    total = 0
+    packed = set()
+    readers = Counter(name for layer in graph.layers for name in layer.inputs)
+    for tensor in tensors.values():
+        tensor.entry = [heap.small(40), heap.small(40)]  # now in two tables of the session
+    for layer in order_of_addition(graph):
+        for name, nbytes in _packed_bytes(layer, graph):
+            if layer.op_type == "ConvTranspose":
+                arena.allocate(nbytes)
+            elif name in packed:
+                heap.free(heap.allocate(nbytes))
+            else:
+                packed.add(name)
+                play(PACKING, heap, nbytes)
+            total += nbytes
+            readers[name] -= 1
+            if not readers[name] and name in tensors:
+                tensors.pop(name).free(heap)
+    return total
+
+
+def _packed_bytes(layer: Layer, graph: LayerGraph) -> Iterator[tuple[str, int]]:
+    """Yields the constants that a layer packs, and the size of the packed copy of each in bytes."""
+    if layer.op_type in _QUANTISED_PACKING:
+        for quantised in layer.inputs[_QUANTISED_PACKING[layer.op_type] :][:1]:
+            if quantised in graph.constants and graph.types[quantised].dtype in ("int8", "uint8"):
+                yield quantised, graph.types[quantised].nbytes
+        return
+    slots, dimensions = _PACKING.get(layer.op_type, ((), None))
+    for slot in slots:
+        name = layer.inputs[slot] if slot < len(layer.inputs) else ""
+        if name not in graph.constants:
+            continue
+        kind = graph.types[name]
+        if kind.dtype != "float32" or not kind.elements:
+            continue
+        if dimensions == len(kind.shape):
+            columns = kind.shape[-2 if dimensions == 3 or integer(layer.attributes, "transB", 0) else -1]
+            yield name, kind.nbytes // columns * padded(columns, _PACKED_COLUMNS)
+        elif dimensions is None and len(kind.shape) > 2:
+            rows, columns = kind.shape[0] // max(1, integer(layer.attributes, "group", 1)), prod(kind.shape[1:])
+            if min(rows, columns) > 1:  # one row or one column is its own transpose
+                yield name, kind.nbytes

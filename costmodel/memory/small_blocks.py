@@ -1,0 +1,94 @@
+"""Describes the small blocks that ONNX Runtime allocates beside the weights while it loads a model.
+
+Whether a large block fits into the hole that another one left depends on the small blocks beside it, so the simulation
+makes these as well. Their sizes and order were read off from processes of ONNX Runtime 1.31 in which a library logged
+every call of malloc and free (docs/adr/0023, "Small blocks").
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from costmodel.memory.heap import Block, Heap
+
+__all__ = ["PACKING", "REORDERING", "Tensor", "allocate_dimensions", "play"]
+
+# A script: numbers of bytes to allocate, with an "e" for a block that belongs to the entry of the weight in the graph;
+# "-3" frees what the script allocated fourth; "A" allocates the weight aligned, "W" without.
+_REORDERING = """
+A 160 8 -2 32 W 513 31 -5 48 17 32 32 W 32 64 -12 A 8 -15 32 17 32 64 -18 33 152 29 40 32 33 32 32 40 32 32 40 32 32
+-22 -21 -20 33 -34 160 8 -36 32 256e 40e 32e 40e 32e 32e 33e 40e 32e 32e 40e 32e 32e 32e 17e 56e 17e 33 -55 136 32 32 33
+33 -57 -59 -58 32 32 -61 -62 32 32 -63 -64 -60 -56 72e 17e 40 48 48 32 48 48 64 -70 48 56 17 160 32 17 48 40 48 40 48 48
+48 48 -69 -71 -72 -74 -73 -68 -67 -17 -16 -24 -25 -26 -23 -29 -30 -28 -32 -33 -31 -27 -19 -6 -9 -11 -10 -13 -4 -0 -1 -3
+48 20 56 -90 56 66 -92 -91 56 71 -94 -93 56 -95 672 24 8 31 12e 56 304 32 32 304 32 32 304 32 32 304 32 32 304 40 32 304
+32 32 304 32 -89 21 31 -122 56 -124 513 31 -125 48 17 56 17 160 32 17 88e -126 66e 33 -136
+"""
+_PACKING = "A 24 16 31 513 -3 31 -4 160 26 24 8 16 -9 -8 -5"
+
+
+@dataclass
+class Tensor:
+    """A weight in memory, with the small blocks that belong to it.
+
+    Attributes:
+        block: The weight.
+        entry: Starts of the blocks that describe it in the graph; they are freed before weights are packed.
+        owners: Starts of the blocks that own it, which are freed with it: those made before it first.
+    """
+
+    block: Block
+    entry: list[int] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+
+    def free_entry(self, heap: Heap) -> None:
+        """Frees what describes the weight in the graph."""
+        for start in self.entry:
+            heap.release(start)
+        self.entry.clear()
+
+    def free(self, heap: Heap) -> None:
+        """Frees the weight and everything that belongs to it."""
+        self.free_entry(heap)
+        heap.free(self.block)
+        for start in self.owners:
+            heap.release(start)
+
+
+# Of a weight that is reordered for blocked convolutions, and of one that is packed for products.
+REORDERING, PACKING = (script.split() for script in (_REORDERING, _PACKING))
+
+
+def play(script: list[str], heap: Heap, nbytes: int) -> Tensor:
+    """Plays a script with a weight of `nbytes`; returns the copy of the weight that is left."""
+    releases: list[Callable[[], None]] = []
+    left: list[Block] = []
+    entry = []
+    for step in script:
+        if step[0] == "-":
+            releases[int(step[1:])]()
+        elif step in ("A", "W"):
+            block = heap.allocate(nbytes, aligned=step == "A")
+            left.append(block)
+            releases.append(partial(_free, heap, block, left))
+        else:
+            start = heap.small(int(step.rstrip("e")))
+            releases.append(partial(heap.release, start))
+            if step[-1] == "e":
+                entry.append(start)
+    (block,) = left
+    return Tensor(block, entry)
+
+
+def _free(heap: Heap, block: Block, left: list[Block]) -> None:
+    left.remove(block)
+    heap.free(block)
+
+
+def allocate_dimensions(heap: Heap, rank: int) -> int:
+    """Allocates the dimensions of a tensor as they are read one by one; one dimension needs no block of its own."""
+    short = heap.small(32)
+    if rank <= 3:
+        return short
+    long = heap.small(64)
+    heap.release(short)
+    return long
