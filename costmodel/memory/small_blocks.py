@@ -5,9 +5,8 @@ makes these as well. Their sizes and order were read off from processes of ONNX 
 every call of malloc and free (docs/adr/0023, "Small blocks").
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Literal, NamedTuple
 
 from costmodel.memory.heap import Block, Heap
 
@@ -54,34 +53,59 @@ class Tensor:
             heap.release(start)
 
 
-# Of a weight that is reordered for blocked convolutions, and of one that is packed for products.
-REORDERING, PACKING = (script.split() for script in (_REORDERING, _PACKING))
+class _Step(NamedTuple):
+    """A call of a script.
+
+    Attributes:
+        kind: "small" for a small block, "aligned" or "plain" for the weight, "free" for a block of the script.
+        number: Size in bytes of a small block; place of the block that is freed.
+        of_entry: Whether the block belongs to the entry of the weight in the graph.
+    """
+
+    kind: Literal["small", "aligned", "plain", "free"]
+    number: int = 0
+    of_entry: bool = False
 
 
-def play(script: list[str], heap: Heap, nbytes: int) -> Tensor:
-    """Plays a script with a weight of `nbytes`; returns the copy of the weight that is left."""
-    releases: list[Callable[[], None]] = []
-    left: list[Block] = []
-    entry = []
-    for step in script:
-        if step[0] == "-":
-            releases[int(step[1:])]()
-        elif step in ("A", "W"):
-            block = heap.allocate(nbytes, aligned=step == "A")
-            left.append(block)
-            releases.append(partial(_free, heap, block, left))
+def _steps(script: str) -> list[_Step]:
+    steps = []
+    for word in script.split():
+        if word in ("A", "W"):
+            steps.append(_Step("aligned" if word == "A" else "plain"))
+        elif word[0] == "-":
+            steps.append(_Step("free", int(word[1:])))
         else:
-            start = heap.small(int(step.rstrip("e")))
-            releases.append(partial(heap.release, start))
-            if step[-1] == "e":
+            steps.append(_Step("small", int(word.rstrip("e")), word[-1] == "e"))
+    return steps
+
+
+# Of a weight that is reordered for blocked convolutions, and of one that is packed for products.
+REORDERING, PACKING = _steps(_REORDERING), _steps(_PACKING)
+
+
+def play(script: list[_Step], heap: Heap, nbytes: int) -> Tensor:
+    """Plays a script with a weight of `nbytes`; returns the copy of the weight that is left."""
+    made: list[int] = []
+    copies: dict[int, Block] = {}
+    entry = []
+    for kind, number, of_entry in script:
+        if kind == "small":
+            start = heap.small(number)
+            made.append(start)
+            if of_entry:
                 entry.append(start)
-    (block,) = left
+        elif kind == "free":
+            copy = copies.pop(made[number], None)
+            if copy is None:
+                heap.release(made[number])
+            else:
+                heap.free(copy)
+        else:
+            block = heap.allocate(nbytes, aligned=kind == "aligned")
+            made.append(block.start)
+            copies[block.start] = block
+    (block,) = copies.values()
     return Tensor(block, entry)
-
-
-def _free(heap: Heap, block: Block, left: list[Block]) -> None:
-    left.remove(block)
-    heap.free(block)
 
 
 def allocate_dimensions(heap: Heap, rank: int) -> int:
