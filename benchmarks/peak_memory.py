@@ -170,8 +170,10 @@ def fit(*, write: bool) -> None:
             found = {side: _coefficients(features[half != side], measured[half != side]) for side in (False, True)}
             predicted, least, most = (np.where(half, one @ found[True], one @ found[False]) for one in cases.values())
             held_out.append(measured / predicted)
-            above.append(measured / least)
-            below.append(measured / most)
+            for name_of_model, median, lower, upper in zip(models, measured, least, most, strict=True):
+                if median > 2 * measured.min():  # of smaller models, the process takes most, which is known
+                    above += [peak / lower for peak in peaks[name_of_model]]
+                    below += [peak / upper for peak in peaks[name_of_model]]
             within.append(np.mean(np.abs(predicted / measured - 1) < 0.1))
         ratios = np.array(held_out)
         error = np.abs(1 / ratios - 1)
