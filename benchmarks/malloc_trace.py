@@ -4,12 +4,14 @@
 
 A library that logs every call of malloc and free (`malloc_trace.c`, which needs a C compiler) is preloaded into a
 process that makes a session. For each aligned block of at least the given size, the calls up to the next one are
-printed as a script in the language of `costmodel/memory/small_blocks.py`: a number of bytes that are allocated, "A" for
-an aligned block, "-3" for freeing what this script allocated fourth, "x32" for freeing an older block of 32 bytes.
-Equal scripts are counted. A new version of the runtime may need other scripts.
+printed as a script like those of `costmodel/memory/small_blocks.py`: a number of bytes that are allocated, "A" for that
+block and "W" for others of such a size that are not aligned, "-3" for freeing what this script allocated fourth, "x32"
+for freeing an older block of 32 bytes, and "xW" for an older large one. Equal scripts are counted. A new version of the
+runtime may need other scripts.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -41,7 +43,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         library, log = Path(folder) / "trace.so", Path(folder) / "log"
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
-        subprocess.run([sys.executable, "-c", CHILD, options.model, log], check=True, env={"LD_PRELOAD": str(library)})
+        environment = os.environ | {"LD_PRELOAD": str(library)}
+        subprocess.run([sys.executable, "-c", CHILD, options.model, log], check=True, env=environment)
         scripts = Counter(_scripts(np.fromfile(log, ENTRY), options.smallest))
     for script, number in scripts.most_common():
         print(f"{number} times: {script}\n")
@@ -50,7 +53,10 @@ def main() -> None:
 def _scripts(entries: np.ndarray, smallest: int) -> list[str]:
     """Returns the script of each aligned block of at least `smallest` bytes, as far as the next one."""
     calls = [(chr(call), int(block), int(size)) for call, block, size in entries.tolist()]
-    begin, end = (place for place, (call, _, _) in enumerate(calls) if call == "-")
+    marks = [place for place, (call, _, _) in enumerate(calls) if call == "-"]
+    if len(marks) != 2:
+        sys.exit("the log was full before the session was made: raise MOST in malloc_trace.c")
+    begin, end = marks
     sizes: dict[int, int] = {}
     scripts: list[list[str]] = []
     own: dict[int, int] = {}
@@ -65,7 +71,7 @@ def _scripts(entries: np.ndarray, smallest: int) -> list[str]:
         else:
             sizes[block], own[block] = size, made
             made += 1
-            step = ("A" if call == "a" else "") + ("" if call == "a" and size >= smallest else str(size))
+            step = str(size) if size < smallest else "A" if call == "a" else "W"
         if scripts:
             scripts[-1].append(step)
     return [" ".join(script) for script in scripts]

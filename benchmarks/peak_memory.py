@@ -59,7 +59,7 @@ with open("/proc/self/status") as file:
 
 
 def main() -> None:
-    """Parses the command line and runs one of the two commands."""
+    """Parses the command line and runs one of the three commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure")

@@ -38,7 +38,7 @@ class SourceWeights:
             {new[name]: nbytes for name, nbytes in self.stored_bytes.items()},
             {new[name]: nbytes for name, nbytes in self.folded_bytes.items()},
             self.nodes,
-            frozenset(new[name] for name in self.dropped),
+            frozenset(new[name] for name in self.dropped if name in new),
             {new[name]: label for name, label in self.labels.items() if name in new},
         )
 

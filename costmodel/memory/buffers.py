@@ -62,7 +62,7 @@ def _stored_shape(kind: TensorType) -> tuple[int, ...]:
 
 def buffer_events(graph: LayerGraph) -> Iterator[BufferEvent]:
     """Yields the allocations and releases of one run of a model, in order."""
-    made = {name for layer in graph.layers for name in layer.outputs}
+    made = {name for layer in graph.layers for name in layer.outputs if name}
     owner = {name: buffer for name, buffer in _owners(graph).items() if buffer in made}
     last_use: dict[str, int] = {}
     for position, layer in enumerate(graph.layers):

@@ -3,13 +3,13 @@
 The heap consists of blocks side by side. A freed block of up to 1,040 bytes is kept in the cache of the thread, which
 has room for seven of each size; one of up to 128 bytes that finds no room there is kept as a *fast* block. Both keep
 their size. Other freed blocks coalesce with free neighbours to holes; so do fast blocks, once a block of 1 KB or more
-is requested or one of 64 KB or more becomes free. A hole is first *unsorted*; the next request that no kept block
-serves sorts it into the bin of its size, unless it has exactly the size of the request. The smallest sufficient hole
-serves a request, and what is left of it is a hole.
+is requested, one of 64 KB or more becomes free, or the end of the heap is reached. A hole is first *unsorted*; the next
+request that no kept block serves sorts it into the bin of its size, unless it has exactly the size of the request. The
+smallest sufficient hole serves a request, and what is left of it is a hole.
 
 A block that fits into no hole lies behind all others, or, if it is larger than a threshold, has pages of its own, which
 are returned when it is freed; freeing it raises the threshold to its size, up to 32 MiB. Free memory at the end of the
-heap is returned when it exceeds twice the threshold.
+heap is returned when it exceeds twice the threshold; 128 KiB, until the threshold was raised.
 
 An aligned block is cut out of a larger one, and the pieces before and behind it are freed.
 
@@ -17,7 +17,7 @@ Source: malloc/malloc.c of glibc 2.36; replaying the calls of a process that loa
 of 1.5 million blocks the address that it had (docs/adr/0023).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class Heap:
     def __init__(self) -> None:
         """Makes an empty heap."""
         self.resident_bytes = self.peak_bytes = self.touched_bytes = 0
-        self._threshold = _INITIAL_THRESHOLD
+        self._threshold = self._surplus = _INITIAL_THRESHOLD
         self._top = 0  # end of the blocks; the memory from here to `_end` is free
         self._end = self._touched = 0  # end of the heap, and of its resident part
         self._sizes: dict[int, int] = {}  # size of each block and hole, by start
@@ -122,11 +122,14 @@ class Heap:
 
     def touch(self, block: Block, nbytes: int) -> None:
         """Makes `nbytes` more bytes of an allocated block resident."""
+        self._became_resident(nbytes)
+        if nbytes and block.start >= 0:
+            self._touched = max(self._touched, min(self._top, block.start + block.nbytes))
+
+    def _became_resident(self, nbytes: int) -> None:
         self.resident_bytes += nbytes
         self.touched_bytes += nbytes
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
-        if nbytes and block.start >= 0:
-            self._touched = max(self._touched, min(self._top, block.start + block.nbytes))
 
     def free(self, block: Block) -> None:
         """Frees a block that was touched completely."""
@@ -187,7 +190,7 @@ class Heap:
             return
         size = self._pages.pop(start)
         if self._threshold < size <= _LARGEST_THRESHOLD:
-            self._threshold = size
+            self._threshold, self._surplus = size, 2 * size
 
     def _drop(self, start: int) -> None:
         size = self._sizes[start]
@@ -201,7 +204,7 @@ class Heap:
                 return
         if self._coalesce(start) >= _COALESCING_BYTES:
             self._coalesce_fast()
-            if self._end - self._top >= 2 * self._threshold:
+            if self._end - self._top >= self._surplus:
                 self._shrink()
 
     def _coalesce(self, start: int) -> int:
@@ -280,6 +283,9 @@ class Heap:
         start = self._top
         self._sizes[start] = size
         self._top += size
+        if size < _LEAST_LARGE and self._top > self._touched:  # small blocks are written at once
+            self._became_resident(self._top - max(start, self._touched))
+            self._touched = self._top
         return start
 
     def _sort(self, size: int, small: bool) -> int:
@@ -318,11 +324,16 @@ class Heap:
         if holes and room < sizes[holes[-1]]:
             holes.append(start)
             return
-        place = bisect_right(holes, -room, key=lambda hole: -sizes[hole])
-        first = place
-        while first and sizes[holes[first - 1]] == room:
-            first -= 1
+        first, place = self._of_size(holes, room)
         holes.insert(min(first + 1, place), start)
+
+    def _of_size(self, holes: list[int], size: int) -> tuple[int, int]:
+        """Returns where the holes of a size are in a large bin, or would be: the first place, and that behind them."""
+
+        def key(hole: int) -> int:
+            return -self._sizes[hole]
+
+        return bisect_left(holes, -size, key=key), bisect_right(holes, -size, key=key)
 
     def _from_hole(self, size: int, small: bool) -> int:
         """Cuts a block out of the smallest sufficient hole; returns its start, or -1 if there is none."""
@@ -331,15 +342,9 @@ class Heap:
         if not small:
             holes = self._large.get(number)
             if holes and sizes[holes[0]] >= size:
-                last = len(holes) - 1
-                while sizes[holes[last]] < size:
-                    last -= 1
-                first = last
-                while first and sizes[holes[first - 1]] == sizes[holes[last]]:
-                    first -= 1
-                if first < last and holes[first] != holes[-1]:
-                    first += 1
-                return self._from(holes[first], size, small)
+                _, behind = self._of_size(holes, size)
+                first, behind = self._of_size(holes, sizes[holes[behind - 1]])
+                return self._from(holes[min(first + 1, behind - 1)], size, small)
         higher = self._filled >> (number + 1)
         if not higher:
             return -1

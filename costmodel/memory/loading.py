@@ -25,7 +25,7 @@ _PARSE_STEP_BYTES = 50_000_000
 _NODES_BYTES = 3_000_000
 # Sizes of the blocks in the cache when the first weight is converted, and how many there are, in every process seen.
 _CACHED = {32: 5, 48: 1, 64: 0, 80: 1, 96: 4, 112: 0, 128: 2, 144: 0, 160: 4, 176: 0}
-# What a name does not need a block for.
+# Names up to this length need no block of their own.
 _LONGEST_INLINE_NAME = 15
 # Blocks while a weight is converted: those that are freed in between, those that are freed at the end with the order,
 # and those of its entry in the graph.
@@ -39,6 +39,7 @@ _BUCKETS = {0: 13, 13: 29, 29: 59, 59: 127, 127: 257, 257: 541, 541: 1109, 1109:
 # Sizes as seen; numbers so that neither kind runs short, as none did.
 _KEPT_BY_OPTIMISING = (24, 40, 56, 72)
 _FREED_BY_OPTIMISING = (40, 40, 40, 56, 72)
+# Sizes of which the optimisation frees so many blocks that the cache of the thread is full.
 _SEEN_OFTEN = (24, 40, 56, 72, 88, 104)
 # Smaller values are not folded here, and smaller weights not rewritten.
 _SMALLEST_BYTES = 1 << 10
@@ -88,7 +89,7 @@ def load(heap: Heap, arena: Arena, graph: LayerGraph, *, offset: int) -> Loaded:
         heap: Heap of the process.
         arena: Arena of the session.
         graph: Layers after optimisation.
-        offset: Where the heap ends when weights are converted, modulo 64, in bytes; a multiple of 16.
+        offset: How far the end of the heap is shifted when weights are converted, in bytes; a multiple of 16.
     """
     weights = {name: stored_bytes(graph.types[name]) for name in graph.constants}
     stored = _stored(graph, weights)
@@ -104,7 +105,7 @@ def load(heap: Heap, arena: Arena, graph: LayerGraph, *, offset: int) -> Loaded:
         for size in _KEPT_BY_OPTIMISING:
             heap.small(size)
     for start in [heap.small(size) for size in _SEEN_OFTEN for _ in range(8)]:
-        heap.release(start)  # fills the cache, so that pieces beside weights coalesce with them
+        heap.release(start)
     rewritten = _rewrite(heap, graph, weights, tensors)
     for tensor in tensors.values():
         tensor.free_entry(heap)
@@ -215,7 +216,10 @@ def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors:
     for name in [name for name in tensors if name in source.dropped]:
         tensors.pop(name).free(heap)
     # A normalised weight has a name of the runtime's own in the layers, and is found by its size.
-    renamed = [name for name in source.folded_bytes if name in tensors and name not in weights]
+    renamed: dict[int, list[str]] = {}
+    for name, nbytes in source.folded_bytes.items():
+        if name in tensors and name not in weights:
+            renamed.setdefault(nbytes, []).append(name)
     kept = set()
     for layer in graph.layers:
         for name in layer.inputs:
@@ -223,12 +227,10 @@ def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors:
             kept.add(name)
             if name in tensors or nbytes < _SMALLEST_BYTES:
                 continue
-            same = (old for old in renamed if source.folded_bytes[old] == nbytes)
             if layer.domain == BLOCKED_DOMAIN:
                 tensors[name] = play(REORDERING, heap, nbytes)
-            elif (old := next(same, None)) is not None:
-                renamed.remove(old)
-                tensors[name] = tensors.pop(old)
+            elif renamed.get(nbytes):
+                tensors[name] = tensors.pop(renamed[nbytes].pop(0))
                 continue
             else:
                 tensors[name] = Tensor(heap.allocate(nbytes))

@@ -13,12 +13,14 @@ from costmodel.memory.loading import Loaded, load
 
 __all__ = ["MemoryDemand", "memory_demand"]
 
-# The time of a simulation grows with the number of layers and weights.
+# The time of a simulation grows with the numbers of layers, of weights, and of buffers that are allocated or freed.
 _MOST_LAYERS = 5_000
 _MOST_WEIGHTS = 10_000
-# Where the heap may end, modulo 64, when weights are converted; large models are simulated for the first only.
+_MOST_EVENTS = 50_000
+# How far the end of the heap is shifted when weights are converted: it is not known modulo 64. Models of more weights
+# are simulated for every other shift.
 _OFFSETS = (0, 16, 32, 48)
-_MOST_WEIGHTS_OF_ALL_OFFSETS = 2_000
+_MOST_WEIGHTS_OF_ALL_OFFSETS = 4_000
 # Runs after the first: the second one allocates the block of the memory pattern, the third one finds it free.
 _LATER_RUNS = 2
 
@@ -29,7 +31,7 @@ class MemoryDemand:
 
     Small blocks that settle beside the weights decide how much of the memory that is freed can be used again, and they
     depend on where the heap of the process ends modulo 64 bytes, which nobody knows. Numbers are means over the four
-    cases unless they say otherwise.
+    cases (two for models of thousands of weights) unless they say otherwise.
 
     Attributes:
         load_bytes: Peak while the model is loaded: parsed, optimised, and its weights packed.
@@ -63,13 +65,15 @@ class MemoryDemand:
 
 
 def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
-    """Returns the memory that a session allocates for a model; None if it has too many layers or weights."""
+    """Returns the memory that a session allocates for a model; None if it has too many layers, weights or values."""
     source = graph.source_weights
     num_weights = len(graph.constants) + (0 if source is None else len(source.stored_bytes) + len(source.folded_bytes))
     if len(graph.layers) > _MOST_LAYERS or num_weights > _MOST_WEIGHTS:
         return None
     events = list(buffer_events(replace(graph, layers=execution_order(graph))))
-    offsets = _OFFSETS if num_weights <= _MOST_WEIGHTS_OF_ALL_OFFSETS else _OFFSETS[:1]
+    if len(events) > _MOST_EVENTS:
+        return None
+    offsets = _OFFSETS if num_weights <= _MOST_WEIGHTS_OF_ALL_OFFSETS else _OFFSETS[::2]
     cases = [_simulate(graph, events, offset) for offset in offsets]
     peaks = [max(case.load_bytes, case.run_bytes) for case in cases]
     return MemoryDemand(

@@ -13,7 +13,7 @@ from costmodel.memory.heap import Block, Heap
 __all__ = ["PACKING", "REORDERING", "Tensor", "allocate_dimensions", "play"]
 
 # A script: numbers of bytes to allocate, with an "e" for a block that belongs to the entry of the weight in the graph;
-# "-3" frees what the script allocated fourth; "A" allocates the weight aligned, "W" without.
+# "-3" frees what the script allocated fourth; "A" allocates the weight aligned, "W" unaligned.
 _REORDERING = """
 A 160 8 -2 32 W 513 31 -5 48 17 32 32 W 32 64 -12 A 8 -15 32 17 32 64 -18 33 152 29 40 32 33 32 32 40 32 32 40 32 32
 -22 -21 -20 33 -34 160 8 -36 32 256e 40e 32e 40e 32e 32e 33e 40e 32e 32e 40e 32e 32e 32e 17e 56e 17e 33 -55 136 32 32 33
@@ -32,7 +32,7 @@ class Tensor:
     Attributes:
         block: The weight.
         entry: Starts of the blocks that describe it in the graph; they are freed before weights are packed.
-        owners: Starts of the blocks that own it, which are freed with it: those made before it first.
+        owners: Starts of the blocks that own it, in the order in which they are freed behind it.
     """
 
     block: Block

@@ -32,6 +32,7 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
     constants = dict(_constants(model))
     normalised = _normalised(model, constants)
     known, folded, remaining = set(constants), {}, {port.name for port in model.graph.output}
+    known.update(name for node in model.graph.node if node.op_type == "Constant" for name in node.output)
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     read = [(*node.input, *captured_names(node)) for node in nodes]
     for place in depth_first(

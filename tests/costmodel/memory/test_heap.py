@@ -31,6 +31,39 @@ def test_freeing_a_large_block_raises_the_threshold() -> None:
     assert heap.resident_bytes >= 3 * MB
 
 
+def test_less_than_the_threshold_at_the_end_is_kept() -> None:
+    """Free memory at the end stays up to 128 KiB at first, and up to twice the threshold once that was raised."""
+    heap = Heap()
+    heap.free(heap.allocate(100 * KB, aligned=False))
+    assert heap.resident_bytes >= 100 * KB
+    blocks = [heap.allocate(100 * KB, aligned=False) for _ in range(2)]
+    for block in reversed(blocks):
+        heap.free(block)
+    assert heap.resident_bytes <= 132 * KB
+    heap.free(heap.allocate(300 * KB))
+    blocks = [heap.allocate(150 * KB, aligned=False) for _ in range(2)]
+    for block in reversed(blocks):
+        heap.free(block)
+    assert heap.resident_bytes >= 300 * KB
+
+
+def test_small_blocks_are_resident() -> None:
+    """A thousand small blocks take their memory, too."""
+    heap = Heap()
+    for _ in range(1000):
+        heap.small(100)
+    assert heap.resident_bytes == 1000 * 112
+
+
+def test_many_holes_of_one_size_are_served_quickly() -> None:
+    """Ten thousand equal holes, as a model with as many equal weights leaves, take steps that grow as a logarithm."""
+    heap = Heap()
+    starts = [(heap.small(2000), heap.small(24))[0] for _ in range(10_000)]
+    for start in starts:
+        heap.release(start)
+    assert {heap.small(2000) for _ in starts} == set(starts)
+
+
 def test_the_threshold_has_a_limit() -> None:
     """Freeing a block of more than 32 MiB raises nothing: the next one of 3 MiB has pages of its own."""
     heap = Heap()
