@@ -17,10 +17,10 @@ Source: malloc/malloc.c of glibc 2.36; replaying the calls of a process that loa
 of 1.5 million blocks the address that it had (docs/adr/0023).
 """
 
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from costmodel.memory.holes import LEAST_LARGE, Holes
 
 __all__ = ["Block", "Heap"]
 
@@ -36,7 +36,6 @@ _SMALLEST = 32
 _MOST_CACHED = 7
 _LARGEST_CACHED = 1040
 _LARGEST_FAST = 128
-_LEAST_LARGE = 1024
 # Freeing a block of this size makes the fast blocks coalesce.
 _COALESCING_BYTES = 64 << 10
 
@@ -44,16 +43,6 @@ _COALESCING_BYTES = 64 << 10
 def _block_bytes(nbytes: int) -> int:
     """Returns the size of the block that serves a request, header included."""
     return max(_SMALLEST, (nbytes + 23) & ~15)
-
-
-def _bin(nbytes: int) -> int:
-    """Returns the number of the bin for holes of a size; a bin has one size below 1 KB, a range of sizes above."""
-    if nbytes < _LEAST_LARGE:
-        return nbytes >> 4
-    for shift, most, first in ((6, 48, 48), (9, 20, 91), (12, 10, 110), (15, 4, 119), (18, 2, 124)):
-        if nbytes >> shift <= most:
-            return first + (nbytes >> shift)
-    return 126
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +76,10 @@ class Heap:
         self._threshold = self._surplus = _INITIAL_THRESHOLD
         self._top = 0  # end of the blocks; the memory from here to `_end` is free
         self._end = self._touched = 0  # end of the heap, and of its resident part
-        self._sizes: dict[int, int] = {}  # size of each block and hole, by start
-        self._holes: dict[int, int] = {}  # bin of each hole, by start; 0 if unsorted
-        self._hole_ends: dict[int, int] = {}  # start of each hole, by end
+        self._sizes: dict[int, int] = {}  # size of each block that has no pages of its own, by start
+        self._holes = Holes()
         self._cached: dict[int, list[int]] = {}  # starts of the blocks in the cache, by size
         self._fast: dict[int, list[int]] = {}
-        self._unsorted: OrderedDict[int, None] = OrderedDict()  # the next one to sort first
-        self._small: dict[int, OrderedDict[int, None]] = {}  # holes of each small bin, the next one to use first
-        self._large: dict[int, list[int]] = {}  # holes of each large bin, from the largest to the smallest
-        self._filled = 0  # bit mask of the bins that have holes
         self._last_rest = -1  # what was left when a small block was cut from a larger hole
         self._pages: dict[int, int] = {}  # size of each block that has pages of its own
         self._mapped = 0
@@ -210,18 +194,17 @@ class Heap:
     def _coalesce(self, start: int) -> int:
         """Makes a block a hole together with the free memory beside it; returns the size of the whole."""
         size = self._sizes.pop(start)
-        before = self._hole_ends.get(start)
+        before = self._holes.starts.get(start)
         if before is not None:
-            size += self._remove(before)
+            size += self._holes.remove(before)
             start = before
         end = start + size
         if end == self._top:
             self._top = start
             return self._end - start
-        if end in self._holes:
-            size += self._remove(end)
-        self._sizes[start] = size
-        self._add_unsorted(start, size)
+        if end in self._holes.sizes:
+            size += self._holes.remove(end)
+        self._holes.add(start, size)
         return size
 
     def _coalesce_fast(self) -> None:
@@ -240,7 +223,7 @@ class Heap:
 
     def _take(self, size: int) -> int:
         """Returns the start of a block that is not in the cache."""
-        small = size < _LEAST_LARGE
+        small = size < LEAST_LARGE
         if size <= _LARGEST_FAST and (kept := self._fast.get(size)):
             start = kept.pop()
             cached = self._cached.setdefault(size, [])
@@ -250,22 +233,21 @@ class Heap:
                 del self._fast[size]
             return start
         if small:
-            if holes := self._small.get(size >> 4):
-                start = next(iter(holes))
-                self._unlink(start, size)
+            start = self._holes.oldest_of(size)
+            if start is not None:
+                self._use(start)
                 cached = self._cached.setdefault(size, [])
-                while holes and len(cached) < _MOST_CACHED:
-                    other = next(iter(holes))
-                    self._unlink(other, size)
+                while len(cached) < _MOST_CACHED and (other := self._holes.oldest_of(size)) is not None:
+                    self._use(other)
                     cached.append(other)
                 return start
         elif self._fast:
             self._coalesce_fast()
         while True:
             start = self._sort(size, small)
-            if start < 0:
-                start = self._from_hole(size, small)
-            if start >= 0:
+            if start is None and (start := self._holes.smallest_sufficient(size)) is not None:
+                self._cut(start, size, small)
+            if start is not None:
                 return start
             if self._end - self._top >= size + _SMALLEST:
                 return self._from_top(size)
@@ -283,115 +265,43 @@ class Heap:
         start = self._top
         self._sizes[start] = size
         self._top += size
-        if size < _LEAST_LARGE and self._top > self._touched:  # small blocks are written at once
+        if size < LEAST_LARGE and self._top > self._touched:  # small blocks are written at once
             self._became_resident(self._top - max(start, self._touched))
             self._touched = self._top
         return start
 
-    def _sort(self, size: int, small: bool) -> int:
-        """Sorts the unsorted holes into bins; returns the start of one that serves a request exactly, or -1."""
-        unsorted, cached = self._unsorted, None
-        while unsorted:
-            start = next(iter(unsorted))
-            room = self._sizes[start]
-            if small and start == self._last_rest and len(unsorted) == 1 and room > size + _SMALLEST:
-                self._unlink(start, room)
-                self._cut(start, room, size)
-                self._last_rest = start + size
+    def _sort(self, size: int, small: bool) -> int | None:
+        """Sorts the unsorted holes; returns the start of a block that one of them is or becomes at once, or None."""
+        holes, cached = self._holes, None
+        while holes.unsorted:
+            start = next(iter(holes.unsorted))
+            room = holes.sizes[start]
+            if small and start == self._last_rest and len(holes.unsorted) == 1 and room > size + _SMALLEST:
+                self._cut(start, size, small)
                 return start
-            self._unlink(start, room)
-            if room == size:
-                if size > _LARGEST_CACHED:
-                    return start
-                cached = self._cached.setdefault(size, [])
-                if len(cached) >= _MOST_CACHED:
-                    return start
-                cached.append(start)
+            if room != size:
+                holes.sort(start)
                 continue
-            number = _bin(room)
-            if number < 64:
-                self._small.setdefault(number, OrderedDict())[start] = None
-            else:
-                self._insert(self._large.setdefault(number, []), start, room)
-            self._filled |= 1 << number
-            self._holes[start] = number
-            self._hole_ends[start + room] = start
-        return cached.pop() if cached is not None else -1
+            self._use(start)
+            if size > _LARGEST_CACHED:
+                return start
+            cached = self._cached.setdefault(size, [])
+            if len(cached) >= _MOST_CACHED:
+                return start
+            cached.append(start)
+        return cached.pop() if cached is not None else None
 
-    def _insert(self, holes: list[int], start: int, room: int) -> None:
-        """Puts a hole in a large bin; of holes of one size, the oldest comes first and the newest second."""
-        sizes = self._sizes
-        if holes and room < sizes[holes[-1]]:
-            holes.append(start)
+    def _use(self, start: int) -> None:
+        """Makes a block of a whole hole."""
+        self._sizes[start] = self._holes.remove(start)
+
+    def _cut(self, start: int, size: int, small: bool) -> None:
+        """Makes a block of a hole, but for the rest, if that is large enough to be a hole itself."""
+        room = self._holes.remove(start)
+        if room - size < _SMALLEST:
+            self._sizes[start] = room
             return
-        first, place = self._of_size(holes, room)
-        holes.insert(min(first + 1, place), start)
-
-    def _of_size(self, holes: list[int], size: int) -> tuple[int, int]:
-        """Returns where the holes of a size are in a large bin, or would be: the first place, and that behind them."""
-
-        def key(hole: int) -> int:
-            return -self._sizes[hole]
-
-        return bisect_left(holes, -size, key=key), bisect_right(holes, -size, key=key)
-
-    def _from_hole(self, size: int, small: bool) -> int:
-        """Cuts a block out of the smallest sufficient hole; returns its start, or -1 if there is none."""
-        number = _bin(size)
-        sizes = self._sizes
-        if not small:
-            holes = self._large.get(number)
-            if holes and sizes[holes[0]] >= size:
-                _, behind = self._of_size(holes, size)
-                first, behind = self._of_size(holes, sizes[holes[behind - 1]])
-                return self._from(holes[min(first + 1, behind - 1)], size, small)
-        higher = self._filled >> (number + 1)
-        if not higher:
-            return -1
-        number += (higher & -higher).bit_length()
-        return self._from(next(iter(self._small[number])) if number < 64 else self._large[number][-1], size, small)
-
-    def _from(self, start: int, size: int, small: bool) -> int:
-        room = self._sizes[start]
-        self._unlink(start, room)
-        if room - size >= _SMALLEST:
-            self._cut(start, room, size)
-            if small:
-                self._last_rest = start + size
-        return start
-
-    def _cut(self, start: int, room: int, size: int) -> None:
         self._sizes[start] = size
-        self._sizes[start + size] = room - size
-        self._add_unsorted(start + size, room - size)
-
-    def _add_unsorted(self, start: int, size: int) -> None:
-        self._unsorted[start] = None
-        self._holes[start] = 0
-        self._hole_ends[start + size] = start
-
-    def _remove(self, start: int) -> int:
-        """Removes a hole altogether; returns its size."""
-        size = self._sizes[start]
-        self._unlink(start, size)
-        del self._sizes[start]
-        return size
-
-    def _unlink(self, start: int, size: int) -> None:
-        """Takes a hole from its bin."""
-        number = self._holes.pop(start)
-        del self._hole_ends[start + size]
-        if not number:
-            del self._unsorted[start]
-            return
-        holes: OrderedDict[int, None] | list[int]
-        if number < 64:
-            small = self._small[number]
-            del small[start]
-            holes = small
-        else:
-            large = self._large[number]
-            large.remove(start)
-            holes = large
-        if not holes:
-            self._filled &= ~(1 << number)
+        self._holes.add(start + size, room - size)
+        if small:
+            self._last_rest = start + size
