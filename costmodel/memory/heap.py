@@ -233,22 +233,22 @@ class Heap:
                 del self._fast[size]
             return start
         if small:
-            start = self._holes.oldest_of(size)
-            if start is not None:
-                self._use(start)
+            found = self._holes.oldest_of(size)
+            if found is not None:
+                self._use(found)
                 cached = self._cached.setdefault(size, [])
                 while len(cached) < _MOST_CACHED and (other := self._holes.oldest_of(size)) is not None:
                     self._use(other)
                     cached.append(other)
-                return start
+                return found
         elif self._fast:
             self._coalesce_fast()
         while True:
-            start = self._sort(size, small)
-            if start is None and (start := self._holes.smallest_sufficient(size)) is not None:
-                self._cut(start, size, small)
-            if start is not None:
-                return start
+            found = self._sort(size, small)
+            if found is None and (found := self._holes.smallest_sufficient(size)) is not None:
+                self._cut(found, size, small)
+            if found is not None:
+                return found
             if self._end - self._top >= size + _SMALLEST:
                 return self._from_top(size)
             if not self._fast:
