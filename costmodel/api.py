@@ -265,6 +265,7 @@ class CostModel:
         batch_policy: str = "none",
         scenario: "Scenario" = "server",
         shapes: Mapping[str, tuple[int, ...]] | None = None,
+        values: Mapping[str, float] | None = None,
         granularity: int = 1,
         measured: bool = True,
         usd_per_hour: float | None = None,
@@ -280,6 +281,7 @@ class CostModel:
             scenario: MLPerf's scenario: "server", "offline", "single-stream" or "multi-stream".
             shapes: Full shape of each input for one request, by name of the input; in batches the first axis of inputs
                 of rank 2 or more is multiplied.
+            values: Values of inputs that control what the model does, by name; see `read_model`.
             granularity: Maximum number of layers in a sequence.
             measured: Whether to use measurements where there are any; if false, every cost is predicted.
             usd_per_hour: Price of one machine in US dollars per hour; by default that of the catalogue.
@@ -300,7 +302,7 @@ class CostModel:
         estimates = {
             size: self.predict(
                 model, batch=None if policy.max_size == 1 else size, shapes=shapes_of_batch(shapes or {}, size),
-                granularity=granularity, measured=measured,
+                values=values, granularity=granularity, measured=measured,
             )
             for size in policy.sizes
         }  # fmt: skip
@@ -319,6 +321,7 @@ class CostModel:
         budget_s: float = 60.0,
         measure: bool = True,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
+        values: Mapping[str, float] | None = None,
         usd_per_hour: float | None = None,
     ) -> "TuneAnswer":
         """Finds the settings under which a model runs best on the host of this system.
@@ -336,6 +339,7 @@ class CostModel:
             budget_s: Time for measuring, in seconds.
             measure: Whether the best settings are run; otherwise the answer is from predictions alone.
             shapes: Full shape of each input for one sample, by name of the input.
+            values: Values of inputs that control what the model does, by name; see `read_model`.
             usd_per_hour: Price of the machine in US dollars per hour; by default that of the catalogue.
 
         Raises:
@@ -354,7 +358,7 @@ class CostModel:
         tuner = Tuner.of(self._predictor.store, bundles, self._cache, self.system)
         price = listed_price(self.system, tuner.host) if usd_per_hour is None else usd_per_hour
         question = TuneQuestion(objective, None if slo is None else parse_objective(slo), price, max_batch)
-        with open_files(model, shapes=shapes, int8=int8, within=within) as files:
+        with open_files(model, shapes=shapes, values=values, int8=int8, within=within) as files:
             return tuner.tune(files, question, measure=measure, budget_s=budget_s)
 
     def sequences(self, block: Block) -> "tuple[LayerSequence, ...]":

@@ -404,7 +404,7 @@ class Client:
             max_wait_us: Longest time in microseconds for which a request waits for a batch; by default none.
             usd_per_hour: Price of a machine in US dollars an hour; by default that of the service's catalogue.
             version: Version of the regressor to predict with; by default that of the system's champion.
-            options: Keyword arguments, as in `predict`: system, name, shapes, measured.
+            options: Keyword arguments, as in `predict`: system, name, shapes, values, measured.
 
         Raises:
             ServiceError: The service does not respond, or responds with an error.
@@ -442,7 +442,7 @@ class Client:
             int8: Digest of the int8 version of the model, which was sent before; None if there is none.
             usd_per_hour: Price of the machine in US dollars an hour; by default that of the service's catalogue.
             version: Version of the regressor to predict with; by default that of the system's champion.
-            options: Keyword arguments, as in `predict`: system, name, shapes, measured.
+            options: Keyword arguments, as in `predict`: system, name, shapes, values, measured.
 
         Raises:
             ServiceError: The service does not respond, or responds with an error.

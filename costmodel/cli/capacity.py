@@ -13,8 +13,10 @@ from costmodel.cli.options import (
     ShapeOption,
     StoreOption,
     SystemOption,
+    ValueOption,
     one_of,
     parse_shapes,
+    parse_values,
     parsed,
 )
 from costmodel.cli.output import note, print_json, say
@@ -59,6 +61,7 @@ def capacity(
         typer.Option("--measure-idle", help="First measure on this host, for 3 seconds, what an idle time costs."),
     ] = False,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -90,7 +93,8 @@ def capacity(
         _measure_idle(context, name)
     found = CostModel.load(name, store=store, runtime=context.tools.runtime).capacity(
         files[0], slo=slo, arrivals_per_s=arrivals_per_s, replicas=replicas, batch_policy=batch_policy,
-        scenario=cast("Scenario", scenario), shapes=parse_shapes(shape), usd_per_hour=price,
+        scenario=cast("Scenario", scenario), shapes=parse_shapes(shape), values=parse_values(value),
+        usd_per_hour=price,
     )  # fmt: skip
     if json:
         print_json(found)

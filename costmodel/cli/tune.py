@@ -13,9 +13,11 @@ from costmodel.cli.options import (
     ShapeOption,
     StoreOption,
     SystemOption,
+    ValueOption,
     one_of,
     parse_budget_s,
     parse_shapes,
+    parse_values,
     parsed,
 )
 from costmodel.cli.output import note, print_json, print_table, progress_bars, say
@@ -71,6 +73,7 @@ def tune(
     ] = True,
     price: PriceOption = None,
     shape: ShapeOption = None,
+    value: ValueOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -106,7 +109,9 @@ def tune(
     usd_per_hour = listed_price(system, tuner.host) if price is None else price
     question = TuneQuestion(cast("Objective", objective), limit, usd_per_hour, max_batch)
     with (
-        open_files(files[0], shapes=shapes, int8=int8, within=cast("Within", within)) as opened,
+        open_files(
+            files[0], shapes=shapes, values=parse_values(value), int8=int8, within=cast("Within", within)
+        ) as opened,
         progress_bars() as stage,
     ):
         found = tuner.tune(opened, question, measure=measure, budget_s=budget_s, progress=stage)

@@ -226,7 +226,7 @@ class Operations:
             raise Problem(422, "invalid-request", "max_batch: a graph of layers has one batch size: send the ONNX file")
         options = {
             "system": request.system, "version": call.options.get("version"), "shapes": request.shapes.items(),
-            "granularity": request.granularity, "measured": request.measured,
+            "values": sorted(request.values.items()), "granularity": request.granularity, "measured": request.measured,
         }  # fmt: skip
         traffic = Traffic(**{name: getattr(request, name) for name in Traffic.model_fields})
         digest = source_of(self.service, call.owner, request, self.settings)
@@ -248,7 +248,7 @@ class Operations:
         request = parsed(TuneRequest, call.body)
         options = {
             "system": request.system, "version": call.options.get("version"), "shapes": request.shapes.items(),
-            "measured": request.measured,
+            "values": sorted(request.values.items()), "measured": request.measured,
         }  # fmt: skip
         tuning = Tuning(**{name: getattr(request, name) for name in Tuning.model_fields})
         digest = source_of(self.service, call.owner, request, self.settings)

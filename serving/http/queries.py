@@ -48,6 +48,9 @@ class _ModelOptions(BaseModel):
     shape: Annotated[
         tuple[Annotated[str, Field(max_length=300)], ...], Query(description="INPUT=1,3,224,224", max_length=64)
     ] = ()
+    value: Annotated[
+        tuple[Annotated[str, Field(max_length=300)], ...], Query(description="INPUT=1", max_length=64)
+    ] = ()
     measured: bool = True
     version: Pinned = None
 
@@ -56,9 +59,6 @@ class FileOptions(_ModelOptions):
     """Options in the query string of a request about an ONNX file, or about a model that was uploaded before."""
 
     batch: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
-    value: Annotated[
-        tuple[Annotated[str, Field(max_length=300)], ...], Query(description="INPUT=1", max_length=64)
-    ] = ()
     granularity: Granularity = 1
     composition: Composition = "sequential"
 
@@ -112,7 +112,7 @@ def options_of(options: _ModelOptions) -> dict[str, Any]:
     except ValueError as error:
         raise Problem(422, "invalid-request", f"shape: {error}") from None
     try:
-        found["values"] = sorted(parse_value(text) for text in getattr(options, "value", ()))
+        found["values"] = sorted(parse_value(text) for text in options.value)
     except ValueError as error:
         raise Problem(422, "invalid-request", f"value: {error}") from None
     return found

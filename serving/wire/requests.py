@@ -45,15 +45,18 @@ class _Source(Strict):
         return self
 
 
+Values = Annotated[
+    dict[Name, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]],
+    Field(max_length=64, description="Values of inputs that control what the model does, such as a flag."),
+]
+
+
 class _Options(Strict):
     """Options of a prediction, such as input shapes and granularity."""
 
     batch: Batch | None = None
     shapes: dict[Name, Annotated[list[Dimension], Field(max_length=32)]] = Field(default_factory=dict)
-    values: Annotated[
-        dict[Name, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]],
-        Field(max_length=64, description="Values of inputs that control what the model does, such as a flag."),
-    ] = Field(default_factory=dict)
+    values: Values = Field(default_factory=dict)
     granularity: Granularity = 1
     composition: Composition = "sequential"
     measured: Annotated[
@@ -161,6 +164,7 @@ class CapacityRequest(_Source, Traffic):
         dict[Name, Annotated[list[Dimension], Field(max_length=32)]],
         Field(description="Input shapes of one request; in batches the first axis of rank 2 or more is multiplied."),
     ] = Field(default_factory=dict)
+    values: Values = Field(default_factory=dict)
     granularity: Granularity = 1
     measured: Annotated[
         bool, Field(strict=True, description="Use measurements; if false, all costs are predicted.")
@@ -195,6 +199,7 @@ class TuneRequest(_Source, Tuning):
         dict[Name, Annotated[list[Dimension], Field(max_length=32)]],
         Field(description="Input shapes of one sample; in batches the first axis of rank 2 or more is multiplied."),
     ] = Field(default_factory=dict)
+    values: Values = Field(default_factory=dict)
     measured: Annotated[
         bool, Field(strict=True, description="Use measurements; if false, all costs are predicted.")
     ] = True

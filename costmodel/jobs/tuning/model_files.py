@@ -38,6 +38,7 @@ class ModelFiles:
         paths: Path of each file by precision, that of the given file first.
         shown: Paths as the answer shows them.
         shapes: Full shape of each input for one sample; empty for those of the file.
+        values: Values of inputs that control what the model does, by name.
         has_free_batch: Whether all files leave the size of the batch open.
         warnings: Warnings for the user, one sentence each.
     """
@@ -46,6 +47,7 @@ class ModelFiles:
     paths: Mapping[str, Path]
     shown: Mapping[str, str]
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
     has_free_batch: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -56,7 +58,9 @@ class ModelFiles:
             ModelError: The model cannot be read with these shapes.
         """
         size = batch if self.has_free_batch else None
-        return read_model(self.paths[precision], name=self.name, batch=size, shapes=self.shapes_of(batch))
+        return read_model(
+            self.paths[precision], name=self.name, batch=size, shapes=self.shapes_of(batch), values=self.values
+        )
 
     def shapes_of(self, batch: int) -> dict[str, tuple[int, ...]]:
         """Returns the shapes that were given, for a batch."""
@@ -68,6 +72,7 @@ def open_files(
     model: str | Path | ModelProto,
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    values: Mapping[str, float] | None = None,
     int8: str | Path | None = None,
     within: Within = "accuracy-safe",
 ) -> Iterator[ModelFiles]:
@@ -76,6 +81,7 @@ def open_files(
     Args:
         model: Path of an ONNX file, or a model in memory.
         shapes: Full shape of each input for one sample, by name of the input.
+        values: Values of inputs that control what the model does, by name; see `read_model`.
         int8: Path of the int8 version of the model.
         within: Whether an int8 version may be made: "accuracy-safe" or "quantised".
 
@@ -93,11 +99,11 @@ def open_files(
             name = model.graph.name or "model"
         else:
             path, shown, name = Path(model), str(model), Path(model).stem
-        read = read_model(path, shapes=shapes, name=name)
+        read = read_model(path, shapes=shapes, values=values, name=name)
         precision, warnings = INT8 if _is_quantised(read) else FLOAT32, []
         paths, texts, free = {precision: path}, {precision: shown}, read.has_free_batch
         if int8 is not None:
-            other = read_model(int8, shapes=shapes, name=name)
+            other = read_model(int8, shapes=shapes, values=values, name=name)
             if precision == INT8 or not _is_quantised(other):
                 which = f"{name} is quantised itself" if precision == INT8 else f"{int8} has no quantised layers"
                 raise TuningError(f"{which}: give a float32 model, and its int8 version with --int8")
@@ -109,7 +115,7 @@ def open_files(
                 warnings.append(_UNCHECKED)
             except CostModelError as error:
                 warnings.append(str(error))
-        yield ModelFiles(name, paths, texts, dict(shapes or {}), free, tuple(warnings))
+        yield ModelFiles(name, paths, texts, dict(shapes or {}), dict(values or {}), free, tuple(warnings))
 
 
 def _is_quantised(model: Model) -> bool:

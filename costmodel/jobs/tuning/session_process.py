@@ -98,7 +98,10 @@ def main() -> None:
     asked = json.loads(source.readline())
     try:
         model = read_model(
-            asked["path"], batch=asked["batch"], shapes={name: tuple(shape) for name, shape in asked["shapes"]}
+            asked["path"],
+            batch=asked["batch"],
+            shapes={name: tuple(shape) for name, shape in asked["shapes"]},
+            values=dict(asked["values"]),
         )
         runner = get_runtime(asked["runtime"]).open_model(model, RuntimeSettings(**asked["settings"]))
         runner.run()

@@ -23,6 +23,7 @@ class SessionSource:
         path: Path of the model file.
         batch: Batch size; None for the shapes of the file.
         shapes: Full shape of inputs by name.
+        values: Values of inputs that control what the model does, by name.
     """
 
     runtime: str
@@ -30,6 +31,7 @@ class SessionSource:
     path: Path
     batch: int | None = None
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    values: tuple[tuple[str, float], ...] = ()
 
 
 class Session(Protocol):

@@ -217,6 +217,7 @@ def _source(setting: Setting, files: ModelFiles) -> SessionSource:
     return SessionSource(
         setting.runtime, setting.runtime_settings, files.paths[setting.precision],
         setting.batch if files.has_free_batch else None, tuple(files.shapes_of(setting.batch).items()),
+        tuple(files.values.items()),
     )  # fmt: skip
 
 

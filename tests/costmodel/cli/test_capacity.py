@@ -1,6 +1,10 @@
 """`costmodel capacity`."""
 
+from pathlib import Path
+
+import onnx
 import pytest
+from onnx import ModelProto
 
 from costmodel.paths import Home
 from tests.shell import Run
@@ -32,6 +36,23 @@ def test_batches_and_scenarios(run: Run, ready: Home) -> None:
     assert [one["batch_size"] for one in found["latencies"]] == [1, 2, 4]
     assert found["highest_rate_per_s"] == found["result"]["throughput_per_s"]
     assert "users see" not in run(ready, *ASKED, "--scenario", "offline").out
+
+
+def test_the_value_of_an_input_chooses_the_branch(run: Run, ready: Home, branches: ModelProto, tmp_path: Path) -> None:
+    """Without a value, the answer says that layers depend on the input."""
+    path = tmp_path / "merged.onnx"
+    onnx.save(branches, path)
+    asked = ("capacity", path, "--system", SYSTEM.name, "--scenario", "offline", "--json")
+    said = "which layers run depends on the input cached"
+    assert said in " ".join(run(ready, *asked).document["warnings"])
+    for flag in (0, 1):
+        latency_us = run(
+            ready, "predict", path, "--system", SYSTEM.name, "--value", f"cached={flag}", "--json"
+        ).document["latency_us"]
+        found = run(ready, *asked, "--value", f"cached={flag}").document
+        assert found["latencies"][0]["latency_us"] == pytest.approx(latency_us)
+        assert said not in " ".join(found["warnings"])
+    assert "cannot be 2" in run(ready, *asked, "--value", "cached=2").sentence
 
 
 def test_an_objective_that_is_too_hard_is_said(run: Run, ready: Home) -> None:

@@ -49,6 +49,22 @@ def convolution(parse: Callable[..., ModelProto]) -> ModelProto:
     )
 
 
+@pytest.fixture
+def switched(parse: Callable[..., ModelProto]) -> ModelProto:
+    """A model with a symbolic batch dimension, of which a flag chooses a small or a large convolution."""
+    return parse(
+        """(float[N, 16, 28, 28] x, bool[1] large) => (float[N, 32, 28, 28] z) {
+            z = If(large) <
+                then_branch = g1 () => (float[N, 32, 28, 28] a) {
+                    b = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, v) a = Relu(b)
+                },
+                else_branch = g2 () => (float[N, 32, 28, 28] c) { d = Conv <kernel_shape = [1, 1]> (x, w) c = Relu(d) }
+            >
+        }""",
+        weights={"w": (32, 16, 1, 1), "v": (32, 16, 3, 3)},
+    )
+
+
 @pytest.fixture(scope="session")
 def system() -> str:
     """Name of the synthetic system."""

@@ -248,3 +248,24 @@ def test_capacity_is_planned(client: TestClient, convolution: ModelProto, system
     assert again.json() == sent
     assert client.post("/v1/capacity?max_batch=0&slo_us=5", content=content, headers=FILE).status_code == 422
     assert "needs a latency objective" in client.post("/v1/capacity", content=content, headers=FILE).json()["detail"]
+
+
+def test_the_value_of_an_input_decides_what_is_carried(client: TestClient, switched: ModelProto, system: str) -> None:
+    """A value chooses the branch whose latencies count, in the query string and in the body."""
+    asked = {"system": system, "slo_us": 50_000, "max_batch": 2, "max_wait_us": 1000}
+    small, large = (
+        client.post(
+            "/v1/capacity",
+            params=asked | {"value": f"large={flag}"},
+            content=switched.SerializeToString(),
+            headers=FILE,
+        ).json()
+        for flag in (0, 1)
+    )
+    assert [one["batch_size"] for one in small["latencies"]] == [1, 2]
+    assert small["highest_rate_per_s"] > large["highest_rate_per_s"]
+    for flag, answer in ((False, small), (1, large)):
+        known = asked | {"model": answer["digest"], "values": {"large": flag}}
+        assert client.post("/v1/capacity", json=known).json() == answer
+    refused = client.post("/v1/capacity", json=asked | {"model": small["digest"], "values": {"large": 2}})
+    assert (refused.status_code, "cannot be 2" in refused.json()["detail"]) == (422, True)

@@ -43,6 +43,20 @@ def test_a_file_is_tuned_for_throughput(client: TestClient, convolution: ModelPr
     assert {one["setting"]["precision"] for one in int8["settings"]} == {"float32", "int8"}
 
 
+def test_the_value_of_an_input_decides_what_is_priced(client: TestClient, switched: ModelProto, system: str) -> None:
+    """A value chooses the branch that is tuned, in the query string and in the body."""
+    small, large = (
+        client.post(
+            "/v1/tune", params={"system": system, "value": f"large={flag}"}, content=switched.SerializeToString(),
+            headers=FILE,
+        ).json()
+        for flag in (0, 1)
+    )  # fmt: skip
+    assert small["best"]["predicted"]["latency_us"] < large["best"]["predicted"]["latency_us"]
+    known = {"system": system, "model": large["digest"], "values": {"large": True}}
+    assert client.post("/v1/tune", json=known).json() == large
+
+
 def test_what_cannot_be_answered_is_a_problem(client: TestClient, convolution: ModelProto, system: str) -> None:
     """An unknown system, a cost without a price and a wrong field are refused with a sentence."""
     asked = {"graph": EXAMPLE_GRAPH, "system": system}

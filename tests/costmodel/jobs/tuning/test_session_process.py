@@ -27,6 +27,22 @@ def test_a_process_runs_a_model(parse: Callable[..., ModelProto], tmp_path: Path
         session.close()
 
 
+def test_a_process_runs_the_branch_that_a_value_chooses(branches: ModelProto, tmp_path: Path) -> None:
+    """A value that the input cannot have is refused by the process, which therefore knows it; others run."""
+    path = tmp_path / "merged.onnx"
+    onnx.save(branches, path)
+    for value in (1, 0):
+        session = ProcessSession(SessionSource("onnxruntime", RuntimeSettings(), path, values=(("cached", value),)))
+        session.wait()
+        session.start(0.0)
+        assert len(session.times_us()) == 2
+        session.close()
+    session = ProcessSession(SessionSource("onnxruntime", RuntimeSettings(), path, values=(("cached", 2),)))
+    with pytest.raises(MeasurementError, match="cannot be 2"):
+        session.wait()
+    session.close()
+
+
 def test_a_model_that_does_not_load_is_a_sentence(tmp_path: Path) -> None:
     """The error of the process is raised here."""
     session = ProcessSession(SessionSource("onnxruntime", RuntimeSettings(), tmp_path / "absent.onnx"))

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from costmodel.errors import LoweringError, TuningError, UnknownSystemError
+from costmodel.errors import LoweringError, ModelError, TuningError, UnknownSystemError
 from costmodel.estimate.interference import Interference
 from costmodel.jobs.tuning.model_files import open_files
 from costmodel.jobs.tuning.trial import Session, SessionSource
@@ -254,6 +254,17 @@ def test_questions_that_contradict_themselves_are_refused(path: Path, store: Sto
     store.put_system(fake_system("imported", host=None))
     with pytest.raises(UnknownSystemError, match="nothing is known about the hardware of imported"):
         Tuner.of(store, path, path, "imported")
+
+
+def test_files_are_read_with_the_values_of_their_inputs(branches: ModelProto) -> None:
+    """The branch that a value chooses is what is priced, and what sessions run."""
+    for flag, operators in ((1, ["Tanh"]), (0, ["MatMul", "Tanh"])):
+        with open_files(branches, values={"cached": flag}) as files:
+            nodes = [node.op_type for node in files.read("float32", 1).proto.graph.node]
+            assert [one for one in nodes if one != "Identity"] == operators
+            assert files.values == {"cached": flag}
+    with pytest.raises(ModelError, match="cannot be 2"), open_files(branches, values={"cached": 2}):
+        pass
 
 
 def test_an_int8_version_is_made_for_timing(parse: Callable[..., ModelProto], tmp_path: Path) -> None:
