@@ -94,7 +94,7 @@ class Heap:
             aligned: Whether the block is aligned to 64 bytes, as tensors are.
             touch: Whether all of the block is written at once; if not, `touch` says later how much of it is.
         """
-        start = self.aligned(nbytes) if aligned else self.small(nbytes)
+        start = self.aligned(nbytes) if aligned else self.unaligned(nbytes)
         if start < 0:
             block = Block(start, self._pages[start], 0)
         else:
@@ -137,7 +137,7 @@ class Heap:
 
     # Blocks by their start.
 
-    def small(self, nbytes: int) -> int:
+    def unaligned(self, nbytes: int) -> int:
         """Allocates a block; returns its start, negative if it has pages of its own."""
         size = (nbytes + 23) & ~15 if nbytes > 8 else _SMALLEST
         cached = self._cached.get(size)

@@ -82,6 +82,16 @@ class _Stored:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A weight as the parser leaves it: its data, and starts of the small blocks of its name, data and dimensions."""
+
+    data: Block
+    name: list[int]
+    of_data: int
+    dimensions: list[int]
+
+
 def load(heap: Heap, arena: Arena, graph: LayerGraph, *, offset: int) -> Loaded:
     """Simulates a session that loads a model.
 
@@ -96,15 +106,15 @@ def load(heap: Heap, arena: Arena, graph: LayerGraph, *, offset: int) -> Loaded:
     nodes = []
     for _ in graph.layers:
         for size in _FREED_BY_OPTIMISING:
-            nodes.append(heap.small(size))
-            heap.small(24)  # what keeps it from its neighbours when it is freed
+            nodes.append(heap.unaligned(size))
+            heap.unaligned(24)  # what keeps it from its neighbours when it is freed
     parsed = _parse(heap, stored)
     heap.fill(_NODES_BYTES + offset, _CACHED)
     tensors = _convert(heap, stored, parsed)
     for _ in graph.layers:
         for size in _KEPT_BY_OPTIMISING:
-            heap.small(size)
-    for start in [heap.small(size) for size in _SEEN_OFTEN for _ in range(8)]:
+            heap.unaligned(size)
+    for start in [heap.unaligned(size) for size in _SEEN_OFTEN for _ in range(8)]:
         heap.release(start)
     rewritten = _rewrite(heap, graph, weights, tensors)
     for tensor in tensors.values():
@@ -128,62 +138,61 @@ def _stored(graph: LayerGraph, weights: Mapping[str, int]) -> list[_Stored]:
     ]
 
 
-def _parse(heap: Heap, stored: list[_Stored]) -> list[tuple[list[int], Block]]:
-    """Reads the weights of a file; returns the small blocks of each (data, dimensions, name), and its data."""
+def _parse(heap: Heap, stored: list[_Stored]) -> list[_Parsed]:
+    """Reads the weights of a file."""
     buffer = heap.allocate(_PARSE_BUFFER_BYTES, aligned=False)
     parsed = []
     for one in stored:
-        heap.small(256)
+        heap.unaligned(256)
         dimensions = [allocate_dimensions(heap, one.rank)] if one.rank > 1 else []
-        name = [heap.small(32), *_allocate_name(heap, one)]
-        data = heap.small(32)
+        name = [heap.unaligned(32), *_allocate_name(heap, one)]
+        of_data = heap.unaligned(32)
         step = heap.allocate(_PARSE_STEP_BYTES, aligned=False) if one.nbytes > _PARSE_STEP_BYTES else None
-        parsed.append(([*name, data, *dimensions], heap.allocate(one.nbytes + 1, aligned=False)))
+        parsed.append(_Parsed(heap.allocate(one.nbytes + 1, aligned=False), name, of_data, dimensions))
         if step is not None:
             heap.free(step)
     heap.free(buffer)
     return parsed
 
 
-def _convert(heap: Heap, stored: list[_Stored], parsed: list[tuple[list[int], Block]]) -> dict[str, Tensor]:
+def _convert(heap: Heap, stored: list[_Stored], parsed: list[_Parsed]) -> dict[str, Tensor]:
     """Converts what was parsed to tensors one by one; returns them by name."""
     tensors = {}
     table = None
-    for number, (one, (small, data)) in enumerate(zip(stored, parsed, strict=True)):
+    for number, (one, read) in enumerate(zip(stored, parsed, strict=True)):
         tensor = Tensor(heap.allocate(one.nbytes))
-        shared = heap.small(32)
-        passing = [heap.small(32), *_allocate_name(heap, one)][::-1]
+        shared = heap.unaligned(32)
+        name = [heap.unaligned(32), *_allocate_name(heap, one)]
         dimensions = [allocate_dimensions(heap, one.rank)] if one.rank > 1 else []
-        brief = [heap.small(size) for size in _BRIEF]
-        temporary = [heap.small(size) for size in _TEMPORARY]
+        brief = [heap.unaligned(size) for size in _BRIEF]
+        temporary = [heap.unaligned(size) for size in _TEMPORARY]
         for start in reversed(brief):
             heap.release(start)
         if one.rank > 1:
-            tensor.entry.append(heap.small(32 if one.rank <= 3 else 8 + 8 * one.rank))
-        tensor.entry += [heap.small(size) for size in _ENTRY] + _allocate_name(heap, one)
-        heap.release(heap.small(33))
-        tensor.entry += [heap.small(72), *_allocate_name(heap, one)]
+            tensor.entry.append(heap.unaligned(32 if one.rank <= 3 else 8 + 8 * one.rank))
+        tensor.entry += [heap.unaligned(size) for size in _ENTRY] + _allocate_name(heap, one)
+        heap.release(heap.unaligned(33))
+        tensor.entry += [heap.unaligned(72), *_allocate_name(heap, one)]
         if number in _BUCKETS:
-            larger = heap.small(8 * _BUCKETS[number])
+            larger = heap.unaligned(8 * _BUCKETS[number])
             if table is not None:
                 heap.release(table)
             table = larger
-        *name, of_data = small[: len(passing) + 1]
-        for start in reversed(name):
+        for start in reversed(read.name):
             heap.release(start)
-        heap.free(data)
-        for start in (of_data, *small[len(passing) + 1 :], *passing, *(temporary[place] for place in _TEMPORARY_ORDER)):
+        heap.free(read.data)
+        for start in (read.of_data, *read.dimensions, *reversed(name)):
             heap.release(start)
-        for start in dimensions:
+        for start in (*(temporary[place] for place in _TEMPORARY_ORDER), *dimensions):
             heap.release(start)
-        tensor.owners = [heap.small(160), shared]
+        tensor.owners = [heap.unaligned(160), shared]
         tensors[one.name] = tensor
     return tensors
 
 
 def _allocate_name(heap: Heap, one: _Stored) -> list[int]:
     """Allocates a copy of the name of a weight; none if it is so short that it needs no block."""
-    return [heap.small(one.name_length + 1)] if one.name_length > _LONGEST_INLINE_NAME else []
+    return [heap.unaligned(one.name_length + 1)] if one.name_length > _LONGEST_INLINE_NAME else []
 
 
 def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors: dict[str, Tensor]) -> int:
@@ -251,7 +260,7 @@ def _pack(heap: Heap, arena: Arena, graph: LayerGraph, tensors: dict[str, Tensor
     packed = set()
     readers = Counter(name for layer in graph.layers for name in layer.inputs)
     for tensor in tensors.values():
-        tensor.entry = [heap.small(40), heap.small(40)]  # now in two tables of the session
+        tensor.entry = [heap.unaligned(40), heap.unaligned(40)]  # now in two tables of the session
     for layer in order_of_addition(graph):
         for name, nbytes in _packed_bytes(layer, graph):
             if layer.op_type == "ConvTranspose":

@@ -90,7 +90,7 @@ def play(script: list[_Step], heap: Heap, nbytes: int) -> Tensor:
     entry = []
     for kind, number, of_entry in script:
         if kind == "small":
-            start = heap.small(number)
+            start = heap.unaligned(number)
             made.append(start)
             if of_entry:
                 entry.append(start)
@@ -110,9 +110,9 @@ def play(script: list[_Step], heap: Heap, nbytes: int) -> Tensor:
 
 def allocate_dimensions(heap: Heap, rank: int) -> int:
     """Allocates the dimensions of a tensor as they are read one by one; one dimension needs no block of its own."""
-    short = heap.small(32)
+    short = heap.unaligned(32)
     if rank <= 3:
         return short
-    long = heap.small(64)
+    long = heap.unaligned(64)
     heap.release(short)
     return long

@@ -51,17 +51,17 @@ def test_small_blocks_are_resident() -> None:
     """A thousand small blocks take their memory, too."""
     heap = Heap()
     for _ in range(1000):
-        heap.small(100)
+        heap.unaligned(100)
     assert heap.resident_bytes == 1000 * 112
 
 
 def test_many_holes_of_one_size_are_served_quickly() -> None:
     """Ten thousand equal holes, as a model with as many equal weights leaves, take steps that grow as a logarithm."""
     heap = Heap()
-    starts = [(heap.small(2000), heap.small(24))[0] for _ in range(10_000)]
+    starts = [(heap.unaligned(2000), heap.unaligned(24))[0] for _ in range(10_000)]
     for start in starts:
         heap.release(start)
-    assert {heap.small(2000) for _ in starts} == set(starts)
+    assert {heap.unaligned(2000) for _ in starts} == set(starts)
 
 
 def test_the_threshold_has_a_limit() -> None:
@@ -97,7 +97,7 @@ def test_blocks_lie_where_the_c_library_puts_them() -> None:
             live[int(number)] = live[-1]
             live.pop()
             continue
-        start = heap.small(int(number)) if call == "m" else heap.aligned(int(number))
+        start = heap.unaligned(int(number)) if call == "m" else heap.aligned(int(number))
         first = start if first is None else first
         assert place == ("pages" if start < 0 else str(start - first))
         live.append(start)
@@ -110,7 +110,7 @@ def test_an_aligned_block_reuses_a_hole_unless_a_small_block_is_in_it(settled: b
     heap.fill(80, dict.fromkeys(range(32, 128, 16), 7))  # a piece of 80 bytes is cut off, for which the cache is full
     first = heap.allocate(100 * KB)
     for _ in range(8 if settled else 7):
-        heap.small(72)
+        heap.unaligned(72)
     heap.allocate(KB)
     heap.free(first)
     before = heap.resident_bytes

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import httpx
 import onnx
 import pytest
 from onnx import ModelProto
@@ -15,6 +16,7 @@ from costmodel.onnx_io.anonymisation import anonymise
 from costmodel.onnx_io.model import read_model, read_without_weights
 from costmodel.paths import Home
 from costmodel.runtimes.base import get_runtime
+from costmodel.serving.http.openapi import EXAMPLE_GRAPH
 from costmodel.serving.wire.problems import MEDIA_TYPE
 from costmodel.training.artefact import load_bundle, promote, save_bundle
 from tests.served import FILE, Serve
@@ -88,6 +90,20 @@ def test_the_value_of_an_input(client: TestClient, branches: ModelProto, system:
         "/v1/predict", content=content, params={"value": "cached"}, headers={"content-type": "application/octet-stream"}
     )
     assert (refused.status_code, refused.json()["detail"][:6]) == (422, "value:")
+
+
+def test_names_and_dimensions_of_source_weights_are_bounded(client: TestClient, system: str) -> None:
+    """A graph may say how long the names of its source's weights are; absurd labels are refused or do no harm."""
+
+    def asked(labels: object) -> httpx.Response:
+        weights = {"stored": {"w": 4096}, "folded": {}, "dropped": ["nobody"], "labels": labels}
+        graph = EXAMPLE_GRAPH | {"source_weights": weights}
+        return client.post("/v1/predict", json={"graph": graph, "system": system, "measured": False})
+
+    for labels in ({}, {"w": [40, 2]}, {"w": [100_000, 1000]}, {"w": [0, 0], "nobody": [5, 2]}):
+        assert asked(labels).json()["peak_memory_bytes"] > 0, labels
+    for labels in ({"w": [-1, 2]}, {"w": [40]}, {"w": [40, 1001]}, {"w": [100_001, 2]}, {"w": ["a", 2]}, [1]):
+        assert asked(labels).status_code == 422
 
 
 def test_a_graph_needs_no_file(client: TestClient, convolution: ModelProto, system: str) -> None:
