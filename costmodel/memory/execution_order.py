@@ -58,13 +58,12 @@ def _attention_products(graph: LayerGraph) -> set[int]:
     result is added to that, as in BERT, whose normalisations follow the sums.
     """
     readers: dict[str, list[int]] = {}
-    producer: dict[str, Layer] = {}
-    place_of = {}
+    producer: dict[str, int] = {}
     for place, layer in enumerate(graph.layers):
         for name in filter(None, layer.inputs):
             readers.setdefault(name, []).append(place)
         for name in filter(None, layer.outputs):
-            producer[name], place_of[name] = layer, place
+            producer[name] = place
     found = set()
     for layer in graph.layers:
         if layer.op_type not in _NORMALISATIONS:
@@ -80,15 +79,16 @@ def _attention_products(graph: LayerGraph) -> set[int]:
                 products += below if len(below) == 1 and FUSED_PRODUCT in graph.layers[below[0]].name else []
         if (len(products), len(sums), len(own)) == (3, 1, 4):
             found.update(products)
-            found.update(_product_before(sums[0], producer, place_of))
+            found.update(_product_before(sums[0], graph, producer))
     return found
 
 
-def _product_before(added: Layer, producer: Mapping[str, Layer], place_of: Mapping[str, int]) -> set[int]:
+def _product_before(added: Layer, graph: LayerGraph, producer: Mapping[str, int]) -> set[int]:
     """Returns the places of the fused products whose reshaped results a layer adds."""
-    reshaped = (producer[name] for name in added.inputs if name in producer and producer[name].op_type == "Reshape")
-    names = (layer.inputs[0] for layer in reshaped if layer.inputs)
-    return {place_of[name] for name in names if name in producer and FUSED_PRODUCT in producer[name].name}
+    made = (graph.layers[producer[name]] for name in added.inputs if name in producer)
+    read = (layer.inputs[0] for layer in made if layer.op_type == "Reshape" and layer.inputs)
+    places = {producer[name] for name in read if name in producer}
+    return {place for place in places if FUSED_PRODUCT in graph.layers[place].name}
 
 
 def _depth_first(graph: LayerGraph, added: Sequence[int]) -> list[int]:
