@@ -8,9 +8,7 @@ says the size when the arena has to grow for it. Each model runs twice in a proc
 grows by no more than is requested, so that it nearly always has to.
 
 Where the block fits into memory that is free already, the first request is another one, such as the workspace of a
-layer, and the plans look different although they are not; models without any request are counted apart. Blocked
-tensors are simulated in blocks of 16 channels, as with AVX-512; on other processors those with fewer channels are
-smaller.
+layer, and the plans look different although they are not; models without any request are counted apart.
 """
 
 import re
@@ -68,7 +66,7 @@ def main() -> None:
         if block is None:
             silent += 1
             continue
-        simulated = pattern_bytes(list(buffer_events(replace(graph, layers=execution_order(graph)))))
+        simulated = pattern_bytes(list(buffer_events(replace(graph, layers=execution_order(graph)), runtime.block)))
         differences.append(simulated / block - 1)
         if simulated != block:
             print(f"{path.stem}: {simulated / 1e6:.2f} MB, ONNX Runtime {block / 1e6:.2f} MB", flush=True)

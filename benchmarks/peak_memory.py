@@ -10,7 +10,8 @@ resident memory of the process in `data/peak_memory.csv`, with what the simulati
 stopped.
 `simulate` replaces what the simulation says in that file, after a change of the simulation.
 `fit` prints how well the simulation predicts the peak for families that it was not calibrated with; with `--write` it
-stores the calibration in `costmodel/estimate/peak_memory.json`.
+stores the calibration in `costmodel/estimate/peak_memory.json`. A model counts twice if it was measured on a processor
+with AVX-512 and on one without, where blocks of 8 channels instead of 16 need other memory.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from scipy.optimize import nnls
 
 from costmodel.errors import CostModelError
 from costmodel.ir.graph import LayerGraph
+from costmodel.memory.buffers import NARROW
 from costmodel.memory.session import memory_demand
 from costmodel.onnx_io.model import read_model
 from costmodel.runtimes.ort.adapter import OnnxRuntime
@@ -38,7 +40,9 @@ DATA = ROOT / "data" / "peak_memory.csv"
 CALIBRATION = ROOT / "costmodel" / "estimate" / "peak_memory.json"
 CASES = ("mean", "least", "most")
 SIMULATED = ("layers", *(f"{case}{suffix}_bytes" for suffix in ("", "_without_source") for case in CASES))
-FIELDS = ("model", "family", "runtime", "machine", "heap_offset_bytes", *SIMULATED, "peak_bytes")
+FIELDS = (
+    "model", "family", "runtime", "machine", "channels_per_block", "heap_offset_bytes", *SIMULATED, "peak_bytes",
+)  # fmt: skip
 LEVEL = 0.9
 SPLITS = 20
 
@@ -95,14 +99,15 @@ def measure(folders: Sequence[str], rounds: int) -> None:
             except CostModelError as error:
                 print(f"{model.name}: {error}")
                 continue
-            simulated = _simulated(graph)
+            simulated = _simulated(graph, runtime.block)
             for number in range(rounds - missing, rounds):
                 peak_bytes = measured_peak(model.path, 16 * number)
                 if peak_bytes is None:
                     break
                 writer.writerow({
                     "model": model.name, "family": model.family, "runtime": ort.__version__, "machine": machine,
-                    "heap_offset_bytes": 16 * number, **simulated, "peak_bytes": peak_bytes,
+                    "channels_per_block": runtime.block, "heap_offset_bytes": 16 * number, **simulated,
+                    "peak_bytes": peak_bytes,
                 })  # fmt: skip
                 file.flush()
                 print(f"{model.name}: {peak_bytes / 1e6:.1f} MB", flush=True)
@@ -115,17 +120,20 @@ def simulate(folders: Sequence[str]) -> None:
     for model in (model for folder in folders for model in corpus_models(folder)):
         own = [row for row in rows if (row["model"], row["runtime"]) == (model.name, ort.__version__)]
         if own:
-            simulated = _simulated(runtime.lower(read_model(model.path), "all"))
+            graph = runtime.lower(read_model(model.path), "all")
+            simulated = {block: _simulated(graph, int(block)) for block in {row["channels_per_block"] for row in own}}
             for row in own:
-                row.update({name: str(value) for name, value in simulated.items()})
+                row.update({name: str(value) for name, value in simulated[row["channels_per_block"]].items()})
     write_rows(DATA, FIELDS, rows)
 
 
-def _simulated(graph: LayerGraph) -> dict[str, int]:
-    """Returns the columns with what the simulation says about a model."""
+def _simulated(graph: LayerGraph, block: int) -> dict[str, int]:
+    """Returns the columns with what the simulation says about a model in blocks of `block` channels."""
     full, plain = memory_demand(graph), memory_demand(replace(graph, source_weights=None))
     assert full is not None
     assert plain is not None
+    if block == NARROW:
+        full, plain = full.in_narrow_blocks or full, plain.in_narrow_blocks or plain
     peaks = [peak for one in (full, plain) for peak in (one.peak_bytes, one.least_peak_bytes, one.most_peak_bytes)]
     return dict(zip(SIMULATED, (full.layers, *peaks), strict=True))
 
@@ -142,13 +150,18 @@ def fit(*, write: bool) -> None:
     rows = [row for row in stored if row["mean_bytes"]]
     if len(rows) < len(stored):
         print(f"{len(stored) - len(rows)} measurements are left out: `simulate` has not filled in their models")
+    for row in rows:  # on another kind of processor it is another model
+        row["model"] += f" in blocks of {row['channels_per_block']}"
     models = sorted({row["model"] for row in rows})
     first = {row["model"]: row for row in reversed(rows)}
     peaks = {name: [int(row["peak_bytes"]) for row in rows if row["model"] == name] for name in models}
     measured = np.array([float(np.median(peaks[name])) for name in models])
     spread = np.array([max(peaks[name]) / min(peaks[name]) - 1 for name in models])
     families = [first[name]["family"] for name in models]
-    print(f"{len(models)} models of {len(set(families))} families, {len(rows)} measurements")
+    print(
+        f"{len(models)} models (those measured in blocks of 8 and of 16 channels counted twice) of "
+        f"{len(set(families))} families, {len(rows)} measurements"
+    )
     print(f"{np.mean(spread > 0.1):.1%} of the models differ by more than 10% between their own measurements")
     near = [abs(median / peak - 1) < 0.1 for name, median in zip(models, measured, strict=True) for peak in peaks[name]]
     print(f"{np.mean(near):.1%} of the measurements are within 10% of the median of their model")

@@ -23,6 +23,7 @@ from costmodel.memory.session import memory_demand
 from costmodel.onnx_io.model import read_model
 from costmodel.runtimes.base import RuntimeSettings
 from costmodel.runtimes.ort.adapter import OnnxRuntime
+from costmodel.systems.host import probe_host
 from costmodel.systems.system import System
 
 
@@ -40,7 +41,7 @@ def judge(folders: Sequence[Path], rounds: int, *, timed: bool) -> None:
     """Prints the errors of the predictions for each model, and in all."""
     runtime, settings = OnnxRuntime(), RuntimeSettings()
     rates = measure_capabilities(runtime, settings)
-    system = System("here", None, runtime.name, runtime.version, settings, rates)
+    system = System("here", probe_host(), runtime.name, runtime.version, settings, rates)
     peaks, loads, inside = [], [], []
     for path in sorted(path for folder in folders for path in folder.rglob("*.onnx")):
         try:

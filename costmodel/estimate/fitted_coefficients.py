@@ -6,9 +6,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from costmodel.memory.session import MemoryDemand
 from costmodel.systems.system import System
 
-__all__ = ["fitted_coefficients"]
+__all__ = ["demand_on", "fitted_coefficients"]
 
 # Level of optimisation at which the processes ran.
 _LEVEL = "all"
@@ -29,6 +30,13 @@ def fitted_coefficients(file: str, system: System) -> dict[str, Any] | None:
     if version is None or system.settings.level != _LEVEL:
         return None
     return _content(file).get(f"{system.runtime} {version[0]}")
+
+
+def demand_on(system: System, demand: MemoryDemand) -> MemoryDemand:
+    """Returns the memory that a session allocates on the processor of a system, which decides the size of blocks."""
+    host = system.host
+    narrow = host is not None and host.architecture == "x86_64" and bool(host.isa) and "avx512f" not in host.isa
+    return (demand.in_narrow_blocks or demand) if narrow else demand
 
 
 @cache

@@ -7,7 +7,7 @@ processes, and stores them in `peak_memory.json` by version of the runtime.
 
 from dataclasses import dataclass
 
-from costmodel.estimate.fitted_coefficients import fitted_coefficients
+from costmodel.estimate.fitted_coefficients import demand_on, fitted_coefficients
 from costmodel.memory.session import MemoryDemand
 from costmodel.systems.system import System
 
@@ -30,7 +30,7 @@ class PeakMemory:
 def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemory | None:
     """Returns the peak memory of a model on a system.
 
-    It does not depend on the processor, and hardly on the number of threads.
+    It depends on the processor only by the size of its blocks of channels, and hardly on the number of threads.
 
     Args:
         demand: Memory that a session allocates for the model; None if it is not known.
@@ -43,6 +43,7 @@ def predict_peak_memory(demand: MemoryDemand | None, system: System) -> PeakMemo
     calibration = fitted_coefficients("peak_memory.json", system)
     if demand is None or calibration is None:
         return None
+    demand = demand_on(system, demand)
     of_source = calibration["with_source" if demand.from_source else "without_source"]
 
     def process_bytes(session_bytes: float) -> float:

@@ -9,7 +9,7 @@ them in `start_time.json` by version of the runtime.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costmodel.estimate.fitted_coefficients import fitted_coefficients
+from costmodel.estimate.fitted_coefficients import demand_on, fitted_coefficients
 from costmodel.memory.session import MemoryDemand
 from costmodel.systems.system import System
 
@@ -58,7 +58,7 @@ def predict_start_time(
         return None
     if not rates.get("layer_us") or not rates.get("memory_gbps"):
         return None
-    terms = terms_of(demand, rates)
+    terms = terms_of(demand_on(system, demand), rates)
 
     def work_us(name: str) -> tuple[float, float, float]:
         found, (low, high) = fitted[name]["coefficients"], fitted[name]["interval"]

@@ -22,6 +22,9 @@ class SourceWeights:
         dropped: Names of the values of which nothing is left but what is folded from them.
         labels: Length in bytes of the name, and number of dimensions, of each constant that the model contains: the
             runtime keeps copies of both beside it.
+        copied_bytes: Sizes in bytes of the constants of which the runtime makes copies while it folds a value, by the
+            name of that value; of a layer with several outputs, by that of the first. A graph of an older version lacks
+            them.
     """
 
     stored_bytes: Mapping[str, int]
@@ -29,6 +32,7 @@ class SourceWeights:
     nodes: int | None = None
     dropped: Set[str] = frozenset()
     labels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    copied_bytes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def renamed(self, names: Mapping[str, str]) -> "SourceWeights":
         """Returns a copy with the names that `names` gives, and numbered names ("w0") for all others."""
@@ -40,6 +44,7 @@ class SourceWeights:
             self.nodes,
             frozenset(new[name] for name in self.dropped if name in new),
             {new[name]: label for name, label in self.labels.items() if name in new},
+            {new[name]: sizes for name, sizes in self.copied_bytes.items() if name in new},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,6 +55,7 @@ class SourceWeights:
             "nodes": self.nodes,
             "dropped": sorted(self.dropped),
             "labels": {name: list(label) for name, label in self.labels.items()},
+            "copied": {name: list(sizes) for name, sizes in self.copied_bytes.items()},
         }
 
     @classmethod
@@ -61,4 +67,5 @@ class SourceWeights:
             data.get("nodes"),
             frozenset(data.get("dropped", ())),
             {name: (length, rank) for name, (length, rank) in data.get("labels", {}).items()},
+            {name: tuple(sizes) for name, sizes in data.get("copied", {}).items()},
         )

@@ -14,7 +14,7 @@ from costmodel.ir.graph import ITEM_BYTES, Layer, LayerGraph, TensorType
 from costmodel.ir.nchwc import padded
 from costmodel.memory.workspaces import workspace_bytes
 
-__all__ = ["BufferEvent", "buffer_events", "stored_bytes"]
+__all__ = ["NARROW", "WIDE", "BufferEvent", "buffer_events", "stored_bytes"]
 
 # Operators whose output is a view of their first input.
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
@@ -24,8 +24,8 @@ _OVERWRITES = dict.fromkeys((
     "HardSigmoid", "Softmax", "LogSoftmax", "Cast", "Sin", "Cos", "ScatterND", "ScatterElements", "Trilu",
 ), 0) | {"FusedConv": 3, "Conv": 3}  # fmt: skip
 BufferKind = Literal["value", "output", "workspace"]
-# Channels in a block of the NCHWc layout with AVX-512; blocked tensors are padded to whole blocks.
-_BLOCK = 16
+# Channels in a block of the NCHWc layout, to which blocked tensors are padded: without AVX-512, and with it.
+NARROW, WIDE = 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,29 @@ class BufferEvent:
     allocated: bool
 
 
-def stored_bytes(kind: TensorType) -> int:
-    """Returns the size of a tensor in memory in bytes, including the padding of a blocked layout."""
+def stored_bytes(kind: TensorType, block: int) -> int:
+    """Returns the size of a tensor in memory in bytes; one in a blocked layout is padded to `block` channels."""
     if not kind.blocked or not kind.elements:
         return kind.nbytes
-    return kind.nbytes // kind.elements * prod(_stored_shape(kind))
+    return kind.nbytes // kind.elements * prod(_stored_shape(kind, block))
 
 
-def _stored_shape(kind: TensorType) -> tuple[int, ...]:
+def _stored_shape(kind: TensorType, block: int) -> tuple[int, ...]:
     """Returns the shape of a tensor in memory; the channels of a blocked one fill whole blocks."""
     if not kind.blocked or len(kind.shape) < 2:
         return kind.shape
-    return kind.shape[0], padded(kind.shape[1], _BLOCK), *kind.shape[2:]
+    return kind.shape[0], padded(kind.shape[1], block), *kind.shape[2:]
 
 
-def buffer_events(graph: LayerGraph) -> Iterator[BufferEvent]:
-    """Yields the allocations and releases of one run of a model, in order."""
+def buffer_events(graph: LayerGraph, block: int = WIDE) -> Iterator[BufferEvent]:
+    """Yields the allocations and releases of one run of a model, in order.
+
+    Args:
+        graph: Layers of the model in the order of execution.
+        block: Number of channels in a block of the NCHWc layout.
+    """
     made = {name for layer in graph.layers for name in layer.outputs if name}
-    owner = {name: buffer for name, buffer in _owners(graph).items() if buffer in made}
+    owner = {name: buffer for name, buffer in _owners(graph, block).items() if buffer in made}
     last_use: dict[str, int] = {}
     for position, layer in enumerate(graph.layers):
         for name in (*layer.inputs, *layer.outputs):
@@ -79,15 +84,15 @@ def buffer_events(graph: LayerGraph) -> Iterator[BufferEvent]:
         for name in filter(None, layer.outputs):
             if owner.get(name) == name:
                 kind: BufferKind = "output" if name in returned else "value"
-                yield BufferEvent(numbers[name], stored_bytes(graph.types[name]), kind, True)
+                yield BufferEvent(numbers[name], stored_bytes(graph.types[name], block), kind, True)
         if workspace := workspace_bytes(layer, graph):
             yield BufferEvent(len(numbers) + position, workspace, "workspace", True)
             yield BufferEvent(len(numbers) + position, workspace, "workspace", False)
         for name in dying.get(position, ()):
-            yield BufferEvent(numbers[name], stored_bytes(graph.types[name]), "value", False)
+            yield BufferEvent(numbers[name], stored_bytes(graph.types[name], block), "value", False)
 
 
-def _owners(graph: LayerGraph) -> dict[str, str]:
+def _owners(graph: LayerGraph, block: int) -> dict[str, str]:
     """Returns, for each value that a layer makes, the value whose buffer it takes: itself or an earlier value.
 
     That is an input or a constant of the graph if the value is a view of it.
@@ -106,10 +111,10 @@ def _owners(graph: LayerGraph) -> dict[str, str]:
         for slot, name in enumerate(layer.outputs):
             if not name:
                 continue
-            size = _size(graph.types[name])
+            size = _size(graph.types[name], block)
             found = None
             if name not in outputs:
-                found = _overwritten(layer, slot, graph, owner, remaining)
+                found = _overwritten(layer, slot, graph, owner, remaining, block)
                 if found is None and size is not None and free.get(size):
                     found = free[size].pop()
             owner[name] = name if found is None else found
@@ -121,21 +126,25 @@ def _owners(graph: LayerGraph) -> dict[str, str]:
                 released.append(owner[name])
         released += [owner[name] for name in layer.outputs if name and not uses.get(name)]
         for name in dict.fromkeys(released):
-            if remaining[name] == 0 and owner.get(name) == name and (size := _size(graph.types[name])) is not None:
+            if (
+                remaining[name] == 0
+                and owner.get(name) == name
+                and (size := _size(graph.types[name], block)) is not None
+            ):
                 free.setdefault(size, []).append(name)
     return owner
 
 
-def _size(kind: TensorType) -> tuple[float, tuple[int, ...]] | None:
+def _size(kind: TensorType, block: int) -> tuple[float, tuple[int, ...]] | None:
     """Returns what two tensors must have in common to use one buffer: size of an element, and shape in memory.
 
     It is None for single numbers, strings and sequences, which take no buffer that another value has left.
     """
-    return None if kind.opaque or not kind.shape else (ITEM_BYTES[kind.dtype], _stored_shape(kind))
+    return None if kind.opaque or not kind.shape else (ITEM_BYTES[kind.dtype], _stored_shape(kind, block))
 
 
 def _overwritten(
-    layer: Layer, slot: int, graph: LayerGraph, owner: dict[str, str], remaining: dict[str, int]
+    layer: Layer, slot: int, graph: LayerGraph, owner: dict[str, str], remaining: dict[str, int], block: int
 ) -> str | None:
     """Returns the buffer of an input that the output at `slot` takes, if any."""
     if slot:
@@ -149,6 +158,6 @@ def _overwritten(
         buffer is not None
         and owner.get(buffer) == buffer  # not the model's own input or constant, of which `source` is a view
         and remaining[buffer] == 1
-        and _size(graph.types[source]) == _size(graph.types[layer.outputs[0]])
+        and _size(graph.types[source], block) == _size(graph.types[layer.outputs[0]], block)
     )
     return buffer if overwritten else None

@@ -13,7 +13,7 @@ from costmodel.memory.arena import Arena
 from costmodel.memory.buffers import stored_bytes
 from costmodel.memory.execution_order import order_of_addition
 from costmodel.memory.heap import Block, Heap
-from costmodel.memory.small_blocks import PACKING, REORDERING, Tensor, allocate_dimensions, play
+from costmodel.memory.small_blocks import NORMALISATION, PACKING, REORDERING, Tensor, allocate_dimensions, play
 
 __all__ = ["Loaded", "load"]
 
@@ -92,16 +92,17 @@ class _Parsed:
     dimensions: list[int]
 
 
-def load(heap: Heap, arena: Arena, graph: LayerGraph, *, offset: int) -> Loaded:
+def load(heap: Heap, arena: Arena, graph: LayerGraph, *, block: int, offset: int) -> Loaded:
     """Simulates a session that loads a model.
 
     Args:
         heap: Heap of the process.
         arena: Arena of the session.
         graph: Layers after optimisation.
+        block: Number of channels in a block of the NCHWc layout.
         offset: How far the end of the heap is shifted when weights are converted, in bytes; a multiple of 16.
     """
-    weights = {name: stored_bytes(graph.types[name]) for name in graph.constants}
+    weights = {name: stored_bytes(graph.types[name], block) for name in graph.constants}
     stored = _stored(graph, weights)
     nodes = []
     for _ in graph.layers:
@@ -199,7 +200,9 @@ def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors:
     """Folds constants and frees those that nothing else reads, then reorders the weights of blocked convolutions.
 
     A weight into which a normalisation was folded becomes that of the same size which a plain layer reads. What no
-    layer reads is freed at the end. Folded values are first made in a buffer, for which there is nearly always a hole.
+    layer reads is freed at the end. The copies of what a value is folded from are taken to be unaligned, so that no
+    piece is cut off and the next one fits into the hole: the small blocks beside them are not simulated. Where it is
+    not known what they are, one of the size of the value is.
 
     Returns the bytes that were folded or reordered.
 
@@ -211,17 +214,16 @@ def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors:
     """
     rewritten = 0
     source = graph.source_weights or SourceWeights({}, {})
-    buffer = None
     for name, nbytes in source.folded_bytes.items():
-        if nbytes >= _SMALLEST_BYTES and name not in tensors:
-            if buffer is None or buffer.nbytes < nbytes:
-                if buffer is not None:
-                    heap.free(buffer)
-                buffer = heap.allocate(nbytes)
+        if name in tensors:
+            continue
+        copied = [size for size in source.copied_bytes.get(name, (nbytes,)) if size >= _SMALLEST_BYTES]
+        copies = [heap.allocate(size, aligned=False) for size in copied]
+        if nbytes >= _SMALLEST_BYTES:
             tensors[name] = Tensor(heap.allocate(nbytes))
             rewritten += nbytes
-    if buffer is not None:
-        heap.free(buffer)
+        for copy in copies:
+            heap.free(copy)
     for name in [name for name in tensors if name in source.dropped]:
         tensors.pop(name).free(heap)
     # A normalised weight has a name of the runtime's own in the layers, and is found by its size.
@@ -231,13 +233,19 @@ def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors:
             renamed.setdefault(nbytes, []).append(name)
     kept = set()
     for layer in graph.layers:
+        blocked = layer.domain == BLOCKED_DOMAIN
+        parameters = _parameters_of_normalisation(layer, graph)
+        if parameters and not tensors.keys() & set(parameters) and weights[parameters[0]] >= _SMALLEST_BYTES:
+            made = play(NORMALISATION, heap, weights[parameters[0]])
+            tensors.update(zip(parameters, made, strict=True))
+            rewritten += 2 * weights[parameters[0]]
         for name in layer.inputs:
             nbytes = weights.get(name, 0)
             kept.add(name)
             if name in tensors or nbytes < _SMALLEST_BYTES:
                 continue
-            if layer.domain == BLOCKED_DOMAIN:
-                tensors[name] = play(REORDERING, heap, nbytes)
+            if blocked:
+                (tensors[name],) = play(REORDERING, heap, nbytes)
             elif renamed.get(nbytes):
                 tensors[name] = tensors.pop(renamed[nbytes].pop(0))
                 continue
@@ -247,6 +255,19 @@ def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors:
     for name in [name for name in tensors if name not in kept]:
         tensors.pop(name).free(heap)
     return rewritten
+
+
+def _parameters_of_normalisation(layer: Layer, graph: LayerGraph) -> tuple[str, ...]:
+    """Returns the weight and bias of a normalisation that was made a blocked convolution; nothing for other layers."""
+    parameters = layer.inputs[1:3]
+    is_scaling = (
+        layer.domain == BLOCKED_DOMAIN
+        and layer.op_type == "Conv"
+        and len(parameters) == 2
+        and all(name in graph.constants for name in parameters)
+        and graph.types[parameters[0]].shape[1:] == (1, 1, 1)
+    )
+    return parameters if is_scaling else ()
 
 
 def _pack(heap: Heap, arena: Arena, graph: LayerGraph, tensors: dict[str, Tensor]) -> int:

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from costmodel.ir.graph import LayerGraph
 from costmodel.memory.arena import Arena, pattern_bytes
-from costmodel.memory.buffers import BufferEvent, buffer_events
+from costmodel.memory.buffers import NARROW, WIDE, BufferEvent, buffer_events, stored_bytes
 from costmodel.memory.execution_order import execution_order
 from costmodel.memory.heap import Heap
 from costmodel.memory.loading import Loaded, load
@@ -47,6 +47,8 @@ class MemoryDemand:
         load_touched_bytes: Memory that becomes resident while the model is loaded.
         first_run_touched_bytes: Memory that becomes resident during the first run.
         from_source: Whether the sizes of the weights before the runtime rewrote them were known.
+        in_narrow_blocks: The same on a processor without AVX-512, which has blocks of 8 channels instead of 16; None if
+            that makes no difference.
     """
 
     load_bytes: int
@@ -62,19 +64,32 @@ class MemoryDemand:
     load_touched_bytes: int
     first_run_touched_bytes: int
     from_source: bool
+    in_narrow_blocks: "MemoryDemand | None" = None
 
 
 def memory_demand(graph: LayerGraph) -> MemoryDemand | None:
     """Returns the memory that a session allocates for a model; None if it has too many layers, weights or values."""
+    demand = _demand(graph, WIDE)
+    if demand is not None and any(
+        stored_bytes(kind, WIDE) != stored_bytes(kind, NARROW) for kind in graph.types.values()
+    ):
+        return replace(demand, in_narrow_blocks=_demand(graph, NARROW))
+    return demand
+
+
+def _demand(graph: LayerGraph, block: int) -> MemoryDemand | None:
+    """Returns the demand with blocks of `block` channels."""
     source = graph.source_weights
-    num_weights = len(graph.constants) + (0 if source is None else len(source.stored_bytes) + len(source.folded_bytes))
+    num_weights = len(graph.constants)
+    if source is not None:
+        num_weights += len(source.stored_bytes) + len(source.folded_bytes) + sum(map(len, source.copied_bytes.values()))
     if len(graph.layers) > _MOST_LAYERS or num_weights > _MOST_WEIGHTS:
         return None
-    events = list(buffer_events(replace(graph, layers=execution_order(graph))))
+    events = list(buffer_events(replace(graph, layers=execution_order(graph)), block))
     if len(events) > _MOST_EVENTS:
         return None
     offsets = _OFFSETS if num_weights <= _MOST_WEIGHTS_OF_ALL_OFFSETS else _OFFSETS[::2]
-    cases = [_simulate(graph, events, offset) for offset in offsets]
+    cases = [_simulate(graph, events, block, offset) for offset in offsets]
     peaks = [max(case.load_bytes, case.run_bytes) for case in cases]
     return MemoryDemand(
         load_bytes=round(fmean(case.load_bytes for case in cases)),
@@ -104,11 +119,11 @@ class _Case:
     first_run_touched_bytes: int
 
 
-def _simulate(graph: LayerGraph, events: list[BufferEvent], offset: int) -> _Case:
+def _simulate(graph: LayerGraph, events: list[BufferEvent], block: int, offset: int) -> _Case:
     """Simulates a session that loads a model and runs it, whose buffers `events` allocates and frees."""
     heap = Heap()
     arena = Arena(heap)
-    loaded = load(heap, arena, graph, offset=offset)
+    loaded = load(heap, arena, graph, block=block, offset=offset)
     load_bytes, load_touched = heap.peak_bytes, heap.touched_bytes
     heap.peak_bytes = heap.resident_bytes
     first_run_touched = _run(heap, arena, events)

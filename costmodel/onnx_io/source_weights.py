@@ -32,6 +32,8 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
     constants = dict(_constants(model))
     normalised = _normalised(model, constants)
     known, folded, remaining = set(constants), {}, {port.name for port in model.graph.output}
+    sizes = {name: kind.nbytes for name, kind in {**types, **constants}.items()}
+    copied: dict[str, tuple[int, ...]] = {}
     known.update(name for node in model.graph.node if node.op_type == "Constant" for name in node.output)
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     read = [(*node.input, *captured_names(node)) for node in nodes]
@@ -45,9 +47,12 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
                 known.add(name)
                 if name in types:
                     folded[name] = types[name].nbytes
+            copies = [sizes.get(name, 0) for name in node.input]
+            copied[node.output[0]] = tuple(nbytes for nbytes in copies if nbytes >= SMALLEST_STORED_BYTES)
         elif node.op_type == "Conv" and node.output[0] in normalised and node.input[1] in constants:
             new = f"{node.input[1]} for {node.output[0]}"
             folded[new] = constants[node.input[1]].nbytes
+            copied[new] = (constants[node.input[1]].nbytes,)
             remaining.add(new)
         else:
             remaining.update(node.input, captured)
@@ -59,6 +64,7 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
         len(nodes),
         (stored.keys() | folded.keys()) - remaining,
         {name: (len(name.encode()), len(constants[name].shape)) for name in stored},
+        {name: copied.get(name, ()) for name in folded},
     )
 
 

@@ -14,7 +14,7 @@ from costmodel.runtimes.crashes import refusing_after_crashes
 __all__ = ["CACHE_VERSION", "find_lowered", "lower_cached", "put_lowered"]
 
 # Incremented when the canonical form changes, so that graphs from older code are lowered again.
-CACHE_VERSION = 10
+CACHE_VERSION = 11
 
 
 def lower_cached(runtime: Runtime, model: Model, level: str, folder: Path) -> LayerGraph:

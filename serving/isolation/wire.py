@@ -42,8 +42,14 @@ def decomposition_from_dict(data: Mapping[str, Any]) -> Decomposition:
             Segment(sequences[number], tuple(map(str, layers)), tuple(map(int, predecessors)))
             for number, layers, predecessors in data["segments"]
         )
-        memory = None if data["memory"] is None else MemoryDemand(**data["memory"])
+        memory = _memory_from_dict(data["memory"])
         shared = int(data["shared_bytes"])
         return Decomposition(str(data["model"]), int(data["granularity"]), segments, memory=memory, shared_bytes=shared)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a decomposition: {error}") from error
+
+
+def _memory_from_dict(data: Mapping[str, Any] | None) -> MemoryDemand | None:
+    if data is None:
+        return None
+    return MemoryDemand(**{**data, "in_narrow_blocks": _memory_from_dict(data["in_narrow_blocks"])})

@@ -98,6 +98,10 @@ class WireSourceWeights(Strict):
         dict[Text, tuple[NameLength, Rank]],
         Field(description="Length of the name in bytes, and number of dimensions, of each constant."),
     ] = Field(default_factory=dict)
+    copied: Annotated[
+        dict[Text, list[Bytes]],
+        Field(description="Bytes of each constant of which the runtime makes a copy while it folds a value."),
+    ] = Field(default_factory=dict)
 
 
 class WireGraph(Strict):

@@ -62,6 +62,23 @@ def test_the_interval_covers_every_place_where_the_heap_may_end(system: System) 
     assert better.interval_bytes[0] < found.interval_bytes[0] - 20 * 10**6
 
 
+def test_a_processor_without_avx512_has_narrower_blocks(system: System) -> None:
+    """What narrow blocks need counts on an x86 processor without AVX-512, and on no other or unknown one."""
+    narrow = replace(DEMAND, in_narrow_blocks=replace(DEMAND, peak_bytes=80 * 10**6))
+    assert system.host is not None
+    hosts = {
+        "wide": replace(system.host, architecture="x86_64", isa=("avx2", "avx512f")),
+        "narrow": replace(system.host, architecture="x86_64", isa=("avx2",)),
+        "arm": replace(system.host, architecture="aarch64", isa=("asimd",)),
+        "unknown": None,
+    }
+    peaks = {name: predict_peak_memory(narrow, replace(system, host=host)) for name, host in hosts.items()}
+    assert peaks["wide"] == peaks["arm"] == peaks["unknown"] == predict_peak_memory(DEMAND, replace(system, host=None))
+    assert peaks["narrow"] is not None
+    assert peaks["wide"] is not None
+    assert peaks["narrow"].peak_memory_bytes < peaks["wide"].peak_memory_bytes - 15 * 10**6
+
+
 def test_what_was_never_measured_is_unknown(system: System) -> None:
     """Without a simulation, and for another runtime, version or level of optimisation, the peak is unknown."""
     assert predict_peak_memory(None, system) is None

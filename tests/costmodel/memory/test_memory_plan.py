@@ -108,8 +108,9 @@ def test_the_block_of_values_has_the_size_that_the_runtime_takes(
     """The size is the result of the whole plan: order, overwriting, buffers that are used again, and their places."""
     path = tmp_path / "model.onnx"
     onnx.save(parse(text, weights=weights), path)
-    graph = OnnxRuntime().lower(read_model(path), "all")
-    block = pattern_bytes(list(buffer_events(replace(graph, layers=execution_order(graph)))))
+    runtime = OnnxRuntime()
+    graph = runtime.lower(read_model(path), "all")
+    block = pattern_bytes(list(buffer_events(replace(graph, layers=execution_order(graph)), runtime.block)))
     said = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True).stdout
     requested = re.search(r"\(requested\) num_bytes: (\d+)", said.partition("second run\n")[2])
     assert requested is not None

@@ -121,6 +121,37 @@ def test_folded_constants_are_freed_before_weights_are_reordered() -> None:
     assert _demand(dropped).load_bytes < _demand(kept).load_bytes - 2 * nbytes
 
 
+def test_what_a_value_is_folded_from_is_copied() -> None:
+    """The copies exist while the value is made, and the next one finds their room."""
+    graph = _graph([_layer("Add", ("x", "b"), "y")], {"x": (1, 2500), "b": (2500, 2500), "y": (2500, 2500)}, ("b",))
+    folded = {"a": 25 * MB, "b": 25 * MB}
+    plain, copied = (
+        _demand(replace(graph, source_weights=SourceWeights({"w": 25 * MB}, folded, copied_bytes=copies))).load_bytes
+        for copies in ({"a": (), "b": ()}, {"a": (25 * MB, 25 * MB), "b": (25 * MB,)})
+    )
+    assert copied == pytest.approx(plain + 50 * MB, rel=0.01)
+
+
+def test_a_normalisation_becomes_a_convolution_with_a_weight_and_a_bias() -> None:
+    """The runtime makes the two parameters of a blocked normalisation from the four of the file."""
+    layers = [replace(_layer("Conv", ("x", "scale", "bias"), "y"), domain=BLOCKED_DOMAIN)]
+    shapes = {"x": (1, 512, 4, 4), "scale": (512, 1, 1, 1), "bias": (512,), "y": (1, 512, 4, 4)}
+    graph = _graph(layers, shapes, ("scale", "bias"))
+    parameters = dict.fromkeys(("gamma", "beta", "mean", "variance"), 2048)
+    assert _demand(replace(graph, source_weights=SourceWeights(parameters, {}))).rewritten_bytes == 2 * 2048
+
+
+@pytest.mark.parametrize(("channels", "narrower"), [(24, True), (16, False), (32, False)])
+def test_narrow_blocks_need_less_memory_for_odd_numbers_of_channels(channels: int, narrower: bool) -> None:
+    """A processor without AVX-512 pads channels to 8 instead of 16."""
+    graph = _chain("Transpose", 9, 1)
+    kind = TensorType("float32", (1, channels, 500, 500), blocked=True)
+    demand = _demand(replace(graph, types=dict.fromkeys(graph.types, kind)))
+    assert (demand.in_narrow_blocks is not None) == narrower
+    if demand.in_narrow_blocks is not None:
+        assert demand.in_narrow_blocks.run_bytes < 0.8 * demand.run_bytes
+
+
 def test_a_normalised_weight_is_what_a_plain_convolution_reads() -> None:
     """The weight into which a normalisation is folded is not allocated again under the name that the layer reads."""
     shapes = {"x": (1, 512, 4, 4), "w": (512, 512, 3, 3), "y": (1, 512, 4, 4)}

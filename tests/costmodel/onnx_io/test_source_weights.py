@@ -25,6 +25,7 @@ def test_what_follows_from_weights_is_folded(parse: Callable[..., ModelProto]) -
     found = source_weights(model, infer_model(model))
     assert found.stored_bytes == {"w": 8192}
     assert found.folded_bytes == {"turned": 8192, "doubled": 8192}
+    assert found.copied_bytes == {"turned": (8192,), "doubled": (8192, 8192)}
     assert found.nodes == 3
     assert found.dropped == {"w", "turned"}
     assert found.labels == {"w": (1, 2)}
@@ -47,6 +48,7 @@ def test_a_normalisation_gives_each_convolution_a_weight_of_its_own(parse: Calla
     found = source_weights(model, infer_model(model))
     assert found.stored_bytes == {"w": 2304, "v": 2304}
     assert list(found.folded_bytes.values()) == [2304, 2304]
+    assert list(found.copied_bytes.values()) == [(2304,), (2304,)]
     assert found.dropped == {"w"}
 
 
@@ -90,6 +92,7 @@ def test_a_lowered_graph_carries_them(lowered_light: Callable[..., LayerGraph]) 
     assert len(hidden.dropped) == len(graph.source_weights.dropped)
     assert list(hidden.labels.values()) == list(graph.source_weights.labels.values())
     assert hidden.labels.keys() == hidden.stored_bytes.keys()
+    assert list(hidden.copied_bytes.values()) == list(graph.source_weights.copied_bytes.values())
 
 
 def test_names_of_dropped_weights_are_removed_as_well(parse: Callable[..., ModelProto]) -> None:
@@ -97,6 +100,7 @@ def test_names_of_dropped_weights_are_removed_as_well(parse: Callable[..., Model
     model = parse(MODEL, weights=WEIGHTS)
     found = source_weights(model, infer_model(model))
     hidden = found.renamed({})
+    assert hidden.copied_bytes.keys() == hidden.folded_bytes.keys()
     assert len(hidden.dropped) == 2
     assert not hidden.dropped & found.dropped
     assert hidden.dropped < hidden.stored_bytes.keys() | hidden.folded_bytes.keys()
