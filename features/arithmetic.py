@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from costmodel.features.access_pattern import worked_axes
 from costmodel.features.channel_order import channels_first, channels_of
 from costmodel.features.products import RECURRENT, Types
+from costmodel.features.recurrence import UNIT_FLOPS
 from costmodel.features.reductions import is_reduction, reduction_flops
 from costmodel.features.resampling import POSITION_FLOPS, RESAMPLING, resampling_flops
 from costmodel.features.spans import BROADCAST, span
@@ -133,6 +134,8 @@ def one_by_one_flops(
     data = inputs[0] if inputs else None
     if data is None:
         return 0.0
+    if layer.op_type == "RNN":
+        return UNIT_FLOPS * _gate_elements(inputs)
     if is_reduction(layer):
         axes = worked_axes(sequence, layer, data)
         return reduction_flops(layer.op_type, data, axes) - data.elements

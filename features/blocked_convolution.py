@@ -2,7 +2,9 @@
 
 ONNX Runtime computes convolutions of images in blocks of 16 channels (8 without AVX-512). One call of a kernel computes
 a row of the output for up to four blocks of output channels, in segments of six positions, then three, two and one;
-positions whose window reaches into the padding are computed one by one. A step multiplies one input channel at one
+positions whose window reaches into the padding are computed one by one. Where the window is as wide as the image, so
+that a row has one position, and is neither padded, dilated nor moved by more than one element, the whole image is taken
+for one row, along which the window moves by the width. A step multiplies one input channel at one
 place of the window for all positions and output blocks of a segment. A large segment keeps the vector units busy; a
 small one waits for the results of its own additions.
 
@@ -26,8 +28,10 @@ _SEGMENTS = {16: (6, 3, 2, 1)}
 _FEW_REGISTERS = (3, 2, 1)  # segments without AVX-512, which has twice as many registers
 _POINTWISE_CHANNELS = 128  # input channels in one call of the kernel for windows of one element
 # Cycles from an addition to the next one in the same register, and the fewest cycles of a step where so few additions
-# follow each other that the processor begins with the next segment meanwhile.
+# follow each other that the processor begins with the next segment meanwhile. It can, while the instructions of both
+# are among those that it holds at a time, of which there are about so many.
 _LATENCY, _OVERLAPPED = 4.0, 2.0
+_INSTRUCTIONS_HELD = 450
 _LOADS = 2.0  # loads in a cycle
 _CALL, _SEGMENT = 40.0, 12.0  # cycles that a call, and the end of a segment, take
 
@@ -127,6 +131,11 @@ class BlockedConvolution:
             _Axis.of(data.shape[2 + i], output.shape[2 + i], kernel[i], strides[i], dilations[i], (top, left)[i])
             for i in range(2)
         )
+        is_plain = strides == dilations == (1, 1) and not any((top, left, *ends))
+        if is_plain and kernel[1] == data.shape[3]:
+            height, width = data.shape[2:]
+            rows = _Axis.of(1, 1, 1, 1, 1, 0)
+            columns = _Axis.of(height * width, output.shape[2], kernel[0] * kernel[1], width, 1, 0)
         return cls(
             images=data.shape[0] * (1 if depthwise else group),
             channels=1 if depthwise else data.shape[1] // group,
@@ -182,10 +191,11 @@ class BlockedConvolution:
         each = 1 if self.depthwise or not self.blocked_input else lanes
         calls = -(-self.channels // each)
         columns, steps, ends = self.columns, 0.0, 0.0
+        chain = self.rows.window * columns.window * each
         for positions, number in _segments(columns.inside, lanes):
-            steps += number * columns.window * self._step(filters, positions, units)
+            steps += number * columns.window * self._step(filters, positions, units, chain)
             ends += number * (_SEGMENT + filters * positions)
-        steps += columns.taps_outside * self._step(filters, 1, units)
+        steps += columns.taps_outside * self._step(filters, 1, units, chain)
         ends += columns.outside * (_SEGMENT + filters)
         positions = self.rows.inside + self.rows.outside
         return calls * (self.rows.taps * each * steps + positions * (_CALL + ends))
@@ -201,9 +211,20 @@ class BlockedConvolution:
             cycles += number * one
         return lines * (cycles + calls * _CALL)
 
-    def _step(self, filters: int, positions: int, units: float) -> float:
-        """Returns the cycles in which one input channel, at one place of the window, is multiplied for a segment."""
-        least = _LATENCY if self.blocked_input and not self.depthwise else _OVERLAPPED
+    def _step(self, filters: int, positions: int, units: float, chain: int | None = None) -> float:
+        """Returns the cycles in which one input channel, at one place of the window, is multiplied for a segment.
+
+        Args:
+            filters: Number of blocks of output channels.
+            positions: Number of positions in the segment.
+            units: Number of vectors that a core multiplies and adds in a cycle.
+            chain: Number of steps of the segment, which wait for each other; None if they are too many for the next
+                segment to begin meanwhile.
+        """
+        least = _LATENCY
+        if chain is not None:
+            instructions = chain * (filters * positions + filters + positions)
+            least = max(_OVERLAPPED, _LATENCY * min(1.0, instructions / _INSTRUCTIONS_HELD))
         return max(filters * positions / units, least, (positions + filters) / _LOADS)
 
 

@@ -22,6 +22,7 @@ from costmodel.features.estimators import ESTIMATORS, NO_ESTIMATOR, estimator_of
 from costmodel.features.fused import VECTOR_INSTRUCTIONS, laid_out_body
 from costmodel.features.integer_products import NO_PRODUCTS, IntegerProducts, integer_products_of
 from costmodel.features.products import Types, products_of
+from costmodel.features.recurrence import layers_of_recurrence
 from costmodel.features.row_copies import row_copy_flops
 from costmodel.ir.attributes import integer
 from costmodel.ir.fused import main_layer
@@ -67,7 +68,8 @@ class Work:
         copies_on_one_thread: Whether the copies beside products run on one thread.
         undivided_flops: Work that one thread does while the others wait, in simple operations; ignored with a single
             thread.
-        inner_layers: Number of layers that run inside the layer: those of the body of a loop, in all its runs.
+        inner_layers: Number of layers that run inside the layer: those of the body of a loop, in all its runs, and as
+            many empty ones as take as long as the preparation and the steps of a recurrent layer.
         parameter_bytes: Bytes of the parameters that an estimator has as attributes, read or not.
     """
 
@@ -155,7 +157,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         division=division_of(layer, inputs, outputs),
         copies_on_one_thread=copies_on_one_thread(layer, inputs, contractions[0] if contractions else None),
         undivided_flops=undivided_flops(layer, inputs, outputs, contractions[0] if contractions else None),
-        inner_layers=body.layers,
+        inner_layers=body.layers + layers_of_recurrence(layer.op_type, contractions[0] if contractions else None),
         parameter_bytes=estimator.parameter_bytes,
     )
 

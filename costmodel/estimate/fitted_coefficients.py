@@ -33,7 +33,14 @@ def fitted_coefficients(file: str, system: System) -> dict[str, Any] | None:
 
 
 def demand_on(system: System, demand: MemoryDemand) -> MemoryDemand:
-    """Returns the memory that a session allocates on the processor of a system, which decides the size of blocks."""
+    """Returns the memory that a session allocates on the processor of a system, which decides the size of blocks.
+
+    An x86 processor that is known to lack AVX-512 has blocks of 8 channels; all others are taken to have blocks of 16.
+
+    Args:
+        system: System with the host.
+        demand: Memory that a session allocates in blocks of 16 channels.
+    """
     host = system.host
     narrow = host is not None and host.architecture == "x86_64" and bool(host.isa) and "avx512f" not in host.isa
     return (demand.in_narrow_blocks or demand) if narrow else demand

@@ -23,8 +23,8 @@ class SourceWeights:
         labels: Length in bytes of the name, and number of dimensions, of each constant that the model contains: the
             runtime keeps copies of both beside it.
         copied_bytes: Sizes in bytes of the constants of which the runtime makes copies while it folds a value, by the
-            name of that value; of a layer with several outputs, by that of the first. A graph of an older version lacks
-            them.
+            name of that value; of a layer with several outputs, by that of the first. Those of values that are too
+            small for `folded_bytes` are left out. A graph of an older version has none.
     """
 
     stored_bytes: Mapping[str, int]

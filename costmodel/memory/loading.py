@@ -10,7 +10,6 @@ from costmodel.ir.graph import Layer, LayerGraph
 from costmodel.ir.nchwc import BLOCKED_DOMAIN, padded
 from costmodel.ir.source_weights import SMALLEST_STORED_BYTES, SourceWeights
 from costmodel.memory.arena import Arena
-from costmodel.memory.buffers import stored_bytes
 from costmodel.memory.execution_order import order_of_addition
 from costmodel.memory.heap import Block, Heap
 from costmodel.memory.small_blocks import NORMALISATION, PACKING, REORDERING, Tensor, allocate_dimensions, play
@@ -92,17 +91,16 @@ class _Parsed:
     dimensions: list[int]
 
 
-def load(heap: Heap, arena: Arena, graph: LayerGraph, *, block: int, offset: int) -> Loaded:
+def load(heap: Heap, arena: Arena, graph: LayerGraph, *, offset: int) -> Loaded:
     """Simulates a session that loads a model.
 
     Args:
         heap: Heap of the process.
         arena: Arena of the session.
         graph: Layers after optimisation.
-        block: Number of channels in a block of the NCHWc layout.
         offset: How far the end of the heap is shifted when weights are converted, in bytes; a multiple of 16.
     """
-    weights = {name: stored_bytes(graph.types[name], block) for name in graph.constants}
+    weights = {name: graph.types[name].nbytes for name in graph.constants}
     stored = _stored(graph, weights)
     nodes = []
     for _ in graph.layers:
@@ -258,14 +256,18 @@ def _rewrite(heap: Heap, graph: LayerGraph, weights: Mapping[str, int], tensors:
 
 
 def _parameters_of_normalisation(layer: Layer, graph: LayerGraph) -> tuple[str, ...]:
-    """Returns the weight and bias of a normalisation that was made a blocked convolution; nothing for other layers."""
+    """Returns the weight and bias of a layer that looks like a normalisation made a blocked convolution, else nothing.
+
+    A convolution of each channel alone with a window of one element looks so, too, unless its weights are those of the
+    file.
+    """
     parameters = layer.inputs[1:3]
     is_scaling = (
         layer.domain == BLOCKED_DOMAIN
         and layer.op_type == "Conv"
         and len(parameters) == 2
         and all(name in graph.constants for name in parameters)
-        and graph.types[parameters[0]].shape[1:] == (1, 1, 1)
+        and graph.types[parameters[0]].shape == (integer(layer.attributes, "group", 1), 1, 1, 1)
     )
     return parameters if is_scaling else ()
 

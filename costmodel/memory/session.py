@@ -47,8 +47,8 @@ class MemoryDemand:
         load_touched_bytes: Memory that becomes resident while the model is loaded.
         first_run_touched_bytes: Memory that becomes resident during the first run.
         from_source: Whether the sizes of the weights before the runtime rewrote them were known.
-        in_narrow_blocks: The same on a processor without AVX-512, which has blocks of 8 channels instead of 16; None if
-            that makes no difference.
+        in_narrow_blocks: The same on an x86 processor without AVX-512, which keeps values in blocks of 8 channels
+            instead of 16; None if that makes no difference.
     """
 
     load_bytes: int
@@ -89,7 +89,7 @@ def _demand(graph: LayerGraph, block: int) -> MemoryDemand | None:
     if len(events) > _MOST_EVENTS:
         return None
     offsets = _OFFSETS if num_weights <= _MOST_WEIGHTS_OF_ALL_OFFSETS else _OFFSETS[::2]
-    cases = [_simulate(graph, events, block, offset) for offset in offsets]
+    cases = [_simulate(graph, events, offset) for offset in offsets]
     peaks = [max(case.load_bytes, case.run_bytes) for case in cases]
     return MemoryDemand(
         load_bytes=round(fmean(case.load_bytes for case in cases)),
@@ -119,11 +119,11 @@ class _Case:
     first_run_touched_bytes: int
 
 
-def _simulate(graph: LayerGraph, events: list[BufferEvent], block: int, offset: int) -> _Case:
+def _simulate(graph: LayerGraph, events: list[BufferEvent], offset: int) -> _Case:
     """Simulates a session that loads a model and runs it, whose buffers `events` allocates and frees."""
     heap = Heap()
     arena = Arena(heap)
-    loaded = load(heap, arena, graph, block=block, offset=offset)
+    loaded = load(heap, arena, graph, offset=offset)
     load_bytes, load_touched = heap.peak_bytes, heap.touched_bytes
     heap.peak_bytes = heap.resident_bytes
     first_run_touched = _run(heap, arena, events)

@@ -96,8 +96,11 @@ def _steps(script: str) -> list[_Step]:
 REORDERING, NORMALISATION, PACKING = _steps(_REORDERING), _steps(_NORMALISATION), _steps(_PACKING)
 
 
-def play(script: list[_Step], heap: Heap, nbytes: int = 0) -> list[Tensor]:
-    """Plays a script with a weight of `nbytes`; returns the copies of the weight that are left."""
+def play(script: list[_Step], heap: Heap, nbytes: int) -> list[Tensor]:
+    """Plays a script with a weight of `nbytes`; returns the copies of the weight that are left.
+
+    All blocks of entries go to the first one.
+    """
     made: list[int] = []
     copies: dict[int, Block] = {}
     entry = []

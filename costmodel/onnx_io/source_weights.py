@@ -48,7 +48,8 @@ def source_weights(model: ModelProto, types: Mapping[str, TensorType]) -> Source
                 if name in types:
                     folded[name] = types[name].nbytes
             copies = [sizes.get(name, 0) for name in node.input]
-            copied[node.output[0]] = tuple(nbytes for nbytes in copies if nbytes >= SMALLEST_STORED_BYTES)
+            for name in node.output[:1]:
+                copied[name] = tuple(nbytes for nbytes in copies if nbytes >= SMALLEST_STORED_BYTES)
         elif node.op_type == "Conv" and node.output[0] in normalised and node.input[1] in constants:
             new = f"{node.input[1]} for {node.output[0]}"
             folded[new] = constants[node.input[1]].nbytes

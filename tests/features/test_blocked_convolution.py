@@ -67,7 +67,9 @@ def test_a_convolution_that_fits_keeps_the_units_busy(units: float) -> None:
 @pytest.mark.parametrize(
     ("slower", "quicker"),
     [
-        (_conv((1, 64, 30, 3), 64), _conv((1, 64, 30, 8), 64)),  # one position in a row, or six
+        (_conv((1, 64, 30, 3), 64, pads=(1, 0, 1, 0)), _conv((1, 64, 30, 8), 64)),  # one position in a row, or six
+        (_conv((1, 64, 30, 1), 64, (3, 1), dilation=2), _conv((1, 64, 30, 1), 64, (3, 1))),  # row by row, or as one row
+        (_conv((1, 64, 30, 1), 16, (9, 1), dilation=2), _conv((1, 16, 30, 1), 16, (3, 1), dilation=2)),  # long chains
         (_conv((1, 64, 30, 26), 16), _conv((1, 64, 30, 26), 64)),  # one block of filters, or four
         (_conv((1, 64, 30, 26), 50), _conv((1, 64, 30, 26), 64)),  # a block that is not full
         (_conv((1, 64, 30, 26), 64, group=64), _conv((1, 64, 30, 26), 64)),  # each channel alone, or all together
@@ -81,6 +83,15 @@ def test_what_leaves_units_idle_is_slower(
 ) -> None:
     """Small segments, blocks that are not full, and few multiplications for each call cost time."""
     assert slower.slowdown(16, units) > quicker.slowdown(16, units)
+
+
+def test_a_window_as_wide_as_the_image_moves_along_one_row() -> None:
+    """A plain convolution of a column takes as long as that of a row, to the last position."""
+    column, row = _conv((1, 64, 100, 1), 64, (5, 1)), _conv((1, 64, 1, 100), 64, (1, 5))
+    assert column.slowdown(16, 2.0) == row.slowdown(16, 2.0)
+    assert column.flops == row.flops
+    wide = _conv((1, 64, 100, 4), 64, (5, 4))
+    assert (wide.columns.inside, wide.columns.window, wide.flops) == (96, 20, 2 * 64 * 64 * 96 * 20)
 
 
 def test_padding_saves_multiplications() -> None:

@@ -43,7 +43,7 @@ def _operators() -> list[str]:
         "integer_products",
         "kernel_path",
     )
-    names += ("products", "reductions", "resampling", "row", "row_copies", "work")
+    names += ("products", "recurrence", "reductions", "resampling", "row", "row_copies", "work")
     files = [ROOT / f"features/{name}.py" for name in names]
     files += [ROOT / "costmodel/ir/footprint.py", ROOT / "serving/validation/preconditions.py"]
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))

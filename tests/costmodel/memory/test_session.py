@@ -133,12 +133,16 @@ def test_what_a_value_is_folded_from_is_copied() -> None:
 
 
 def test_a_normalisation_becomes_a_convolution_with_a_weight_and_a_bias() -> None:
-    """The runtime makes the two parameters of a blocked normalisation from the four of the file."""
-    layers = [replace(_layer("Conv", ("x", "scale", "bias"), "y"), domain=BLOCKED_DOMAIN)]
-    shapes = {"x": (1, 512, 4, 4), "scale": (512, 1, 1, 1), "bias": (512,), "y": (1, 512, 4, 4)}
-    graph = _graph(layers, shapes, ("scale", "bias"))
-    parameters = dict.fromkeys(("gamma", "beta", "mean", "variance"), 2048)
-    assert _demand(replace(graph, source_weights=SourceWeights(parameters, {}))).rewritten_bytes == 2 * 2048
+    """The runtime makes two parameters from the four of the file, with copies of all four beside them."""
+    channels, nbytes = 1_000_000, 4 * MB
+    attributes = {"group": {"i": channels}}
+    layer = replace(_layer("Conv", ("x", "scale", "bias"), "y"), domain=BLOCKED_DOMAIN, attributes=attributes)
+    shapes = {"x": (1, channels, 1, 1), "scale": (channels, 1, 1, 1), "bias": (channels,), "y": (1, channels, 1, 1)}
+    graph = _graph([layer], shapes, ("scale", "bias"))
+    parameters = dict.fromkeys(("gamma", "beta", "mean", "variance"), nbytes)
+    demand = _demand(replace(graph, source_weights=SourceWeights(parameters, {})))
+    assert demand.rewritten_bytes == 2 * nbytes
+    assert demand.load_bytes > (2 * len(parameters) + 4) * nbytes
 
 
 @pytest.mark.parametrize(("channels", "narrower"), [(24, True), (16, False), (32, False)])
