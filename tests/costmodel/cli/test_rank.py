@@ -1,6 +1,7 @@
 """`costmodel rank` and `costmodel lower`."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_models_that_need_too_much_memory_come_last(run: Run, ready: Home) -> No
     assert low < large["peak_memory_bytes"] < high
     assert document["best"] == small
     out = run(ready, *asked).out
-    assert " GB, " in out
+    assert re.search(r"\d [MG]B, ", out)  # and that it is too much, as far as there is room
     assert "objective memory <= 300 MB: light_squeezenet on made.up is the choice" in out
     refused = run(ready, *asked[:-1], "large")
     assert (refused.code, "512MB" in refused.err) == (2, True)

@@ -81,7 +81,7 @@ def test_a_service_is_asked_from_the_command_line(
     remote = run(tmp_path / "empty", *asked, "--json").document
     assert remote.pop("digest").startswith("sha256:")
     for name in ("peak_memory_bytes", "peak_memory_interval_bytes", "load_time_us", "load_time_interval_us"):
-        assert remote.pop(name) == pytest.approx(local.pop(name), rel=0.02)
+        assert remote.pop(name) == pytest.approx(local.pop(name), rel=0.05)
     assert remote == local
     assert "light_resnet50 on made.up" in run(tmp_path / "empty", *asked).out
     several = run(tmp_path / "empty", *asked, light_models["vgg19"], "--json").document
