@@ -60,7 +60,7 @@ def _stored_shape(kind: TensorType, block: int) -> tuple[int, ...]:
     return kind.shape[0], padded(kind.shape[1], block), *kind.shape[2:]
 
 
-def buffer_events(graph: LayerGraph, block: int = WIDE) -> Iterator[BufferEvent]:
+def buffer_events(graph: LayerGraph, block: int) -> Iterator[BufferEvent]:
     """Yields the allocations and releases of one run of a model, in order.
 
     Args:
