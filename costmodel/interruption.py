@@ -20,6 +20,8 @@ _MOMENT_S = 0.01
 
 # The signals that arrived within `signals_raised`, the newest last.
 _arrived: list[int] = []
+# The timers that deliver lost signals once more.
+_deliveries: list[threading.Timer] = []
 
 
 @contextmanager
@@ -38,10 +40,14 @@ def signals_raised() -> Iterator[None]:
     try:
         yield
     finally:
-        _arrived.clear()
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None: a handler that is not Python's
+        # The block has ended, so a delivery that has not happened yet would hit what comes after it.
+        try:
+            _cancel_deliveries()
+        finally:
+            _arrived.clear()
+            sys.unraisablehook = hook
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)  # None: a handler that is not Python's
 
 
 @contextmanager
@@ -64,6 +70,7 @@ def raise_if_interrupted() -> None:
         SystemExit: SIGTERM arrived within `signals_raised`.
     """
     if _arrived:
+        _cancel_deliveries()
         _raise(_arrived[-1], None)
 
 
@@ -84,4 +91,14 @@ def _raise_again(hook: "Callable[[sys.UnraisableHookArgs], object]", unraisable:
         hook(unraisable)
         return
     # A moment later, so that it does not end up in the same destructor.
-    threading.Timer(_MOMENT_S, signal.pthread_kill, (threading.get_ident(), number)).start()
+    delivery = threading.Timer(_MOMENT_S, signal.pthread_kill, (threading.main_thread().ident, number))
+    _deliveries.append(delivery)
+    delivery.start()
+
+
+def _cancel_deliveries() -> None:
+    """Waits for timers that fire at this moment: what they deliver is raised here, not later."""
+    while _deliveries:
+        delivery = _deliveries.pop()
+        delivery.cancel()
+        delivery.join()

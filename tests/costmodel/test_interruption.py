@@ -2,11 +2,14 @@
 
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from costmodel.interruption import TERMINATED, ended_by_signals, raise_if_interrupted, signals_raised
+
+_MOMENTS_S = 0.2  # longer than until a signal is delivered once more
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +33,52 @@ def test_a_discarded_exception_is_raised_again(number: int, raised: type[BaseExc
         loop()
     if raised is SystemExit:
         assert again.value.code == TERMINATED
+
+
+class _Destroyed:
+    """Gets a signal in its destructor, whose exceptions Python ignores."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_an_ignored_exception_is_delivered_once_more(number: int, raised: type[BaseException]) -> None:
+    """A command ends a moment later if Python ignored what a signal had raised in a destructor."""
+    delivered = False
+    try:
+        with signals_raised():
+            _Destroyed(number)
+            time.sleep(_MOMENTS_S)
+    except raised:
+        delivered = True
+    assert delivered
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_nothing_is_delivered_after_the_end(noticed: bool) -> None:
+    """A command that ended in the meantime is not hit by the same Ctrl-C again, for instance while Python ends."""
+    with contextlib.suppress(KeyboardInterrupt), signals_raised():
+        _Destroyed(signal.SIGINT)
+        if noticed:
+            raise_if_interrupted()
+    time.sleep(_MOMENTS_S)
+
+
+def test_what_an_interrupted_command_cleans_up_is_not_interrupted() -> None:
+    """Locks and files are not hit by a second delivery of the Ctrl-C that is being raised already."""
+    cleaned = False
+    with contextlib.suppress(KeyboardInterrupt), signals_raised():
+        try:
+            _Destroyed(signal.SIGINT)
+            raise_if_interrupted()
+        finally:
+            time.sleep(_MOMENTS_S)
+            cleaned = True
+    assert cleaned
 
 
 def test_the_handlers_are_restored_and_the_signals_forgotten() -> None:
