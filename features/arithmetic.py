@@ -16,15 +16,26 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
 __all__ = ["one_by_one_flops", "other_flops", "window_area"]
 
-# Views: the runtime passes the buffer on without copying.
-_FREE = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size", "Dropout"}
+_FREE = {"Shape", "Size", "Dropout"}
 _TRANSCENDENTAL = {
-    "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
-    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "Sin", "Cos", "HardSwish", "QLinearSigmoid",
+    "Exp", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
+    "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "HardSwish", "QLinearSigmoid",
 }  # fmt: skip
 _TRANSCENDENTAL_FLOPS = 10.0
-_FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0}  # without a kernel of their own
-_PRELU_FLOPS = 50.0  # one element at a time, with a branch that is hard to predict
+_POWER_FLOPS = 400.0  # besides the call of the library
+_FOUND_FLOPS, _SUMMED_FLOPS = 10.0, 3.0  # for each element, in which order matters: of a NonZero and of a CumSum
+_FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0, "LeakyRelu": 10.0, "Clip": 6.0}  # in a second pass over the result
+# What ONNX Runtime takes for each element that it computes by itself, besides what vectors take. A PRelu has a branch
+# that is hard to predict.
+_ELEMENT_FLOPS = {
+    "SkipLayerNormalization": 70.0, "PRelu": 150.0, "Elu": 40.0, "Selu": 40.0, "Celu": 40.0, "Softplus": 250.0,
+    "DepthToSpace": 30.0,
+}  # fmt: skip
+# The same for functions that no runtime computes in vectors.
+_FUNCTION_FLOPS = {
+    "Log": 40.0, "Sin": 40.0, "Cos": 40.0, "Tan": 400.0, "Asin": 30.0, "Acos": 30.0, "Atan": 30.0, "Sinh": 500.0,
+    "Cosh": 250.0, "Asinh": 600.0, "Acosh": 250.0, "Atanh": 600.0, "OneHot": 8.0,
+}  # fmt: skip
 # ONNX Runtime averages by another kernel from this opset on, which takes 8 times as long (ADR 5, item 9).
 _SLOW_AVERAGES_SINCE = 19
 _AVERAGE_FLOPS = 30.0  # for each element of a window, where averages are computed one element at a time
@@ -36,7 +47,7 @@ _INDEX_FLOPS = 90.0  # for each element of a window whose largest element is als
 _BYTES, _BYTES_OF_VECTOR, _VECTOR_FLOPS = ("int8", "uint8"), 64, 12.0
 _COMPARED_FLOPS = 9.0  # an element of a row of which the best are chosen
 _ENTERING_FLOPS = 100.0  # a level of the heap that an element enters
-_SPAN_FLOPS = 84.0  # for each loop over elements of a sum and the like (Zen 5: 7 ns)
+_SPAN_FLOPS = 200.0  # for each loop over elements of a sum and the like
 _FOURIER_FLOPS = 40.0  # for each complex number, on each level of a fast Fourier transform
 _BLUESTEIN_TRANSFORMS = 2.3  # for each transform of another length (Zen 5: 2.3 times one of its padded length)
 _LONGEST_TRANSFORM = 1 << 40  # more than any tensor has: a client may send any length
@@ -85,8 +96,6 @@ def other_flops(
         return 0.0
     if layer.op_type in RECURRENT:
         return _TRANSCENDENTAL_FLOPS * _gate_elements(inputs)
-    if layer.op_type == "PRelu":
-        return _PRELU_FLOPS * elements
     if layer.op_type in RESAMPLING and inputs[0] is not None:
         return resampling_flops(layer, inputs[0], outputs[0], by_elements=False)
     if is_reduction(layer) and inputs[0] is not None:
@@ -100,10 +109,12 @@ def other_flops(
         return _SCALAR_FLOPS[layer.op_type] * elements
     if layer.op_type in _TRANSCENDENTAL:
         return _TRANSCENDENTAL_FLOPS * elements
+    if layer.op_type in _FUNCTION_FLOPS:
+        return _FUNCTION_FLOPS[layer.op_type] * elements
     if layer.op_type in _NORMALISATIONS:
         return float(_NORMALISATIONS[layer.op_type] * elements)
     if layer.op_type in _PER_INPUT:
-        return float(largest)
+        return {"NonZero": _FOUND_FLOPS, "CumSum": _SUMMED_FLOPS}.get(layer.op_type, 1.0) * largest
     if layer.op_type == "TopK" and inputs[0] is not None:
         return _selection_flops(layer, inputs[0], outputs[0])
     if layer.op_type in _POOLINGS:
@@ -121,7 +132,7 @@ def other_flops(
             each, elements = _INDEX_FLOPS, outputs[0].elements
         return each * elements * window
     if layer.op_type == "LRN":
-        return float(elements * layer.attributes["size"]["i"])
+        return float(elements * (_POWER_FLOPS + layer.attributes["size"]["i"]))
     if layer.op_type in ("Sum", "Mean", "Max", "Min"):
         return float(elements * max(1, len(inputs) - 1))
     return float(elements)
@@ -136,16 +147,18 @@ def one_by_one_flops(
         return 0.0
     if layer.op_type == "RNN":
         return UNIT_FLOPS * _gate_elements(inputs)
+    of_elements = _ELEMENT_FLOPS.get(layer.op_type, 0.0) * outputs[0].elements
     if is_reduction(layer):
         axes = worked_axes(sequence, layer, data)
         return reduction_flops(layer.op_type, data, axes) - data.elements
     if layer.op_type in BROADCAST and len(inputs) > 1:
         shapes = [kind.shape for kind in inputs if kind is not None]
-        return _SPAN_FLOPS * outputs[0].elements / max(1, span(shapes, outputs[0].shape, with_vectors=False))
+        loops = outputs[0].elements / max(1, span(shapes, outputs[0].shape, with_vectors=False))
+        return _SPAN_FLOPS * loops + of_elements
     if layer.op_type in RESAMPLING:
         here, elsewhere = (resampling_flops(layer, data, outputs[0], by_elements=one) for one in (True, False))
         return here - elsewhere
-    return 0.0
+    return of_elements
 
 
 def _selection_flops(layer: SequenceLayer, data: TensorType, chosen: TensorType) -> float:

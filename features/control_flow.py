@@ -23,6 +23,12 @@ _CONVOLUTIONS = {"Conv", "FusedConv"}
 # broadcasts or reduces (Zen 4: 0.3 and 10 ns).
 _ELEMENT_FLOPS = 6.0
 _ROW_FLOPS = 200.0
+# For each element of the matrix that a product reads again in each run of a body, mostly for a single row.
+_REREAD_FLOPS = 2.0
+# For each element of each window that a convolution copies before it multiplies.
+_SPREAD_FLOPS = 8.0
+# A layer of a body takes about as long to begin as two empty layers of a model.
+_EMPTY_LAYERS = 2
 # A larger limit of a Loop stands for none: exporters write the largest integer there.
 _MOST_TRIPS = 1_000_000
 # More elements than any tensor has.
@@ -36,7 +42,7 @@ class BodyWork:
     """The work of the bodies of a control flow layer in all their runs.
 
     Attributes:
-        layers: Number of layers that are run.
+        layers: Number of empty layers that take as long as the runtime takes to begin those of the bodies.
         multiply_flops: Floating-point operations of matrix products.
         other_flops: All other arithmetic, in simple operations.
     """
@@ -59,7 +65,7 @@ def body_work(sequence: LayerSequence, layer: SequenceLayer) -> BodyWork:
     trips = _trips(sequence, layer, bodies[0]) if bodies and layer.op_type != "If" else 1
     works = [_work_of(body, {**shapes, **_states(sequence, layer, body)}) for body in bodies]
     layers, multiply, other = max(works, key=lambda work: (work[1] + work[2], work[0]), default=(0, 0.0, 0.0))
-    return BodyWork(trips * layers, trips * multiply, trips * other)
+    return BodyWork(trips * layers * _EMPTY_LAYERS, trips * multiply, trips * other)
 
 
 def _states(sequence: LayerSequence, layer: SequenceLayer, body: GraphProto) -> dict[str, _Shape]:
@@ -114,9 +120,12 @@ def _work_of(body: GraphProto, captured: Mapping[str, _Shape]) -> tuple[int, flo
             shapes.setdefault(name, result)
         if node.op_type in _PRODUCTS and read and read[0]:
             multiply += 2.0 * _elements(result) * read[0][-1]
+            other += _REREAD_FLOPS * sum(_elements(shape) for shape in read[1:2])
             continue
         if node.op_type in _CONVOLUTIONS and (filters := _filters(known)):
             multiply += 2.0 * _elements(result) * _elements(filters[1:])
+            windows = _elements(filters[1:]) if prod(filters[2:]) > 1 else 0
+            other += _SPREAD_FLOPS * _elements((*result[:1], *result[2:])) * windows
             continue
         touched = [*read, *(shapes[name] for name in node.output if name)]
         largest = max(touched, key=prod, default=())

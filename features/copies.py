@@ -33,12 +33,19 @@ __all__ = [
 ALONG_ONE_AXIS = ("Softmax", "LogSoftmax", "Hardmax")
 ONE_AXIS_SINCE = 13
 CONVOLUTIONS = ("Conv", "FusedConv")
+_BATCHED = ("MatMul", "FusedMatMul")
 _LEAST_RANK = 3  # tensors with fewer axes have no channels to move
-_SPREAD_FLOPS = 4.0  # for each element of each window
-_LOOKUP_FLOPS = 50.0  # for each run of adjacent elements
-_POINT_FLOPS = 120.0  # likewise, where an index names a place along several axes
-_RUN_FLOPS = 80.0  # likewise, where operands are joined, divided, cut or padded
-# For each weight that a recurrent layer reads again in each step; a product reads its weights once for so many rows.
+# For each element of each window: where neighbours are copied at once, or not.
+_SPREAD_FLOPS, _SPREAD_ONE_BY_ONE_FLOPS = 8.0, 13.0
+# For each product of a transposed convolution that is added to its result; other ranks have no loop of their own.
+_ADDED_FLOPS, _ADDED_STRIDED_FLOPS, _ADDED_BY_INDEX_FLOPS, _IMAGE_RANK = 8.0, 20.0, 36.0, 2
+_PRODUCT_FLOPS = 6000.0  # for each product of a batch, and for each image and group of a convolution
+_LOOKUP_FLOPS, _ELEMENT_LOOKUP_FLOPS = 150.0, 50.0  # for each run of adjacent elements, or one element
+_POINT_FLOPS = 480.0  # likewise, where an index names a place along several axes
+# Likewise, where operands are joined, divided, cut, padded or repeated.
+_RUN_FLOPS = {"Concat": 80.0, "QLinearConcat": 80.0, "Split": 160.0, "Slice": 80.0, "Pad": 240.0, "Expand": 240.0}
+# For each weight that is read again: by a recurrent layer in each step, by a convolution for each image. A product
+# reads its weights once for so many rows.
 _REREAD_FLOPS = 2.0
 _ROWS_OF_TILE = 12
 
@@ -57,13 +64,15 @@ def copy_flops(
     data = inputs[0] if inputs else None
     if data is None:
         return 0.0
+    if layer.op_type in _BATCHED and contraction is not None:
+        return _PRODUCT_FLOPS * (contraction.batch - 1)
     if layer.op_type == "Einsum":
         shapes = [kind.shape for kind in inputs if kind is not None]
         return EinsumSteps.of(layer.attributes["equation"]["s"], shapes).copy_flops
-    if contraction is not None and spreads_windows(layer, data):
-        return _SPREAD_FLOPS * contraction.batch * contraction.rows * contraction.depth
+    if contraction is not None and layer.op_type in CONVOLUTIONS and not data.blocked and not outputs[0].blocked:
+        return _plain_convolution_flops(layer, data, contraction)
     if layer.op_type == "ConvTranspose" and contraction is not None:
-        return _SPREAD_FLOPS * contraction.batch * contraction.rows * contraction.columns
+        return _added_flops(layer) * contraction.batch * contraction.rows * contraction.columns
     if layer.op_type == "Gather" and data.shape:
         axis = integer(layer.attributes, "axis", 0) % len(data.shape)
         return _LOOKUP_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[axis + 1 :]))
@@ -71,9 +80,9 @@ def copy_flops(
         looked_up = integer(layer.attributes, "batch_dims", 0) + inputs[1].shape[-1]
         return _POINT_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[looked_up:]))
     if layer.op_type == "Expand":
-        return _RUN_FLOPS * _repeated_runs(data.shape, outputs[0].shape)
+        return _RUN_FLOPS["Expand"] * _repeated_runs(data.shape, outputs[0].shape)
     if layer.op_type == "GatherElements":
-        return _LOOKUP_FLOPS * outputs[0].elements
+        return _ELEMENT_LOOKUP_FLOPS * outputs[0].elements
     if layer.op_type in RECURRENT and contraction is not None:
         tiles = -(-contraction.rows // _ROWS_OF_TILE)
         return _REREAD_FLOPS * contraction.batch * contraction.columns * contraction.depth * tiles
@@ -94,14 +103,36 @@ def run_flops(sequence: LayerSequence, layer: SequenceLayer) -> float:
     if layer.op_type in ("Concat", "QLinearConcat", "Split"):
         joined = {"Concat": read, "QLinearConcat": read[2::3], "Split": written}[layer.op_type]
         axis = integer(layer.attributes, "axis", 0)
-        return _RUN_FLOPS * sum(math.prod(shape[: axis % len(shape)]) for shape in joined if shape)
+        return _RUN_FLOPS[layer.op_type] * sum(math.prod(shape[: axis % len(shape)]) for shape in joined if shape)
     if layer.op_type in ("Slice", "Pad") and read and len(read[0]) == len(written[0]):
         steps = _steps(sequence, layer)
         for axis in reversed(range(len(read[0]))):
             strided = steps.get(axis, 1) != 1
             if strided or read[0][axis] != written[0][axis]:
-                return _RUN_FLOPS * math.prod(written[0][: axis + strided])
+                return _RUN_FLOPS[layer.op_type] * math.prod(written[0][: axis + strided])
     return 0.0
+
+
+def _plain_convolution_flops(layer: SequenceLayer, data: TensorType, product: Contraction) -> float:
+    """Returns the time of the copies of a convolution that is no blocked one, besides that of its arithmetic.
+
+    Each image and group is a product of its own, for which the filters are read again.
+    """
+    again = (product.batch - 1) * (_PRODUCT_FLOPS + _REREAD_FLOPS * product.columns * product.depth)
+    if not spreads_windows(layer, data):
+        return again
+    strides = layer.attributes.get("strides", {}).get("ints", [])
+    adjacent = strides[-1:] in ([], [1]) and len(strides) <= _IMAGE_RANK
+    each = _SPREAD_FLOPS if adjacent else _SPREAD_ONE_BY_ONE_FLOPS
+    return again + each * product.batch * product.rows * product.depth
+
+
+def _added_flops(layer: SequenceLayer) -> float:
+    """Returns the time to add one product of a transposed convolution to the element of its result (col2im)."""
+    strides = layer.attributes.get("strides", {}).get("ints", [])
+    if len(layer.attributes.get("kernel_shape", {}).get("ints", [])) != _IMAGE_RANK:
+        return _ADDED_BY_INDEX_FLOPS
+    return _ADDED_FLOPS if strides[-1:] in ([], [1]) else _ADDED_STRIDED_FLOPS
 
 
 def _repeated_runs(read: Sequence[int], written: Sequence[int]) -> float:

@@ -111,7 +111,7 @@ def kernel_path_of(
         if len(inputs) > 1 and work.contraction is None
         else 1,
         reduction=float(reduction),
-        workspace_bytes=_workspace_bytes(layer, work.contraction, data) + work.integers.workspace_bytes,
+        workspace_bytes=_workspace_bytes(layer, work.contraction, data, output) + work.integers.workspace_bytes,
         spatial_rank=len(layer.attributes.get("kernel_shape", {}).get("ints", [])),
         table_bytes=data.nbytes if is_lookup else table_bytes,
         row_bytes=int(inner_run * ITEM_BYTES.get(data.dtype, 0)) if is_lookup else 0,
@@ -123,9 +123,12 @@ def kernel_path_of(
     )
 
 
-def _workspace_bytes(layer: SequenceLayer, contraction: Contraction | None, data: TensorType) -> int:
+def _workspace_bytes(
+    layer: SequenceLayer, contraction: Contraction | None, data: TensorType, output: TensorType
+) -> int:
     if contraction is None:
         return 0
     if layer.op_type == "ConvTranspose":
         return contraction.rows * contraction.columns * 4
-    return contraction.rows * contraction.depth * 4 if spreads_windows(layer, data) else 0
+    spreads = spreads_windows(layer, data) and not output.blocked
+    return contraction.rows * contraction.depth * 4 if spreads else 0

@@ -129,4 +129,4 @@ FEATURE_GROUPS = {
     "operator": (*(f"op_{name}" for name in OPERATORS), "op_other"),
 }
 
-SCHEMA = Schema(24, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))
+SCHEMA = Schema(25, (*_WORK, *_SHAPE, *_WINDOW, *_LAYOUT, *_KERNEL, *_SYSTEM, *FEATURE_GROUPS["operator"]))

@@ -32,6 +32,8 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer
 __all__ = ["Work", "layer_work"]
 
 _NO_BODY = BodyWork(0, 0.0, 0.0)
+# The runtime passes the buffer on: such a layer takes as long as an empty one, whatever the size of its tensors.
+_VIEWS = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "ExpandDims"}
 _SELECTIVE = {"Gather", "GatherElements", "GatherND", "Slice", "Split", "Shape", "Size"}
 _EXPONENTS_AS_PRODUCTS = ((2.0,), (3.0,))
 _ELEMENTWISE = {*VECTOR_INSTRUCTIONS, "Add", "Sub", "Mul", "Div"}
@@ -106,11 +108,24 @@ class Work:
         return self.input_bytes + self.weight_bytes + self.output_bytes
 
 
+_NO_WORK = Work(
+    multiply_flops=0.0,
+    other_flops=0.0,
+    scalar_calls=0.0,
+    input_bytes=0,
+    weight_bytes=0,
+    output_bytes=0,
+    contraction=None,
+)
+
+
 def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     """Returns the work of one layer of a sequence; for a fused layer, that of all its operators."""
     fused = laid_out_body(layer)
     if fused is not None:
         return _fused_work(fused)
+    if layer.op_type in _VIEWS:
+        return _NO_WORK
     inputs = [sequence.values[i].type if i >= 0 else None for i in layer.inputs]
     outputs = [sequence.values[i].type for i in layer.outputs if i >= 0]
     # Each tensor counts once, even if the layer lists it several times.
@@ -119,7 +134,9 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     activations = [value.type for value in present if value.role != "constant"]
     largest = max((value.type.elements for value in present), default=0)
     contractions = products_of(layer, inputs, outputs)
-    integers = integer_products_of(layer, inputs, contractions[0] if contractions else None)
+    integers = integer_products_of(
+        layer, inputs, outputs[0] if outputs else None, contractions[0] if contractions else None
+    )
     multiply = sum(c.flops for c in contractions)
     written = sum(t.nbytes for t in outputs)
     read = sum(t.nbytes for t in activations)
@@ -176,7 +193,11 @@ def _fused_work(body: LayerSequence) -> Work:
         main,
         multiply_flops=sum(work.multiply_flops for work in works),
         other_flops=sum(_fused_flops(body, layer, work) for layer, work in zip(body.layers, works, strict=True)),
-        one_by_one_flops=sum(work.one_by_one_flops for work in works),
+        one_by_one_flops=sum(
+            work.one_by_one_flops
+            for layer, work in zip(body.layers, works, strict=True)
+            if layer.op_type not in VECTOR_INSTRUCTIONS
+        ),
         copy_flops=sum(work.copy_flops for work in copying),
         row_copy_flops=sum(work.row_copy_flops for work in copying),
         conflicting_writes=sum(work.conflicting_writes for work in works),
@@ -192,7 +213,8 @@ def _fused_integers(body: LayerSequence, layer: SequenceLayer, contraction: Cont
     """Returns how the main operator of a fused layer multiplies integers: those that it reads as floats."""
     quantised = {one.outputs[0]: one.inputs[0] for one in body.layers if one.op_type == "DequantizeLinear"}
     read = [quantised.get(i, i) for i in layer.inputs]
-    return integer_products_of(layer, [body.values[i].type if i >= 0 else None for i in read], contraction)
+    written = next((body.values[i].type for i in layer.outputs if i >= 0), None)
+    return integer_products_of(layer, [body.values[i].type if i >= 0 else None for i in read], written, contraction)
 
 
 def _fused_flops(body: LayerSequence, layer: SequenceLayer, work: Work) -> float:

@@ -70,7 +70,7 @@ def test_a_reorder_is_the_transposition_of_what_is_in_memory(blocked: bool, shap
 @pytest.mark.parametrize(
     ("inputs", "kernel", "group", "windows"),
     [
-        ([(1, 8, 100), (8, 1, 5)], [5], 8, 8 * 100 * 5),
+        ([(1, 8, 100), (8, 8, 5)], [5], 1, 8 * 100 * 5),
         ([(1, 4, 6, 7, 8), (9, 4, 3, 3, 3)], [3, 3, 3], 1, 6 * 7 * 8 * 4 * 27),
         ([(1, 4, 50), (9, 4, 1)], [1], 1, 0),
     ],
@@ -78,10 +78,10 @@ def test_a_reorder_is_the_transposition_of_what_is_in_memory(blocked: bool, shap
 def test_convolutions_that_are_not_blocked_spread_out_their_windows(
     inputs: list[Shape], kernel: list[int], group: int, windows: int
 ) -> None:
-    """Each window is copied before it is multiplied, unless it is a single position."""
+    """Each window is copied before it is multiplied, unless it is a single position; volumes one by one."""
     output = (1, inputs[1][0], *inputs[0][2:])
     sequence = layer_of("Conv", inputs, output, kernel_shape=kernel, group=group, strides=[1] * len(kernel))
-    assert copies(sequence) == 4 * windows
+    assert copies(sequence) == (8 if len(kernel) < 3 else 13) * windows
     assert path_of(sequence).workspace_bytes == 4 * windows // group
 
 
@@ -203,10 +203,12 @@ def test_short_runs_take_longer_to_join_and_cut_than_long_ones() -> None:
     pairs = copies(layer_of("Concat", [(64, 32, 1), (64, 32, 1)], (64, 32, 2), axis=-1))
     rows = copies(layer_of("Concat", [(64, 32, 1), (64, 32, 1)], (64, 64, 1), axis=1))
     assert pairs == 32 * rows > 0
-    assert copies(layer_of("Split", [(64, 32, 2)], (64, 32, 1), axis=-1)) == pairs / 2
-    assert copies(layer_of("Slice", [(64, 32, 9)], (64, 32, 5))) == pairs / 2
-    assert copies(layer_of("Slice", [(64, 32, 9)], (64, 5, 9))) == rows / 2
-    assert copies(layer_of("Pad", [(64, 30, 9)], (64, 32, 9))) == rows / 2
+    cut = copies(layer_of("Split", [(64, 32, 2)], (64, 32, 1), axis=-1))
+    assert cut == 32 * copies(layer_of("Split", [(64, 32, 2)], (64, 16, 2), axis=1)) > pairs / 2
+    sliced = copies(layer_of("Slice", [(64, 32, 9)], (64, 32, 5)))
+    assert sliced == 32 * copies(layer_of("Slice", [(64, 32, 9)], (64, 5, 9))) > 0
+    padded = copies(layer_of("Pad", [(64, 32, 7)], (64, 32, 9)))
+    assert padded == 32 * copies(layer_of("Pad", [(64, 30, 9)], (64, 32, 9))) > sliced
 
 
 def test_a_slice_with_steps_copies_elements_one_by_one() -> None:
@@ -222,3 +224,42 @@ def test_a_slice_with_steps_copies_elements_one_by_one() -> None:
 
     assert every_second(-1, (64, 16)) == 16 * every_second(0, (32, 32)) * 2
     assert every_second(0, (32, 32)) > 0
+
+
+def test_each_image_and_group_of_a_plain_convolution_is_a_product() -> None:
+    """A convolution that is not blocked reads its filters again for each image, and begins each product anew."""
+    one, two, four = (
+        copies(layer_of("Conv", [(images, 4, 50), (9, 4, 1)], (images, 9, 50), kernel_shape=[1], strides=[1]))
+        for images in (1, 2, 4)
+    )
+    assert (one, four) == (0, 3 * two)
+    grouped = layer_of("Conv", [(1, 8, 50), (8, 1, 1)], (1, 8, 50), kernel_shape=[1], strides=[1], group=8)
+    assert copies(grouped) > two
+
+
+def test_strided_windows_are_copied_one_by_one() -> None:
+    """With a stride along the last axis no two elements of a window's row are neighbours."""
+    adjacent, strided = (
+        copies(layer_of("Conv", [(1, 3, 9, 9), (4, 3, 3, 3)], (1, 4, 4, 4), kernel_shape=[3, 3], strides=[2, stride]))
+        for stride in (1, 2)
+    )
+    assert strided > adjacent > 0
+
+
+def test_products_are_added_to_the_result_of_a_transposed_convolution() -> None:
+    """Neighbours are added fastest; with strides, and in volumes, each product finds its own place."""
+
+    def added(rank: int, stride: int) -> float:
+        sizes = (12,) * rank
+        shapes = [(1, 4, *sizes), (4, 5, *(2,) * rank)]
+        sequence = layer_of("ConvTranspose", shapes, (1, 5, *sizes), kernel_shape=[2] * rank, strides=[stride] * rank)
+        return copies(sequence) / (12**rank * 5 * 2**rank)
+
+    assert added(2, 1) < added(2, 2) < added(3, 1)
+
+
+def test_products_of_a_batch_are_begun_one_by_one() -> None:
+    """Ten thousand tiny products take longer than one with as much arithmetic."""
+    many = layer_of("MatMul", [(100, 100, 4, 8), (100, 100, 8, 2)], (100, 100, 4, 2))
+    few = layer_of("MatMul", [(2, 100, 4, 8), (2, 100, 8, 2)], (2, 100, 4, 2))
+    assert copies(many) > 49 * copies(few) > 0

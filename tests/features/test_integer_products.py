@@ -186,4 +186,25 @@ def test_a_convolution_multiplies_its_filters_by_its_data(weights: str, path: In
     )
     window = {"kernel_shape": {"ints": [3]}, "pads": {"ints": [1, 1]}}
     layer = SequenceLayer("ConvInteger", "", 10, window, (0, 1), (2,))
-    assert integers(LayerSequence((layer,), values, (2,))).path == path
+    found = integers(LayerSequence((layer,), values, (2,)))
+    assert (found.path, found.columns, found.workspace_bytes) == (path, 30, 64 * 3 * 30)
+
+
+@pytest.mark.parametrize("weights", ["int8", "uint8"])
+def test_a_convolution_that_does_not_rescale_packs_its_windows_for_any_number_of_filters(weights: str) -> None:
+    """It takes time for each byte, more for short rows and for bytes that are no neighbours, none of it for filters."""
+
+    def copied(filters: int, image: tuple[int, int], window: int = 3, stride: int = 1) -> float:
+        sizes = tuple(size // stride for size in image)
+        values = (
+            Value(TensorType("uint8", (1, 8, *image)), "input"),
+            Value(TensorType(weights, (filters, 8, window, window)), "constant"),
+            Value(TensorType("int32", (1, filters, *sizes)), "internal"),
+        )
+        attributes = {"kernel_shape": {"ints": [window] * 2}, "strides": {"ints": [stride] * 2}}
+        layer = SequenceLayer("ConvInteger", "", 10, attributes, (0, 1), (2,))
+        return integers(LayerSequence((layer,), values, (2,))).copy_flops / (8 * window**2 * sizes[0] * sizes[1])
+
+    wide, narrow, strided = copied(4, (8, 128)), copied(4, (128, 8)), copied(4, (16, 256), stride=2)
+    assert copied(400, (8, 128)) == wide
+    assert copied(4, (8, 128), window=1) < wide < min(narrow, strided)

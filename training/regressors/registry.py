@@ -14,6 +14,7 @@ from costmodel.training.regressors.ensemble import EnsembleRegressor
 from costmodel.training.regressors.learner import Learner, Regressor
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.log_linear import LogLinearRegressor
+from costmodel.training.regressors.operator_scale import OperatorScaleRegressor
 from costmodel.training.regressors.thread_scaling import ThreadScalingRegressor
 
 __all__ = ["BASELINES", "DETERMINISTIC", "GNN_INSTALLED", "LEARNERS", "REGRESSORS", "model_us"]
@@ -43,7 +44,11 @@ def _graph_regressor(seed: int) -> Learner:
 def _ensemble(seed: int) -> Learner:
     from costmodel.training.regressors.perceptron import PerceptronRegressor
 
-    members: dict[str, Learner] = {"lightgbm": LightGBMRegressor(seed), "perceptron": PerceptronRegressor(seed)}
+    # Trees find by themselves what an operator's layers have in common, a network does not (docs/adr/0019).
+    members: dict[str, Learner] = {
+        "lightgbm": LightGBMRegressor(seed),
+        "perceptron": OperatorScaleRegressor(PerceptronRegressor(seed)),
+    }
     return ThreadScalingRegressor(EnsembleRegressor(members), seed)
 
 

@@ -15,6 +15,7 @@ from costmodel.training.regressors.ensemble import EnsembleRegressor
 from costmodel.training.regressors.learner import Learner
 from costmodel.training.regressors.lightgbm_regressor import LightGBMRegressor
 from costmodel.training.regressors.log_linear import LogLinearRegressor
+from costmodel.training.regressors.operator_scale import OperatorScaleRegressor
 from costmodel.training.regressors.perceptron import PerceptronRegressor
 
 MAKERS = {
@@ -22,12 +23,13 @@ MAKERS = {
     "ensemble": lambda: EnsembleRegressor(
         {"lightgbm": LightGBMRegressor(0), "perceptron": PerceptronRegressor(0, epochs=5), "line": LogLinearRegressor()}
     ),
+    "scaled perceptron": lambda: OperatorScaleRegressor(PerceptronRegressor(0, epochs=20)),
 }
 
 
 @pytest.fixture(scope="module", params=MAKERS)
 def regressor(request: pytest.FixtureRequest, dataset: Dataset) -> Learner:
-    """A perceptron and an ensemble of three regressors, fitted on the synthetic data set."""
+    """A perceptron with and without scales, and an ensemble of three regressors, fitted on the synthetic data set."""
     return MAKERS[request.param]().fit(dataset.encoded, dataset.latencies_us)
 
 
