@@ -33,13 +33,18 @@ __all__ = [
 ALONG_ONE_AXIS = ("Softmax", "LogSoftmax", "Hardmax")
 ONE_AXIS_SINCE = 13
 CONVOLUTIONS = ("Conv", "FusedConv")
-_BATCHED = ("MatMul", "FusedMatMul")
 _LEAST_RANK = 3  # tensors with fewer axes have no channels to move
 # For each element of each window: where neighbours are copied at once, or not.
 _SPREAD_FLOPS, _SPREAD_ONE_BY_ONE_FLOPS = 8.0, 13.0
 # For each product of a transposed convolution that is added to its result; other ranks have no loop of their own.
 _ADDED_FLOPS, _ADDED_STRIDED_FLOPS, _ADDED_BY_INDEX_FLOPS, _IMAGE_RANK = 8.0, 20.0, 36.0, 2
-_PRODUCT_FLOPS = 6000.0  # for each product of a batch, and for each image and group of a convolution
+_IMAGE_FLOPS = 6000.0  # for each image and each group of a convolution that is not blocked
+# For each product of a batch, or image and group of others.
+_PRODUCT_FLOPS = {
+    "MatMul": 6000.0, "FusedMatMul": 6000.0, "ConvInteger": 2000.0, "ConvTranspose": 10_000.0,
+    **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "QAttention"), 8000.0),
+    **dict.fromkeys(("QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat"), 12_000.0),
+}  # fmt: skip
 _LOOKUP_FLOPS, _ELEMENT_LOOKUP_FLOPS = 150.0, 50.0  # for each run of adjacent elements, or one element
 _POINT_FLOPS = 480.0  # likewise, where an index names a place along several axes
 # Likewise, where operands are joined, divided, cut, padded or repeated.
@@ -64,8 +69,18 @@ def copy_flops(
     data = inputs[0] if inputs else None
     if data is None:
         return 0.0
-    if layer.op_type in _BATCHED and contraction is not None:
-        return _PRODUCT_FLOPS * (contraction.batch - 1)
+    begun = _PRODUCT_FLOPS.get(layer.op_type, 0.0) * (contraction.batch - 1) if contraction is not None else 0.0
+    return begun + _copied_flops(layer, inputs, data, outputs, contraction)
+
+
+def _copied_flops(
+    layer: SequenceLayer,
+    inputs: Types,
+    data: TensorType,
+    outputs: Sequence[TensorType],
+    contraction: Contraction | None,
+) -> float:
+    """Returns `copy_flops` without the time to begin the products of a batch; `data` is the type of the first input."""
     if layer.op_type == "Einsum":
         shapes = [kind.shape for kind in inputs if kind is not None]
         return EinsumSteps.of(layer.attributes["equation"]["s"], shapes).copy_flops
@@ -118,7 +133,7 @@ def _plain_convolution_flops(layer: SequenceLayer, data: TensorType, product: Co
 
     Each image and group is a product of its own, for which the filters are read again.
     """
-    again = (product.batch - 1) * (_PRODUCT_FLOPS + _REREAD_FLOPS * product.columns * product.depth)
+    again = (product.batch - 1) * (_IMAGE_FLOPS + _REREAD_FLOPS * product.columns * product.depth)
     if not spreads_windows(layer, data):
         return again
     strides = layer.attributes.get("strides", {}).get("ints", [])

@@ -15,7 +15,8 @@ from costmodel.ir.equation import expand_equation
 
 __all__ = ["EinsumSteps"]
 
-_BEGIN_FLOPS = 80_000.0  # to read the equation and to reserve the tensors between the steps: 4 us
+_BEGIN_FLOPS = 160_000.0  # to read the equation and to reserve the tensors between the steps
+_PRODUCT_FLOPS = 4000.0  # to begin each product of a batch
 
 
 @dataclass
@@ -69,7 +70,8 @@ class EinsumSteps:
     def copy_flops(self) -> float:
         """Time of all steps except the products, in simple operations; see `costmodel.features.copies`."""
         transposed = sum(transpose_flops(order, shape) for order, shape in self.transposed)
-        return _BEGIN_FLOPS + self.summed + self.copied + transposed
+        begun = _BEGIN_FLOPS + _PRODUCT_FLOPS * sum(product.batch for product in self.products)
+        return begun + self.summed + self.copied + transposed
 
     def _transpose(self, tensor: dict[str, int], wanted: Sequence[str], *, own: bool) -> dict[str, int]:
         """Brings the axes of a tensor into the wanted order.

@@ -17,6 +17,7 @@ class TransposePath(IntEnum):
 
     COPY = 1
     MOVE_ONE_AXIS = 2
+    """One axis changes its place, or one group of adjacent axes changes places with the next one."""
     ANY_ORDER = 3
 
 
@@ -36,7 +37,9 @@ def transpose_path(order: Sequence[int], shape: Sequence[int]) -> TransposePath:
         return TransposePath.COPY
     first, last = moved_range(order)
     middle = list(order[first : last + 1])
-    if middle[1:] == sorted(middle[1:]) or middle[:-1] == sorted(middle[:-1]):
+    starts = middle.index(first) if first in middle else 0  # a client may repeat axes
+    rotated = middle[starts:] + middle[:starts] == sorted(middle)  # a matrix, each side of which may be several axes
+    if rotated or middle[1:] == sorted(middle[1:]) or middle[:-1] == sorted(middle[:-1]):
         return TransposePath.MOVE_ONE_AXIS
     return TransposePath.ANY_ORDER
 

@@ -258,8 +258,10 @@ def test_products_are_added_to_the_result_of_a_transposed_convolution() -> None:
     assert added(2, 1) < added(2, 2) < added(3, 1)
 
 
-def test_products_of_a_batch_are_begun_one_by_one() -> None:
-    """Ten thousand tiny products take longer than one with as much arithmetic."""
-    many = layer_of("MatMul", [(100, 100, 4, 8), (100, 100, 8, 2)], (100, 100, 4, 2))
-    few = layer_of("MatMul", [(2, 100, 4, 8), (2, 100, 8, 2)], (2, 100, 4, 2))
+@pytest.mark.parametrize("op_type", ["MatMul", "FusedMatMul", "MatMulInteger"])
+def test_products_of_a_batch_are_begun_one_by_one(op_type: str) -> None:
+    """Ten thousand tiny products take longer than a few hundred, and a single one takes no time to begin."""
+    many = layer_of(op_type, [(100, 100, 4, 8), (100, 100, 8, 2)], (100, 100, 4, 2))
+    few = layer_of(op_type, [(2, 100, 4, 8), (2, 100, 8, 2)], (2, 100, 4, 2))
     assert copies(many) > 49 * copies(few) > 0
+    assert copies(layer_of(op_type, [(4, 8), (8, 2)], (4, 2))) == 0

@@ -45,6 +45,7 @@ def test_runs_stay_together(case: tuple[list[int], list[int]]) -> None:
         ((0, 2, 3, 1), TransposePath.MOVE_ONE_AXIS),
         ((0, 3, 1, 2), TransposePath.MOVE_ONE_AXIS),
         ((0, 2, 1, 3), TransposePath.MOVE_ONE_AXIS),
+        ((2, 3, 0, 1), TransposePath.MOVE_ONE_AXIS),
         ((0, 3, 2, 1), TransposePath.ANY_ORDER),
         ((2, 1, 0, 3), TransposePath.ANY_ORDER),
         ((1, 0, 3, 2), TransposePath.ANY_ORDER),
