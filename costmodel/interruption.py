@@ -17,11 +17,13 @@ __all__ = ["TERMINATED", "ended_by_signals", "raise_if_interrupted", "signals_ra
 # Exit code of a command that SIGTERM ended.
 TERMINATED = 143
 _MOMENT_S = 0.01
+_MAIN_THREAD = threading.main_thread().ident or threading.get_ident()
 
 # The signals that arrived within `signals_raised`, the newest last.
 _arrived: list[int] = []
-# The timers that deliver lost signals once more.
-_deliveries: list[threading.Timer] = []
+# Those whose exception Python ignored and that are still to be delivered once more, each by a timer.
+_lost: list[int] = []
+_delivering = threading.Lock()
 
 
 @contextmanager
@@ -40,9 +42,8 @@ def signals_raised() -> Iterator[None]:
     try:
         yield
     finally:
-        # The block has ended, so a delivery that has not happened yet would hit what comes after it.
         try:
-            _cancel_deliveries()
+            _forget_lost()  # what comes after the block is not to be hit
         finally:
             _arrived.clear()
             sys.unraisablehook = hook
@@ -70,7 +71,7 @@ def raise_if_interrupted() -> None:
         SystemExit: SIGTERM arrived within `signals_raised`.
     """
     if _arrived:
-        _cancel_deliveries()
+        _forget_lost()  # it is raised now
         _raise(_arrived[-1], None)
 
 
@@ -90,15 +91,22 @@ def _raise_again(hook: "Callable[[sys.UnraisableHookArgs], object]", unraisable:
     else:
         hook(unraisable)
         return
+    _lost.append(number)
     # A moment later, so that it does not end up in the same destructor.
-    delivery = threading.Timer(_MOMENT_S, signal.pthread_kill, (threading.main_thread().ident, number))
-    _deliveries.append(delivery)
-    delivery.start()
+    timer = threading.Timer(_MOMENT_S, _deliver, (number,))
+    timer.daemon = True
+    timer.start()
 
 
-def _cancel_deliveries() -> None:
-    """Waits for timers that fire at this moment: what they deliver is raised here, not later."""
-    while _deliveries:
-        delivery = _deliveries.pop()
-        delivery.cancel()
-        delivery.join()
+def _deliver(number: int) -> None:
+    """Delivers a lost signal to the main thread, unless it has been forgotten."""
+    with _delivering:
+        if number in _lost:
+            _lost.remove(number)
+            signal.pthread_kill(_MAIN_THREAD, number)
+
+
+def _forget_lost() -> None:
+    """Forgets signals that are still to be delivered; one that is being delivered is raised here."""
+    with _delivering:
+        _lost.clear()

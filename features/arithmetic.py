@@ -16,22 +16,21 @@ from costmodel.ir.sequence import LayerSequence, SequenceLayer
 
 __all__ = ["one_by_one_flops", "other_flops", "window_area"]
 
-_FREE = {"Shape", "Size", "Dropout"}
+_FREE = {"Shape", "Size", "Dropout"}  # without arithmetic
 _TRANSCENDENTAL = {
     "Exp", "Erf", "Tanh", "Sigmoid", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Softmax", "LogSoftmax",
     "Softplus", "Elu", "Selu", "Celu", "Mish", "Swish", "HardSwish", "QLinearSigmoid",
 }  # fmt: skip
 _TRANSCENDENTAL_FLOPS = 10.0
-_POWER_FLOPS = 400.0  # besides the call of the library
 _FOUND_FLOPS, _SUMMED_FLOPS = 10.0, 3.0  # for each element, in which order matters: of a NonZero and of a CumSum
 _FUSED_FLOPS = {"Selu": 40.0, "Elu": 40.0, "LeakyRelu": 10.0, "Clip": 6.0}  # in a second pass over the result
 # What ONNX Runtime takes for each element that it computes by itself, besides what vectors take. A PRelu has a branch
-# that is hard to predict.
+# that is hard to predict; the powers of an LRN take that long besides the call of the library.
 _ELEMENT_FLOPS = {
     "SkipLayerNormalization": 70.0, "PRelu": 150.0, "Elu": 40.0, "Selu": 40.0, "Celu": 40.0, "Softplus": 250.0,
-    "DepthToSpace": 30.0,
+    "DepthToSpace": 30.0, "LRN": 400.0,
 }  # fmt: skip
-# The same for functions that no runtime computes in vectors.
+# For each element of what no runtime computes in vectors.
 _FUNCTION_FLOPS = {
     "Log": 40.0, "Sin": 40.0, "Cos": 40.0, "Tan": 400.0, "Asin": 30.0, "Acos": 30.0, "Atan": 30.0, "Sinh": 500.0,
     "Cosh": 250.0, "Asinh": 600.0, "Acosh": 250.0, "Atanh": 600.0, "OneHot": 8.0,
@@ -132,7 +131,7 @@ def other_flops(
             each, elements = _INDEX_FLOPS, outputs[0].elements
         return each * elements * window
     if layer.op_type == "LRN":
-        return float(elements * (_POWER_FLOPS + layer.attributes["size"]["i"]))
+        return float(elements * layer.attributes["size"]["i"])
     if layer.op_type in ("Sum", "Mean", "Max", "Min"):
         return float(elements * max(1, len(inputs) - 1))
     return float(elements)

@@ -42,12 +42,12 @@ class BodyWork:
     """The work of the bodies of a control flow layer in all their runs.
 
     Attributes:
-        layers: Number of empty layers that take as long as the runtime takes to begin those of the bodies.
+        empty_layers: Number of empty layers that take as long as the runtime takes to begin those of the bodies.
         multiply_flops: Floating-point operations of matrix products.
         other_flops: All other arithmetic, in simple operations.
     """
 
-    layers: int
+    empty_layers: int
     multiply_flops: float
     other_flops: float
 
@@ -120,12 +120,13 @@ def _work_of(body: GraphProto, captured: Mapping[str, _Shape]) -> tuple[int, flo
             shapes.setdefault(name, result)
         if node.op_type in _PRODUCTS and read and read[0]:
             multiply += 2.0 * _elements(result) * read[0][-1]
-            other += _REREAD_FLOPS * sum(_elements(shape) for shape in read[1:2])
+            other += _REREAD_FLOPS * (_elements(known[1] or ()) if len(known) > 1 else 0)
             continue
         if node.op_type in _CONVOLUTIONS and (filters := _filters(known)):
             multiply += 2.0 * _elements(result) * _elements(filters[1:])
-            windows = _elements(filters[1:]) if prod(filters[2:]) > 1 else 0
-            other += _SPREAD_FLOPS * _elements((*result[:1], *result[2:])) * windows
+            if prod(filters[2:]) > 1:
+                window = _elements((*(known[0] or ())[1:2], *filters[2:]))
+                other += _SPREAD_FLOPS * _elements((*result[:1], *result[2:])) * window
             continue
         touched = [*read, *(shapes[name] for name in node.output if name)]
         largest = max(touched, key=prod, default=())

@@ -1,9 +1,10 @@
 """Copies of elements into another order, which kernels make besides their arithmetic.
 
 ONNX Runtime transposes operands, spreads out the windows of a convolution (im2col), looks up rows one at a time, joins
-and cuts tensors run by run, and reads the weights of a recurrence again in each step. The constants are times per
-copied element or run, in simple operations of `costmodel.features.analytical_bound`, of which a core makes about 20 per
-nanosecond. They need to be right within a factor of two: a regressor learns the rest.
+and cuts tensors run by run, begins each product of a batch anew, and reads the weights of a recurrence again in each
+step. The constants are times per copied element or run, in simple operations of
+`costmodel.features.analytical_bound`, of which a Zen 4 makes about 23 and a Zen 5 66 per nanosecond. They need to be
+right within a factor of two: a regressor learns the rest.
 """
 
 import math
@@ -37,9 +38,9 @@ _LEAST_RANK = 3  # tensors with fewer axes have no channels to move
 # For each element of each window: where neighbours are copied at once, or not.
 _SPREAD_FLOPS, _SPREAD_ONE_BY_ONE_FLOPS = 8.0, 13.0
 # For each product of a transposed convolution that is added to its result; other ranks have no loop of their own.
-_ADDED_FLOPS, _ADDED_STRIDED_FLOPS, _ADDED_BY_INDEX_FLOPS, _IMAGE_RANK = 8.0, 20.0, 36.0, 2
+_ADDED_FLOPS, _ADDED_STRIDED_FLOPS, _ADDED_BY_INDEX_FLOPS, _IMAGE_RANK = 8.0, 20.0, 36.0, 4
 _IMAGE_FLOPS = 6000.0  # for each image and each group of a convolution that is not blocked
-# For each product of a batch, or image and group of others.
+# For each product of a batch; of a ConvInteger and a transposed convolution, for each image and group.
 _PRODUCT_FLOPS = {
     "MatMul": 6000.0, "FusedMatMul": 6000.0, "ConvInteger": 2000.0, "ConvTranspose": 10_000.0,
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "QAttention"), 8000.0),
@@ -56,7 +57,7 @@ _ROWS_OF_TILE = 12
 
 
 def copy_flops(
-    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contraction: Contraction | None
+    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], products: Sequence[Contraction]
 ) -> float:
     """Returns the time of the copies of one layer, in simple operations.
 
@@ -64,13 +65,13 @@ def copy_flops(
         layer: The layer.
         inputs: Types of its inputs; None for an absent one.
         outputs: Types of its outputs.
-        contraction: The layer as matrix products; None if it is not one.
+        products: Its matrix products, the one that characterises it first.
     """
     data = inputs[0] if inputs else None
     if data is None:
         return 0.0
-    begun = _PRODUCT_FLOPS.get(layer.op_type, 0.0) * (contraction.batch - 1) if contraction is not None else 0.0
-    return begun + _copied_flops(layer, inputs, data, outputs, contraction)
+    begun = _PRODUCT_FLOPS.get(layer.op_type, 0.0) * sum(max(0, product.batch - 1) for product in products)
+    return begun + _copied_flops(layer, inputs, data, outputs, products[0] if products else None)
 
 
 def _copied_flops(
@@ -87,7 +88,7 @@ def _copied_flops(
     if contraction is not None and layer.op_type in CONVOLUTIONS and not data.blocked and not outputs[0].blocked:
         return _plain_convolution_flops(layer, data, contraction)
     if layer.op_type == "ConvTranspose" and contraction is not None:
-        return _added_flops(layer) * contraction.batch * contraction.rows * contraction.columns
+        return _added_flops(layer, data) * contraction.batch * contraction.rows * contraction.columns
     if layer.op_type == "Gather" and data.shape:
         axis = integer(layer.attributes, "axis", 0) % len(data.shape)
         return _LOOKUP_FLOPS * outputs[0].elements / max(1, math.prod(data.shape[axis + 1 :]))
@@ -133,21 +134,30 @@ def _plain_convolution_flops(layer: SequenceLayer, data: TensorType, product: Co
 
     Each image and group is a product of its own, for which the filters are read again.
     """
-    again = (product.batch - 1) * (_IMAGE_FLOPS + _REREAD_FLOPS * product.columns * product.depth)
-    if not spreads_windows(layer, data):
+    again = max(0, product.batch - 1) * (_IMAGE_FLOPS + _REREAD_FLOPS * product.columns * product.depth)
+    if math.prod(_window_and_strides(layer)) == 1:
         return again
-    strides = layer.attributes.get("strides", {}).get("ints", [])
-    adjacent = strides[-1:] in ([], [1]) and len(strides) <= _IMAGE_RANK
+    adjacent = _has_adjacent_windows(layer) and len(data.shape) <= _IMAGE_RANK
     each = _SPREAD_FLOPS if adjacent else _SPREAD_ONE_BY_ONE_FLOPS
     return again + each * product.batch * product.rows * product.depth
 
 
-def _added_flops(layer: SequenceLayer) -> float:
+def _added_flops(layer: SequenceLayer, data: TensorType) -> float:
     """Returns the time to add one product of a transposed convolution to the element of its result (col2im)."""
-    strides = layer.attributes.get("strides", {}).get("ints", [])
-    if len(layer.attributes.get("kernel_shape", {}).get("ints", [])) != _IMAGE_RANK:
+    if len(data.shape) != _IMAGE_RANK:
         return _ADDED_BY_INDEX_FLOPS
-    return _ADDED_FLOPS if strides[-1:] in ([], [1]) else _ADDED_STRIDED_FLOPS
+    return _ADDED_FLOPS if _has_adjacent_windows(layer) else _ADDED_STRIDED_FLOPS
+
+
+def _has_adjacent_windows(layer: SequenceLayer) -> bool:
+    """Returns whether windows that are neighbours along the last axis begin at neighbouring elements."""
+    strides = layer.attributes.get("strides", {}).get("ints", [])
+    return not strides or strides[-1] == 1
+
+
+def _window_and_strides(layer: SequenceLayer) -> list[int]:
+    sizes = (layer.attributes.get(name, {}).get("ints", []) for name in ("kernel_shape", "strides"))
+    return [size for axes in sizes for size in axes]
 
 
 def _repeated_runs(read: Sequence[int], written: Sequence[int]) -> float:
@@ -177,13 +187,16 @@ def _steps(sequence: LayerSequence, layer: SequenceLayer) -> dict[int, int]:
     return {axis % max(1, rank): step for axis, step in zip(axes, steps, strict=False)}
 
 
-def spreads_windows(layer: SequenceLayer, data: TensorType) -> bool:
-    """Returns whether a convolution copies its input window by window before it multiplies (im2col)."""
-    if layer.op_type not in CONVOLUTIONS or data.blocked:
-        return False
-    kernel = layer.attributes.get("kernel_shape", {}).get("ints", [])
-    strides = layer.attributes.get("strides", {}).get("ints", [])
-    return math.prod(kernel) * math.prod(strides) != 1
+def spreads_windows(layer: SequenceLayer, data: TensorType, output: TensorType) -> bool:
+    """Returns whether a convolution copies its input window by window before it multiplies (im2col).
+
+    Args:
+        layer: The layer.
+        data: Type of its first input.
+        output: Type of its first output.
+    """
+    blocked = data.blocked or output.blocked
+    return layer.op_type in CONVOLUTIONS and not blocked and math.prod(_window_and_strides(layer)) != 1
 
 
 def transposition_of(layer: SequenceLayer, data: TensorType, output: TensorType) -> tuple[list[int], tuple[int, ...]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from costmodel.features.copies import ONE_AXIS_SINCE, transposition_of
 from costmodel.features.products import Types
 from costmodel.features.spans import BROADCAST
-from costmodel.features.transposition import TransposePath, moved_range, transpose_path, unmoved_run
+from costmodel.features.transposition import TransposePath, matrix_rows, moved_range, transpose_path, unmoved_run
 from costmodel.ir.attributes import integer
 from costmodel.ir.graph import TensorType
 from costmodel.ir.sequence import SequenceLayer
@@ -142,7 +142,7 @@ def _transpose(layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType
     outwards = middle[1:] == sorted(middle[1:])
     run = unmoved_run(order, shape)
     if run * _item_bytes(data) <= _LARGEST_ELEMENT:
-        rows = math.prod(shape[first:last]) if outwards else shape[first]
+        rows = matrix_rows(order, shape)
         divided = _in_parts(rows, regions=math.prod(shape[:first]))
         return replace(divided, shared_rows=data.elements // rows) if divided.regions else divided
     return _by_cycles(data, data, _MOVED_CYCLES) if outwards and run > 1 else _ON_ONE_THREAD
@@ -281,10 +281,10 @@ _UNARY_CYCLES = {
 }  # fmt: skip
 _SERIAL = frozenset({
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AttnLSTM", "BatchNormalization", "Cast", "Cos", "Cosh",
-    "CumSum", "DFT", "DepthToSpace", "DequantizeLinear", "Dropout", "Expand", "Flatten", "Hardmax", "Identity",
+    "CumSum", "DFT", "DepthToSpace", "DequantizeLinear", "Dropout", "Expand", "Hardmax",
     "InstanceNormalization", "IsInf", "IsNaN", "LpNormalization", "LpPool", "MaxRoiPool", "Mean",
     "MeanVarianceNormalization", "Min", "Mod", "NhwcMaxPool", "NonMaxSuppression", "NonZero", "Not", "Pad",
-    "QLinearConcat", "QLinearWhere", "RandomNormalLike", "RandomUniformLike", "Reshape", "ReverseSequence",
+    "QLinearConcat", "QLinearWhere", "RandomNormalLike", "RandomUniformLike", "ReverseSequence",
     "Round", "STFT", "SVMClassifier", "ScatterElements", "ScatterND", "Shape", "Sign", "Sin", "Sinh", "Size", "Slice",
-    "SpaceToDepth", "Squeeze", "Sum", "Tan", "Tile", "Unique", "Unsqueeze", "Where",
+    "SpaceToDepth", "Sum", "Tan", "Tile", "Unique", "Where",
 })  # fmt: skip

@@ -64,19 +64,22 @@ class ProductTasks:
         return min(-(-wanted // self.products), self.parts)
 
 
-def product_tasks(layer: SequenceLayer, inputs: Types, contraction: Contraction) -> ProductTasks:
+def product_tasks(
+    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contraction: Contraction
+) -> ProductTasks:
     """Returns the tasks of the products of a layer that is no convolution in blocks of channels.
 
     Args:
         layer: The layer.
         inputs: Types of its inputs; None for an absent one.
+        outputs: Types of its outputs.
         contraction: The contraction that characterises it.
     """
     if layer.op_type in RECURRENT:
         return _tasks_of_recurrence(layer, contraction)
     batch, positions, filters, depth = contraction.batch, contraction.rows, contraction.columns, contraction.depth
     if layer.op_type in CONVOLUTIONS:
-        if batch > 1 and not _spreads_at_once(layer, inputs, contraction):
+        if batch > 1 and not _spreads_at_once(layer, inputs, outputs, contraction):
             return ProductTasks(products=batch)
         return _tasks_of_product(filters, positions, depth, in_turn=max(1, batch))
     if layer.op_type in _IN_TURN:  # the filters are the rows of its products, the positions the columns
@@ -107,22 +110,28 @@ def _tasks_of_recurrence(layer: SequenceLayer, steps: Contraction) -> ProductTas
     return _tasks_of_product(batch, steps.columns // products, hidden, in_turn=steps.batch * products)
 
 
-def _spreads_at_once(layer: SequenceLayer, inputs: Types, contraction: Contraction) -> bool:
+def _spreads_at_once(
+    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contraction: Contraction
+) -> bool:
     """Returns whether a convolution spreads all windows of an image before it multiplies, one thread alone."""
     data = inputs[0]
-    return data is not None and contraction.columns > contraction.rows and spreads_windows(layer, data)
+    wide = contraction.columns > contraction.rows
+    return data is not None and bool(outputs) and wide and spreads_windows(layer, data, outputs[0])
 
 
-def copies_on_one_thread(layer: SequenceLayer, inputs: Types, contraction: Contraction | None) -> bool:
+def copies_on_one_thread(
+    layer: SequenceLayer, inputs: Types, outputs: Sequence[TensorType], contraction: Contraction | None
+) -> bool:
     """Returns whether one thread copies what a layer copies before or after its products, which are divided.
 
     Args:
         layer: The layer.
         inputs: Types of its inputs; None for an absent one.
+        outputs: Types of its outputs.
         contraction: The contraction that characterises it; None if there is none.
     """
     if layer.op_type in CONVOLUTIONS and contraction is not None:
-        return _spreads_at_once(layer, inputs, contraction)
+        return _spreads_at_once(layer, inputs, outputs, contraction)
     return layer.op_type in ("ConvTranspose", "Einsum")
 
 
@@ -147,9 +156,12 @@ def undivided_flops(
     if layer.op_type in _WITH_BIAS:
         return _BIAS_FLOPS * output * biased
     data = inputs[0] if inputs else None
-    if layer.op_type not in CONVOLUTIONS or contraction is None or data is None or data.blocked:
+    if layer.op_type not in CONVOLUTIONS or contraction is None or data is None:
+        return 0.0
+    if data.blocked or (outputs and outputs[0].blocked):
         return 0.0
     # Where windows are spread in parts, each thread adds the bias to its own.
-    spread_in_parts = spreads_windows(layer, data) and not _spreads_at_once(layer, inputs, contraction)
+    spreads = bool(outputs) and spreads_windows(layer, data, outputs[0])
+    spread_in_parts = spreads and not _spreads_at_once(layer, inputs, outputs, contraction)
     added = biased or "activation" in layer.attributes
     return _BIAS_FLOPS * output if added and contraction.batch == 1 and not spread_in_parts else 0.0

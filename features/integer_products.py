@@ -158,7 +158,8 @@ def _unscaled_convolution(
         strides = layer.attributes.get("strides", {}).get("ints", [1])
         run = max(1, output.shape[-1])
         copied += nbytes * (_COPIED_RUN_FLOPS / run if strides[-1:] == [1] else _COPIED_BYTE_FLOPS)
-    return IntegerProducts(path, product.rows, copied, _RESCALED_LATER_FLOPS, 0 if in_place else nbytes)
+    workspace = 0 if in_place else product.rows * product.depth  # of one image and group after the other
+    return IntegerProducts(path, product.rows, copied, workspace_bytes=workspace)
 
 
 def _convolution(

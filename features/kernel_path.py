@@ -15,7 +15,7 @@ from costmodel.features.products import RECURRENT
 from costmodel.features.reductions import ReductionPath, arrangement_of, column_of, is_reduction, reduction_path
 from costmodel.features.resampling import cubic_table_bytes
 from costmodel.features.spans import span
-from costmodel.features.transposition import TransposePath, transpose_path
+from costmodel.features.transposition import TransposePath, matrix_rows, transpose_path
 from costmodel.features.work import Work
 from costmodel.ir.graph import ITEM_BYTES, TensorType
 from costmodel.ir.sequence import LayerSequence, SequenceLayer
@@ -32,7 +32,8 @@ class KernelPath:
     Attributes:
         transpose: Way in which the first input is transposed, see `TransposePath`; 0 if it is not.
         read_stride: For a transposition, the distance in the input between elements that are adjacent in the output.
-        moved_axis: For a transposition, the size of the axis that becomes the last one.
+        moved_axis: For a transposition, the size of the axis that becomes the last one; for a matrix, the number of its
+            rows.
         crowding: For a layer that reads a column, one element of each of many rows, how few sets of the level 1 cache
             the column falls into; see `costmodel.features.cache_conflicts.crowding`. Columns are read by transpositions
             that move one axis and by reductions that add up one element after another.
@@ -91,6 +92,8 @@ def kernel_path_of(
     order, shape = transposition_of(layer, data, output)
     path = transpose_path(order, shape) if order else 0
     read_stride, moved_axis = (math.prod(shape[order[-1] + 1 :]), shape[order[-1]]) if order else (1, 1)
+    if path == TransposePath.MOVE_ONE_AXIS and read_stride > 1:
+        moved_axis = matrix_rows(order, shape)
     rows, row_bytes, reduction = 1, 0, ReductionPath.NONE
     if path == TransposePath.MOVE_ONE_AXIS:
         rows, row_bytes = moved_axis, int(read_stride * ITEM_BYTES.get(data.dtype, 0))
@@ -130,5 +133,4 @@ def _workspace_bytes(
         return 0
     if layer.op_type == "ConvTranspose":
         return contraction.rows * contraction.columns * 4
-    spreads = spreads_windows(layer, data) and not output.blocked
-    return contraction.rows * contraction.depth * 4 if spreads else 0
+    return contraction.rows * contraction.depth * 4 if spreads_windows(layer, data, output) else 0

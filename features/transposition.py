@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from enum import IntEnum
 
-__all__ = ["TransposePath", "moved_range", "transpose_flops", "transpose_path", "unmoved_run"]
+__all__ = ["TransposePath", "matrix_rows", "moved_range", "transpose_flops", "transpose_path", "unmoved_run"]
 
 
 class TransposePath(IntEnum):
@@ -52,6 +52,17 @@ def moved_range(order: Sequence[int]) -> tuple[int, int]:
     """
     positions = [position for position, axis in enumerate(order) if position != axis]
     return positions[0], positions[-1]
+
+
+def matrix_rows(order: Sequence[int], shape: Sequence[int]) -> int:
+    """Returns the number of rows of the matrix, or of each of several, as which a tensor is transposed.
+
+    Args:
+        order: For each axis of the result, the axis of the tensor that it is; one that moves one axis.
+        shape: Shape of the tensor.
+    """
+    first, _ = moved_range(order)
+    return math.prod(shape[first : order[first]])
 
 
 def unmoved_run(order: Sequence[int], shape: Sequence[int]) -> int:

@@ -70,8 +70,8 @@ class Work:
         copies_on_one_thread: Whether the copies beside products run on one thread.
         undivided_flops: Work that one thread does while the others wait, in simple operations; ignored with a single
             thread.
-        inner_layers: Number of layers that run inside the layer: those of the body of a loop, in all its runs, and as
-            many empty ones as take as long as the preparation and the steps of a recurrent layer.
+        inner_layers: Number of empty layers that take as long as the runtime takes to begin the layers of a body in all
+            its runs, or to prepare a recurrent layer and its steps.
         parameter_bytes: Bytes of the parameters that an estimator has as attributes, read or not.
     """
 
@@ -148,7 +148,7 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
     estimates = layer.op_type in ESTIMATORS
     estimator = estimator_of(layer.op_type, inputs, outputs, layer.attributes) if estimates else NO_ESTIMATOR
     body = body_work(sequence, layer) if layer.op_type in CONTROL_FLOW else _NO_BODY
-    copies = copy_flops(layer, inputs, outputs, contractions[0] if contractions else None)
+    copies = copy_flops(layer, inputs, outputs, contractions)
     copies_by_rows = row_copy_flops(layer, inputs[0], outputs[0]) if inputs and inputs[0] and outputs else None
     other_copies = run_flops(sequence, layer) + integers.copy_flops
     return Work(
@@ -170,11 +170,11 @@ def layer_work(sequence: LayerSequence, layer: SequenceLayer) -> Work:
         blocked=BlockedConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
         channels_last=ChannelsLastConvolution.of(layer, inputs[0], outputs[0]) if contractions and inputs[0] else None,
         integers=integers,
-        tasks=product_tasks(layer, inputs, contractions[0]) if contractions else None,
+        tasks=product_tasks(layer, inputs, outputs, contractions[0]) if contractions else None,
         division=division_of(layer, inputs, outputs),
-        copies_on_one_thread=copies_on_one_thread(layer, inputs, contractions[0] if contractions else None),
+        copies_on_one_thread=copies_on_one_thread(layer, inputs, outputs, contractions[0] if contractions else None),
         undivided_flops=undivided_flops(layer, inputs, outputs, contractions[0] if contractions else None),
-        inner_layers=body.layers + layers_of_recurrence(layer.op_type, contractions[0] if contractions else None),
+        inner_layers=body.empty_layers + layers_of_recurrence(layer.op_type, contractions[0] if contractions else None),
         parameter_bytes=estimator.parameter_bytes,
     )
 

@@ -64,7 +64,8 @@ def test_tasks_of_kernels(
     """What is dealt out, and what comes one after the other, is the kernel's choice."""
     attributes: dict[str, Any] = {"kernel_shape": {"ints": [3, 3]}} if "Conv" in op_type else {}
     layer = SequenceLayer(op_type, "", 13, attributes, (), (), 0)
-    assert product_tasks(layer, [TensorType("float32", shape) for shape in inputs], contraction) == tasks
+    output = TensorType("float32", (1,))
+    assert product_tasks(layer, [TensorType("float32", shape) for shape in inputs], [output], contraction) == tasks
 
 
 @pytest.mark.parametrize(

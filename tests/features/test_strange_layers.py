@@ -252,8 +252,10 @@ def assert_prices(sequence: LayerSequence) -> None:
             work.multiply_flops, work.other_flops, work.scalar_calls, work.input_bytes, work.weight_bytes,
             work.output_bytes, walk.inner_run, walk.axis_size, walk.other_operand,
             *((product.batch, product.rows, product.columns, product.depth) if product else ()),
+            work.copy_flops, work.row_copy_flops, work.inner_layers,
         ]  # fmt: skip
         assert all(map(_is_bounded, numbers)), numbers
+        assert min(work.other_flops, work.copy_flops, work.row_copy_flops, work.undivided_flops) >= 0
     assert _is_bounded(read_bytes(sequence))
     assert _is_bounded(weight_bytes(sequence))
     assert 0 < bound_us(sequence, SYSTEM) < math.inf
@@ -294,6 +296,23 @@ def test_layers_that_were_once_accepted_and_not_priced(
     kind = TensorType("float32", shape)
     layer = SequenceLayer(operator, "nobody's", 13, held, (0, 0), (1,))
     sequence = LayerSequence((layer,), (Value(kind, "input"), Value(kind, "internal")), (1,))
+    try:
+        check_sequence(sequence)
+    except ModelError:
+        return
+    assert_prices(sequence)
+
+
+@pytest.mark.parametrize("place", [0, 1, -1])
+@pytest.mark.parametrize("operator", SOUND)
+def test_a_layer_without_elements_is_refused_or_priced(operator: str, place: int) -> None:
+    """A batch, an axis or a result of size 0 gives no negative time."""
+    shapes, result, held = SOUND[operator]
+    emptied = [(*shape[:place], 0, *shape[place:][1:]) if len(shape) > 1 else shape for shape in (*shapes, result)]
+    found = [Value(TensorType("float32", shape), "input") for shape in emptied[:-1]]
+    found.append(Value(TensorType("float32", emptied[-1]), "internal"))
+    layer = SequenceLayer(operator, "com.microsoft", 1, held, tuple(range(len(shapes))), (len(shapes),))
+    sequence = LayerSequence((layer,), tuple(found), layer.outputs)
     try:
         check_sequence(sequence)
     except ModelError:

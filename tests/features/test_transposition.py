@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.features.transposition import TransposePath, transpose_flops, transpose_path, unmoved_run
+from costmodel.features.transposition import TransposePath, matrix_rows, transpose_flops, transpose_path, unmoved_run
 
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 
@@ -54,6 +54,19 @@ def test_runs_stay_together(case: tuple[list[int], list[int]]) -> None:
 def test_paths(order: tuple[int, ...], path: TransposePath) -> None:
     """One axis that moves past others has a kernel of its own."""
     assert transpose_path(order, (2, 3, 4, 5)) == path
+
+
+@pytest.mark.parametrize(
+    ("order", "rows"), [((0, 2, 3, 1), 3), ((0, 3, 1, 2), 12), ((2, 3, 0, 1), 6), ((1, 2, 3, 0), 2)]
+)
+def test_a_matrix_has_the_rows_of_all_axes_that_are_passed(order: tuple[int, ...], rows: int) -> None:
+    """Adjacent axes that stay together are one side of the matrix."""
+    shape = (2, 3, 4, 5)
+    assert matrix_rows(order, shape) == rows
+    tensor = np.arange(120).reshape(shape)
+    batch = shape[0] if order[0] == 0 else 1
+    as_matrices = tensor.reshape(batch, rows, -1).swapaxes(1, 2)
+    assert (tensor.transpose(order).reshape(-1) == as_matrices.reshape(-1)).all()
 
 
 def test_single_elements_in_any_order_are_expensive() -> None:

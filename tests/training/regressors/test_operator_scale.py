@@ -70,7 +70,7 @@ def test_it_is_as_its_base_is_otherwise() -> None:
     regressor = OperatorScaleRegressor(LightGBMRegressor(0))
     regressor.threads = 2
     assert (regressor.threads, regressor.base.threads) == (2, 2)
-    assert regressor.settings == regressor.base.settings
+    assert regressor.settings == {**regressor.base.settings, "scaled_by_operator": True}
     assert regressor.to_text() == ""
 
 
