@@ -22,7 +22,7 @@ class TransposePath(IntEnum):
 
 
 # Time of copying one element by itself, in simple operations.
-_ELEMENT_FLOPS = 40.0
+_ELEMENT_FLOPS = 80.0
 
 
 def transpose_path(order: Sequence[int], shape: Sequence[int]) -> TransposePath:
