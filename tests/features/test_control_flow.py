@@ -195,3 +195,28 @@ def test_a_body_reads_states_of_the_shapes_that_its_loop_is_given(work_of: Calla
                     { e = Identity(d) q = MatMul(s, v) a = ReduceMax<keepdims = 1>(q) t = Add(s, a)
                       u = Identity(v) }> }"""
     assert work_of(text).multiply_flops == pytest.approx(9 * 2 * 40 * 160)
+
+
+def test_a_product_in_a_body_reads_its_matrix_in_each_run(work_of: Callable[[str], Work]) -> None:
+    """For a single row, reading the matrix takes longer than multiplying; windows are copied, too."""
+
+    def looped(node: str, weights: str, state: str) -> Work:
+        return work_of(f"""g (float{state} x, float{weights} w) => (float{state} y)
+            {{ k = Constant<value = int64 {{10}}>() c = Constant<value = bool {{1}}>()
+               y = Loop (k, c, x)
+                   <body = b (int64 i, bool d, float{state} s) => (bool e, float{state} t)
+                           {{ e = Identity(d) t = {node} }}> }}""")
+
+    product, sum_ = looped("MatMul(s, w)", "[64,64]", "[1,64]"), looped("Add(s, w)", "[64]", "[1,64]")
+    assert product.multiply_flops == 10 * 2 * 64 * 64
+    assert product.other_flops - sum_.other_flops > 10 * 64 * 64
+    same = "pads = [1, 1, 1, 1]"
+    wide, pointwise, grouped = (
+        looped(f"Conv<{attributes}>(s, w)", weights, "[1,8,9,9]")
+        for attributes, weights in (
+            (same, "[8,8,3,3]"),
+            ("group = 1", "[8,8,1,1]"),
+            (f"{same}, group = 8", "[8,1,3,3]"),
+        )
+    )
+    assert wide.other_flops == grouped.other_flops > pointwise.other_flops

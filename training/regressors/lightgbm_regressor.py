@@ -60,14 +60,14 @@ class Hyperparameters:
     path_smooth: float = 0.0
     objective: str = "fair"
     linear_from: float = 0.1
-    time_weight: float = 0.0
+    time_weight: float = 0.1
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the hyperparameters as JSON data."""
         return asdict(self)
 
 
-# Evidence for these values: docs/adr/0006, benchmarks/regressor_variants.py.
+# Evidence for these values: docs/adr/0006 and 0019, benchmarks/regressor_variants.py.
 DEFAULTS = Hyperparameters()
 
 

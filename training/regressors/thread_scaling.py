@@ -27,7 +27,7 @@ _COLUMNS = (*SCHEMA.names, "log_ratio_of_few", "log_cost_of_few")
 # Columns by which a layer is recognised. What its model is said to touch depends on what else was measured.
 _ALIKE = [column for column, name in enumerate(SCHEMA.names) if name not in ("threads", *FEATURE_GROUPS["footprint"])]
 # A factor is a simpler function than a cost.
-_OF_FACTOR = Hyperparameters(num_boost_round=500, min_data_in_leaf=10)
+_OF_FACTOR = Hyperparameters(num_boost_round=500, min_data_in_leaf=10, time_weight=0.0)
 # With fewer layers that were measured with both numbers of threads, costs are learnt from all rows together; also where
 # fewer than this share of the sequences that were measured with most threads was measured with few.
 _LEAST_PAIRS = 100
