@@ -58,7 +58,7 @@ def matrix_rows(order: Sequence[int], shape: Sequence[int]) -> int:
     """Returns the number of rows of the matrix, or of each of several, as which a tensor is transposed.
 
     Args:
-        order: For each axis of the result, the axis of the tensor that it is; one that moves one axis.
+        order: For each axis of the result, the axis of the tensor that it is, on the path `MOVE_ONE_AXIS`.
         shape: Shape of the tensor.
     """
     first, _ = moved_range(order)

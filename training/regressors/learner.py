@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodel.features.tabular import Encoded
 
-__all__ = ["Learner", "Regressor"]
+__all__ = ["Learner", "Regressor", "WithBase"]
 
 
 class Regressor(Protocol):
@@ -50,3 +50,22 @@ class Learner(Regressor, Protocol):
 
     def to_text(self) -> str:
         """Returns the regressor in its own text format; an empty string if it has none."""
+
+
+class WithBase:
+    """What regressors that are made of another one, their base, have in common: its number of threads is theirs.
+
+    Attributes:
+        base: The other regressor.
+    """
+
+    base: Learner
+
+    @property
+    def threads(self) -> int:
+        """Number of threads for training and prediction."""
+        return self.base.threads
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        self.base.threads = threads

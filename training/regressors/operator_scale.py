@@ -10,7 +10,7 @@ from onnx import helper
 
 from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
-from costmodel.training.regressors.learner import Learner
+from costmodel.training.regressors.learner import Learner, WithBase
 from costmodel.training.regressors.onnx_combination import assembled_onnx
 from costmodel.training.regressors.targets import layer_targets
 
@@ -21,7 +21,7 @@ _OPERATORS = np.array([SCHEMA.names.index(name) for name in FEATURE_GROUPS["oper
 _HALFWAY = 3.0
 
 
-class OperatorScaleRegressor:
+class OperatorScaleRegressor(WithBase):
     """A regressor that scales analytical bounds by operator before its base learns from them.
 
     The scale of an operator is the median of cost / bound over the measured layers of the operator; with few layers, it
@@ -34,15 +34,6 @@ class OperatorScaleRegressor:
 
     def __init__(self, base: Learner) -> None:
         self.base = base
-
-    @property
-    def threads(self) -> int:
-        """Number of threads for training and prediction."""
-        return self.base.threads
-
-    @threads.setter
-    def threads(self, threads: int) -> None:
-        self.base.threads = threads
 
     @property
     def settings(self) -> Mapping[str, object]:

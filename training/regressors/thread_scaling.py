@@ -11,7 +11,7 @@ from onnx import helper
 
 from costmodel.features.schema import FEATURE_GROUPS, SCHEMA
 from costmodel.features.tabular import Encoded
-from costmodel.training.regressors.learner import Learner
+from costmodel.training.regressors.learner import Learner, WithBase
 from costmodel.training.regressors.lightgbm_regressor import Hyperparameters, LightGBMRegressor
 from costmodel.training.regressors.onnx_combination import assembled_onnx
 
@@ -34,7 +34,7 @@ _LEAST_PAIRS = 100
 _LEAST_SHARE = 0.5
 
 
-class ThreadScalingRegressor:
+class ThreadScalingRegressor(WithBase):
     """A regressor of the cost with the fewest threads of the training data, and of what more threads make of it.
 
     That cost is divided among the threads as the kernel divides its work, and the time for which they wait for each
@@ -51,15 +51,6 @@ class ThreadScalingRegressor:
         self.base = base
         self.factor_: LightGBMRegressor | None = None
         self._seed = seed
-
-    @property
-    def threads(self) -> int:
-        """Number of threads for training and prediction."""
-        return self.base.threads
-
-    @threads.setter
-    def threads(self, threads: int) -> None:
-        self.base.threads = threads
 
     @property
     def settings(self) -> Mapping[str, object]:
